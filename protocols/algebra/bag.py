@@ -1,0 +1,81 @@
+"""The reference algebra: a signed bag as a plain dictionary from row to count.
+
+It is slow and obvious. Property tests hold `Frame` to it, and the simulator can run on it, so that
+a reader may step through a protocol with plain tuples in hand.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocols.algebra.expressions import Condition, holds
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Bag:
+    """Rows to counts; no row is kept with count 0."""
+
+    columns: tuple[str, ...]
+    counts: Mapping[Row, int] = field(default_factory=dict)
+
+    def is_empty(self) -> bool:
+        return not self.counts
+
+    def plus(self, other: "Bag") -> "Bag":
+        return bag(self.columns, [*self.counts.items(), *other.counts.items()])
+
+    def negated(self) -> "Bag":
+        return Bag(self.columns, {row: -count for row, count in self.counts.items()})
+
+    def where(self, condition: Condition) -> "Bag":
+        kept = {
+            row: count
+            for row, count in self.counts.items()
+            if holds(condition, dict(zip(self.columns, row, strict=True)))
+        }
+        return Bag(self.columns, kept)
+
+    def project(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
+        pick = self._picker([column for _, column in outputs])
+        names = tuple(name for name, _ in outputs)
+        return bag(names, ((pick(row), count) for row, count in self.counts.items()))
+
+    def join(self, other: "Bag", on: Sequence[tuple[str, str]]) -> "Bag":
+        ours, theirs = self._picker([a for a, _ in on]), other._picker([b for _, b in on])
+        partners: dict[Row, list[tuple[Row, int]]] = {}
+        for row, count in other.counts.items():
+            if None not in theirs(row):
+                partners.setdefault(theirs(row), []).append((row, count))
+        return bag(
+            self.columns + other.columns,
+            (
+                (row + partner, count * partner_count)
+                for row, count in self.counts.items()
+                for partner, partner_count in partners.get(ours(row), ())
+            ),
+        )
+
+    def keys(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
+        pick = self._picker([column for _, column in outputs])
+        found = {pick(row) for row in self.counts}
+        names = tuple(name for name, _ in outputs)
+        return Bag(names, {row: 1 for row in found if None not in row})
+
+    def matching(self, keys: "Bag") -> "Bag":
+        pick = self._picker(keys.columns)
+        kept = {row: n for row, n in self.counts.items() if pick(row) in keys.counts}
+        return Bag(self.columns, kept)
+
+    def _picker(self, columns: Iterable[str]) -> Callable[[Row], Row]:
+        indexes = [self.columns.index(column) for column in columns]
+        return lambda row: tuple(row[index] for index in indexes)
+
+
+def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
+    """A bag from rows with counts: equal rows are added up, zeroes go."""
+    counts: dict[Row, int] = {}
+    for row, count in rows:
+        counts[row] = counts.get(row, 0) + count
+    return Bag(tuple(columns), {row: count for row, count in counts.items() if count})

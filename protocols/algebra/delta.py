@@ -1,0 +1,62 @@
+"""The algebra that every protocol is written in: signed multisets ("deltas") and six operations.
+
+A delta maps rows to integers: +2 is "two more of this row", -1 "one fewer". A relation, a change of
+a relation, a partial result of a sweep and a change of the view are all deltas. The operations are
+linear in each argument (a join is bilinear), and that is what the whole engine stands on: the error
+in an answer can be taken out *after* the source evaluated it, because
+`P join (R + e) = P join R + P join e`, and `e` is in our own mailbox.
+
+Two implementations obey these laws, and property tests hold them to each other:
+`bag.Bag`, a dictionary, is the reference; `frame.Frame`, Polars columns, is what production runs.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, Self
+
+from protocols.algebra.expressions import Condition
+
+COUNT = "_count"
+
+
+class Delta(Protocol):
+    """A signed multiset of rows with named columns."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns, in order."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether there is no row to work on. Rows that cancel out may still count as present."""
+        ...
+
+    def plus(self, other: Self) -> Self:
+        """Pointwise sum; both have the same columns."""
+        ...
+
+    def negated(self) -> Self:
+        """The same rows with opposite counts."""
+        ...
+
+    def where(self, condition: Condition) -> Self:
+        """The rows for which the condition is true (not false, not unknown)."""
+        ...
+
+    def project(self, outputs: Sequence[tuple[str, str]]) -> Self:
+        """New columns (name, from which); equal rows become one, counts add, zeroes go."""
+        ...
+
+    def join(self, other: Self, on: Sequence[tuple[str, str]]) -> Self:
+        """All pairs that agree in `on` (ours, theirs); counts multiply, NULL equals nothing.
+
+        Their `on` columns are kept as well: the two sides have no column name in common.
+        """
+        ...
+
+    def keys(self, outputs: Sequence[tuple[str, str]]) -> Self:
+        """The distinct rows of these columns without a NULL, each with count 1."""
+        ...
+
+    def matching(self, keys: Self) -> Self:
+        """Our rows whose columns of that name agree with one of the keys (a semi-join)."""
+        ...

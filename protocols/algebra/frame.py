@@ -1,0 +1,79 @@
+"""The production algebra: a signed multiset as a Polars frame, counts in the column `_count`.
+
+Equal rows may stand in a frame more than once, even with opposite signs: the operations are linear,
+so only `project`, which every result passes last, has to add them up.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.expressions import Condition, to_polars
+from protocols.algebra.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Typed columns and `_count` (Int64)."""
+
+    data: pl.DataFrame
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for name in self.data.columns if name != COUNT)
+
+    def is_empty(self) -> bool:
+        return self.data.is_empty()
+
+    def plus(self, other: "Frame") -> "Frame":
+        if other.is_empty():
+            return self
+        return Frame(pl.concat([self.data, other.data.select(self.data.columns)]))
+
+    def negated(self) -> "Frame":
+        return Frame(self.data.with_columns(-pl.col(COUNT)))
+
+    def where(self, condition: Condition) -> "Frame":
+        return Frame(self.data.filter(to_polars(condition)))
+
+    def project(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
+        columns = [pl.col(column).alias(name) for name, column in outputs]
+        return Frame(self.data.select(*columns, COUNT)).consolidated()
+
+    def consolidated(self) -> "Frame":
+        """Equal rows as one, with their counts added; rows that cancel out are gone."""
+        if self.data.height < 2:
+            return Frame(self.data.filter(pl.col(COUNT) != 0))
+        by = list(self.columns)
+        if not by:
+            return Frame(self.data.select(pl.col(COUNT).sum()).filter(pl.col(COUNT) != 0))
+        summed = self.data.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
+        return Frame(summed.filter(pl.col(COUNT) != 0))
+
+    def join(self, other: "Frame", on: Sequence[tuple[str, str]]) -> "Frame":
+        joined = self.data.join(
+            other.data.rename({COUNT: "_other"}),
+            left_on=[ours for ours, _ in on],
+            right_on=[theirs for _, theirs in on],
+            how="inner",
+            coalesce=False,
+            nulls_equal=False,
+        )
+        counted = joined.with_columns((pl.col(COUNT) * pl.col("_other")).alias(COUNT))
+        return Frame(counted.select(*self.columns, *other.columns, COUNT))
+
+    def keys(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
+        columns = [pl.col(column).alias(name) for name, column in outputs]
+        found = self.data.select(columns).drop_nulls().unique(maintain_order=True)
+        return Frame(found.with_columns(pl.lit(1, pl.Int64).alias(COUNT)))
+
+    def matching(self, keys: "Frame") -> "Frame":
+        return Frame(self.data.join(keys.data, on=list(keys.columns), how="semi"))
+
+
+def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:
+    """No rows, with typed columns."""
+    schema = {name: type_.dtype for name, type_ in columns.items()}
+    return Frame(pl.DataFrame(schema={**schema, COUNT: pl.Int64()}))

@@ -1,0 +1,168 @@
+"""The column types of viewsweep, and one JSON form of each value.
+
+Everything that crosses a border (scenario, envelope, trace, wire) names a type by its SQL name and
+writes a value in the same JSON form: decimals, dates and timestamps as strings, and doubles that
+JSON has no number for as "NaN", "Infinity", "-Infinity". Inside, a value is a plain Python object
+or a Polars cell of `dtype`.
+"""
+
+import datetime
+import decimal
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+_DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_PLAIN: dict[str, pl.DataType] = {
+    "BIGINT": pl.Int64(),
+    "DOUBLE": pl.Float64(),
+    "VARCHAR": pl.String(),
+    "BOOLEAN": pl.Boolean(),
+    "DATE": pl.Date(),
+    "TIMESTAMP": pl.Datetime("us"),
+}
+_SYNONYMS = {
+    "INT8": "BIGINT",
+    "FLOAT8": "DOUBLE",
+    "DOUBLE PRECISION": "DOUBLE",
+    "TEXT": "VARCHAR",
+    "BOOL": "BOOLEAN",
+}
+_ODD_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+TYPES = "BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, BOOLEAN, DATE, TIMESTAMP"
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """A type by its SQL name; equal names are equal types."""
+
+    name: str
+
+    @property
+    def family(self) -> str:
+        """The name without parameters: values of one family compare with each other."""
+        return self.name.partition("(")[0]
+
+    @property
+    def dtype(self) -> pl.DataType:
+        """What a Polars column of this type has."""
+        if self.family == "DECIMAL":
+            return pl.Decimal(*self.precision_and_scale)
+        return _PLAIN[self.name]
+
+    @property
+    def precision_and_scale(self) -> tuple[int, int]:
+        """The two numbers of a DECIMAL."""
+        precision, scale = self.name[len("DECIMAL(") : -1].split(",")
+        return int(precision), int(scale)
+
+    def decode(self, value: Any) -> Any:
+        """The Python value of a JSON value; ValueError says what does not fit."""
+        if value is None:
+            return None
+        try:
+            return _DECODERS[self.family](self, value)
+        except (ValueError, TypeError, decimal.InvalidOperation):
+            raise ValueError(f"{value!r} is no {self.name}") from None
+
+    def encode(self, value: Any) -> Any:
+        """The JSON value of a Python value of this type."""
+        if value is None or self.family in ("BIGINT", "VARCHAR", "BOOLEAN"):
+            return value
+        if self.family == "DOUBLE":
+            return value if math.isfinite(value) else _odd_double(value)
+        if self.family == "DECIMAL":
+            return format(value, "f")
+        return value.isoformat(sep=" ") if self.family == "TIMESTAMP" else value.isoformat()
+
+
+def column_type(name: str) -> ColumnType:
+    """The type that a SQL name means; ValueError lists the ones there are."""
+    upper = " ".join(name.upper().split())
+    upper = _SYNONYMS.get(upper, upper)
+    if upper in _PLAIN:
+        return ColumnType(upper)
+    match = _DECIMAL.fullmatch(upper)
+    if match:
+        precision, scale = int(match[1]), int(match[2] or 0)
+        if 1 <= precision <= 38 and scale <= precision:
+            return ColumnType(f"DECIMAL({precision},{scale})")
+    raise ValueError(f"unknown type {name!r}; there are {TYPES}")
+
+
+def _odd_double(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _bigint(_type: ColumnType, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**63:
+        raise ValueError
+    return value
+
+
+def _double(_type: ColumnType, value: Any) -> float:
+    if isinstance(value, str):
+        # One NaN object for all: rows are dictionary keys in the reference algebra.
+        if value not in _ODD_DOUBLES:
+            raise ValueError
+        return _ODD_DOUBLES[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError
+    return math.nan if math.isnan(value) else float(value)
+
+
+def _decimal(type_: ColumnType, value: Any) -> decimal.Decimal:
+    if isinstance(value, bool) or not isinstance(value, str | int | decimal.Decimal):
+        raise ValueError
+    precision, scale = type_.precision_and_scale
+    with decimal.localcontext(prec=precision):
+        number = decimal.Decimal(value)
+        fitted = number.quantize(decimal.Decimal(1).scaleb(-scale))
+    if fitted != number:
+        raise ValueError
+    return fitted
+
+
+def _varchar(_type: ColumnType, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _boolean(_type: ColumnType, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _date(_type: ColumnType, value: Any) -> datetime.date:
+    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+        return value
+    return datetime.date.fromisoformat(value)
+
+
+def _timestamp(_type: ColumnType, value: Any) -> datetime.datetime:
+    moment = value if isinstance(value, datetime.datetime) else _moment(value)
+    if moment.tzinfo is not None:
+        raise ValueError
+    return moment
+
+
+def _moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+_DECODERS = {
+    "BIGINT": _bigint,
+    "DOUBLE": _double,
+    "DECIMAL": _decimal,
+    "VARCHAR": _varchar,
+    "BOOLEAN": _boolean,
+    "DATE": _date,
+    "TIMESTAMP": _timestamp,
+}

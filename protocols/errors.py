@@ -1,0 +1,45 @@
+"""Everything that can go wrong, by who broke the rules.
+
+    ViewsweepError
+    ├── WrongUse            the caller: a view, a configuration, a file or an option that cannot be served
+    │   └── ViewRefused     … a place in the SQL of a view
+    ├── SourceViolation     the outside broke a promise: a gap, a reset, a changed schema, a strange record
+    ├── Unreachable         a broker, a query server or a disk did not answer in time
+    └── ProtocolBug         we broke one: an invariant of our own does not hold
+
+A message names the thing, the place and the way out. `exit_code` is what a command ends with.
+"""
+
+
+class ViewsweepError(Exception):
+    """Base of all errors that are reported as one message instead of a traceback."""
+
+    exit_code = 3
+
+
+class WrongUse(ViewsweepError):
+    """The request cannot be served as it stands; nothing was done."""
+
+    exit_code = 2
+
+
+class ViewRefused(WrongUse):
+    """A view that cannot be kept, with the place in its SQL (1-based line and column)."""
+
+    def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"line {line}, column {column}: {reason}")
+        self.reason = reason
+        self.line = line
+        self.column = column
+
+
+class SourceViolation(ViewsweepError):
+    """A source, its topic or its query server broke a promise; going on would be guessing."""
+
+
+class Unreachable(ViewsweepError):
+    """Something that has to answer does not; after it is back the same command goes on."""
+
+
+class ProtocolBug(ViewsweepError):
+    """An invariant of viewsweep itself does not hold. Always worth a report."""

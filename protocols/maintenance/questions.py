@@ -1,0 +1,61 @@
+"""What a protocol may ask of a source, and what comes back.
+
+There is one kind of question: the rows of one relation that satisfy a condition and match a set of
+keys, *now*. No joins, no outer joins, no DISTINCT, no aggregates: none of these is linear in the
+relation, and an error inside them could not be taken out again (algorithms.md, section 5).
+An answer says at which version of the source it is true; that is what makes compensation exact
+whatever way answers and updates travel.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.algebra.expressions import Condition
+from protocols.views.catalog import Relation
+
+D = TypeVar("D", bound=Delta)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A stretch of a keyed relation in key order: the first `limit` rows after a key."""
+
+    after: tuple[Any, ...] | None
+    limit: int
+
+
+@dataclass(frozen=True)
+class Query(Generic[D]):
+    """One question to one source: `SELECT columns FROM relation WHERE condition AND keys match`."""
+
+    relation: Relation
+    columns: tuple[str, ...]
+    condition: Condition | None = None
+    #: Key sets, each over its own columns of the relation; a row has to match one of them.
+    #: None asks for all rows that satisfy the condition.
+    keys: tuple[D, ...] | None = None
+    page: Page | None = None
+    #: For whom it is asked: the position of the update (0 for the first state of the view).
+    position: int = 0
+
+
+@dataclass(frozen=True)
+class Answer(Generic[D]):
+    """The rows (with their counts) and the version of the source at which they were read."""
+
+    rows: D
+    version: int
+    #: Size of question and answer on the wire, where there was one.
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+#: A round of questions; they go out together, and their answers come back in the same order.
+Round: TypeAlias = list[Query[D]]
+Answers: TypeAlias = list[Answer[D]]
+T = TypeVar("T")
+#: A protocol at work: yields rounds, is sent their answers, returns its result.
+#: A driver sends the answers on only when the mailbox has caught up with their versions.
+Maintenance: TypeAlias = Generator[list[Query[D]], list[Answer[D]], T]

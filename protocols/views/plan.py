@@ -1,0 +1,73 @@
+"""In which order a change of one atom is joined with the others.
+
+A plan starts at the atom that changed (the *origin*) and takes in one linked atom after the other:
+first everything to its left in FROM, from right to left, then everything to its right, from left to
+right. On a chain this is exactly the double sweep of Figure 4 (SWEEP, section 5.1). Where the join
+graph is no chain, an atom that is not linked to what has been gathered so far waits for its turn.
+"""
+
+from dataclasses import dataclass
+
+from protocols.algebra.expressions import Condition, conjunction
+from protocols.views.view import Atom, View
+
+
+@dataclass(frozen=True)
+class Step:
+    """Taking in one atom."""
+
+    atom: Atom
+    #: The equalities with what is there already: (qualified column there, column of the atom).
+    links: tuple[tuple[str, str], ...]
+    #: What can be tested now and could not before.
+    residual: Condition | None
+
+    @property
+    def join_on(self) -> tuple[tuple[str, str], ...]:
+        """The links with both sides qualified."""
+        return tuple((there, self.atom.qualified(column)) for there, column in self.links)
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The key set asked for: (column of the atom, qualified column there), one per column."""
+        return tuple({column: there for there, column in self.links}.items())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole way of a change from its origin to the view."""
+
+    origin: Atom
+    #: Residual conditions that need no other atom.
+    residual: Condition | None
+    steps: tuple[Step, ...]
+
+
+def plan(view: View, origin: Atom) -> Plan:
+    """The sweep that starts at `origin`."""
+    bound, steps = [origin], []
+    while len(bound) < len(view.atoms):
+        atom = _next_atom(view, origin, bound)
+        before = view.residuals_within(bound)
+        links = _links_between(view, bound, atom)
+        bound.append(atom)
+        new = tuple(r for r in view.residuals_within(bound) if r not in before)
+        steps.append(Step(atom, links, conjunction(new)))
+    return Plan(origin, conjunction(view.residuals_within([origin])), tuple(steps))
+
+
+def _next_atom(view: View, origin: Atom, bound: list[Atom]) -> Atom:
+    """The nearest linked atom on the left; when there is none, the nearest one on the right."""
+    linked = [a for a in view.atoms if a not in bound and _links_between(view, bound, a)]
+    left = [atom for atom in linked if atom.index < origin.index]
+    return left[-1] if left else linked[0]
+
+
+def _links_between(view: View, bound: list[Atom], atom: Atom) -> tuple[tuple[str, str], ...]:
+    there = {other.index: other for other in bound}
+    ends = (link.seen_from(atom.index) for link in view.links)
+    return tuple(
+        (there[index].qualified(column), own)
+        for (index, column), own in (end for end in ends if end is not None)
+        if index in there
+    )

@@ -1,0 +1,94 @@
+"""A checked view: which atoms it joins, how they are linked, what it filters and what it shows.
+
+An *atom* is one occurrence of a relation in FROM; a self-join has two atoms of one relation. Above
+a single atom every column is called `alias.column`. The conditions of a view are sorted by use:
+
+    links       equalities between two atoms: they steer the sweep; their values are the keys asked
+    conditions  about one atom alone: evaluated by the source, and here on its changes
+    residuals   everything else: evaluated here as soon as all their columns are there
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocols.algebra.expressions import Condition, columns_of
+from protocols.algebra.types import ColumnType
+from protocols.views.catalog import Relation
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One occurrence of a relation. `index` is its place in FROM, which also breaks ties."""
+
+    index: int
+    alias: str
+    relation: Relation
+    #: The columns that the view uses, by their names in the relation.
+    columns: tuple[str, ...]
+    condition: Condition | None
+
+    def qualified(self, column: str) -> str:
+        return f"{self.alias}.{column}"
+
+    @property
+    def renaming(self) -> tuple[tuple[str, str], ...]:
+        """Its used columns as (qualified name, own name)."""
+        return tuple((self.qualified(column), column) for column in self.columns)
+
+
+@dataclass(frozen=True)
+class Link:
+    """An equality between columns of two different atoms: (atom index, column) on both sides."""
+
+    left: tuple[int, str]
+    right: tuple[int, str]
+
+    def seen_from(self, atom: int) -> tuple[tuple[int, str], str] | None:
+        """(the other end, our column), or None when the link does not touch this atom."""
+        if self.left[0] == atom:
+            return self.right, self.left[1]
+        if self.right[0] == atom:
+            return self.left, self.right[1]
+        return None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One column of the view."""
+
+    name: str
+    column: str
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class View:
+    """`SELECT outputs FROM atoms WHERE links AND conditions AND residuals`, bag semantics."""
+
+    name: str
+    sql: str
+    atoms: tuple[Atom, ...]
+    links: tuple[Link, ...]
+    residuals: tuple[Condition, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(atom.relation.source for atom in self.atoms))
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        return tuple(dict.fromkeys(atom.relation for atom in self.atoms))
+
+    @property
+    def projection(self) -> tuple[tuple[str, str], ...]:
+        return tuple((output.name, output.column) for output in self.outputs)
+
+    @property
+    def schema(self) -> dict[str, ColumnType]:
+        return {output.name: output.type for output in self.outputs}
+
+    def residuals_within(self, atoms: Iterable[Atom]) -> tuple[Condition, ...]:
+        """The residual conditions that speak of these atoms only."""
+        there = {atom.qualified(column) for atom in atoms for column in atom.columns}
+        return tuple(condition for condition in self.residuals if columns_of(condition) <= there)
