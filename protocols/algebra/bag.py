@@ -37,10 +37,13 @@ class Bag:
         }
         return Bag(self.columns, kept)
 
-    def project(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
+    def select(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
         pick = self._picker([column for _, column in outputs])
         names = tuple(name for name, _ in outputs)
         return bag(names, ((pick(row), count) for row, count in self.counts.items()))
+
+    def consolidated(self) -> "Bag":
+        return self
 
     def join(self, other: "Bag", on: Sequence[tuple[str, str]]) -> "Bag":
         ours, theirs = self._picker([a for a, _ in on]), other._picker([b for _, b in on])
@@ -79,3 +82,22 @@ def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
     for row, count in rows:
         counts[row] = counts.get(row, 0) + count
     return Bag(tuple(columns), {row: count for row, count in counts.items() if count})
+
+
+class BagLog:
+    """The changes of one relation, a bag per version."""
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[int, Bag]] = []
+
+    def append(self, changes: tuple[int, Bag]) -> None:
+        self._changes.append(changes)
+
+    def between(self, after: int, upto: int) -> Bag | None:
+        found = [change for version, change in self._changes if after < version <= upto]
+        if not found:
+            return None
+        return bag(found[0].columns, (item for part in found for item in part.counts.items()))
+
+    def forget(self, upto: int) -> None:
+        self._changes = [change for change in self._changes if change[0] > upto]

@@ -1,10 +1,13 @@
-"""The algebra that every protocol is written in: signed multisets ("deltas") and six operations.
+"""The algebra that every protocol is written in: signed multisets ("deltas") and a few operations.
 
 A delta maps rows to integers: +2 is "two more of this row", -1 "one fewer". A relation, a change of
 a relation, a partial result of a sweep and a change of the view are all deltas. The operations are
 linear in each argument (a join is bilinear), and that is what the whole engine stands on: the error
 in an answer can be taken out *after* the source evaluated it, because
 `P join (R + e) = P join R + P join e`, and `e` is in our own mailbox.
+
+Equal rows may stand in a delta more than once, even with opposite signs: since everything is linear
+it is enough to add them up once, at the end (`consolidated`).
 
 Two implementations obey these laws, and property tests hold them to each other:
 `bag.Bag`, a dictionary, is the reference; `frame.Frame`, Polars columns, is what production runs.
@@ -42,8 +45,12 @@ class Delta(Protocol):
         """The rows for which the condition is true (not false, not unknown)."""
         ...
 
-    def project(self, outputs: Sequence[tuple[str, str]]) -> Self:
-        """New columns (name, from which); equal rows become one, counts add, zeroes go."""
+    def select(self, outputs: Sequence[tuple[str, str]]) -> Self:
+        """New columns (name, from which), every row kept with its count."""
+        ...
+
+    def consolidated(self) -> Self:
+        """The same delta with equal rows as one, their counts added, and zeroes gone."""
         ...
 
     def join(self, other: Self, on: Sequence[tuple[str, str]]) -> Self:

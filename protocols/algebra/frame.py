@@ -1,9 +1,6 @@
-"""The production algebra: a signed multiset as a Polars frame, counts in the column `_count`.
+"""The production algebra: a signed multiset as a Polars frame, counts in the column `_count`."""
 
-Equal rows may stand in a frame more than once, even with opposite signs: the operations are linear,
-so only `project`, which every result passes last, has to add them up.
-"""
-
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +9,8 @@ import polars as pl
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
+
+VERSION = "_version"
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,11 @@ class Frame:
     def where(self, condition: Condition) -> "Frame":
         return Frame(self.data.filter(to_polars(condition)))
 
-    def project(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
+    def select(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
         columns = [pl.col(column).alias(name) for name, column in outputs]
-        return Frame(self.data.select(*columns, COUNT)).consolidated()
+        return Frame(self.data.select(*columns, COUNT))
 
     def consolidated(self) -> "Frame":
-        """Equal rows as one, with their counts added; rows that cancel out are gone."""
         if self.data.height < 2:
             return Frame(self.data.filter(pl.col(COUNT) != 0))
         by = list(self.columns)
@@ -77,3 +75,34 @@ def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:
     """No rows, with typed columns."""
     schema = {name: type_.dtype for name, type_ in columns.items()}
     return Frame(pl.DataFrame(schema={**schema, COUNT: pl.Int64()}))
+
+
+class FrameLog:
+    """The changes of one relation as they were decoded: frames with `_count` and `_version`."""
+
+    def __init__(self) -> None:
+        #: Parts in version order, each sorted by `_version`; none is empty.
+        self._parts: list[pl.DataFrame] = []
+        #: The last version of each part.
+        self._ends: list[int] = []
+
+    def append(self, changes: pl.DataFrame) -> None:
+        if not changes.is_empty():
+            self._parts.append(changes)
+            self._ends.append(changes.item(-1, VERSION))
+
+    def between(self, after: int, upto: int) -> Frame | None:
+        first = bisect_right(self._ends, after)
+        found = []
+        for part in self._parts[first:]:
+            versions = part[VERSION]
+            start = int(versions.search_sorted(after, side="right"))
+            stop = int(versions.search_sorted(upto, side="right"))
+            if start >= stop:
+                break
+            found.append(part[start:stop])
+        return Frame(pl.concat(found).drop(VERSION)) if found else None
+
+    def forget(self, upto: int) -> None:
+        done = bisect_right(self._ends, upto)
+        del self._parts[:done], self._ends[:done]

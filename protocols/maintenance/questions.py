@@ -47,15 +47,15 @@ class Answer(Generic[D]):
 
     rows: D
     version: int
+    #: For a page: the key of its last row, if more rows may follow.
+    last_key: tuple[Any, ...] | None = None
     #: Size of question and answer on the wire, where there was one.
     bytes_sent: int = 0
     bytes_received: int = 0
 
 
-#: A round of questions; they go out together, and their answers come back in the same order.
-Round: TypeAlias = list[Query[D]]
-Answers: TypeAlias = list[Answer[D]]
 T = TypeVar("T")
-#: A protocol at work: yields rounds, is sent their answers, returns its result.
-#: A driver sends the answers on only when the mailbox has caught up with their versions.
+#: A protocol at work. It yields a round of questions, which go out together, is sent their answers
+#: in the same order, and returns its result. Whoever drives it sends the answers on only when the
+#: mailbox has caught up with their versions.
 Maintenance: TypeAlias = Generator[list[Query[D]], list[Answer[D]], T]

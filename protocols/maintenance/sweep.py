@@ -1,0 +1,118 @@
+"""SWEEP (SIGMOD'97, section 5, Figure 4): complete consistency, n - 1 queries per update.
+
+For each update, in the order of delivery: start with its change, visit the other relations first
+to the left, then to the right, extend the partial change by the answer of each, and take the
+error terms of concurrent updates out of every answer before going on. What is left at the end is
+exactly the change of the view from the state before the update to the state after it, so it is
+installed at once and every state of the delivery order becomes visible.
+
+Deviations from the printed figure, all of them needed for correctness or for less traffic:
+
+* The set of concurrent updates is decided by the version of the answer, not by looking into the
+  queue some time after the answer arrived (see asof.py).
+* The source is sent the distinct link values of the partial change instead of the change itself,
+  and returns its own matching rows; the join is done here (algorithms.md, Lemma 2).
+* An update may be a transaction over several relations, and a relation may occur several times in
+  the view. Each occurrence that changed starts a sweep of its own; those before it in FROM are
+  read after the update, those behind it before the update (the telescoping sum in algorithms.md,
+  section 5).
+* When the partial change has become empty, nothing is asked any more.
+* Selections are applied to changes here and evaluated by the sources in answers; the projection,
+  with the multiplicities added up, comes last.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.asof import Reading, asof
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.questions import Maintenance
+from protocols.maintenance.together import together
+from protocols.views.plan import Plan, plan
+from protocols.views.view import Atom, View
+
+D = TypeVar("D", bound=Delta)
+
+
+@dataclass(frozen=True)
+class Install(Generic[D]):
+    """What a protocol wants made visible: the change of the view up to this position."""
+
+    position: int
+    #: None when the view does not change.
+    change: D | None
+    #: Questions that were not asked because the partial change had become empty.
+    skipped: int = 0
+
+
+class Sweep(Generic[D]):
+    """The protocol over one view and one mailbox."""
+
+    def __init__(self, view: View, mailbox: Mailbox[D], read: Reading[D] = asof) -> None:
+        self._view = view
+        self._mailbox = mailbox
+        self._read = read
+        self._plans = {atom: plan(view, atom) for atom in view.atoms}
+
+    def maintain(self, positions: Iterable[int]) -> Maintenance[D, list[Install[D]]]:
+        """Process UpdateView: the updates at these positions, one after the other."""
+        installs = []
+        for position in positions:
+            installs.append((yield from self.update(position)))
+        return installs
+
+    def update(self, position: int) -> Maintenance[D, Install[D]]:
+        """One update: the sum of the sweeps of all occurrences that it changes."""
+        sweeps = [
+            self.view_change(self._plans[atom], change, position)
+            for atom, change in self._changed(position)
+        ]
+        parts = yield from together(sweeps)
+        change = total([part for part, _ in parts if part is not None])
+        return Install(position, change, sum(skipped for _, skipped in parts))
+
+    def _changed(self, position: int) -> list[tuple[Atom, D]]:
+        changes = ((a, self._mailbox.change(a.relation, position)) for a in self._view.atoms)
+        return [(atom, change) for atom, change in changes if change is not None]
+
+    def view_change(
+        self, way: Plan, change: D, position: int, before: int | None = None
+    ) -> Maintenance[D, tuple[D | None, int]]:
+        """Function ViewChange: a change of one atom, joined with all others as of their cuts.
+
+        Atoms behind the origin are read at `before`, by default one position earlier. Returns the
+        change of the view and the number of questions that an empty partial made needless.
+        """
+        before = position - 1 if before is None else before
+        partial = seed(way, change)
+        for asked, step in enumerate(way.steps):
+            keys = partial.keys(step.keys)
+            if keys.is_empty():
+                return None, len(way.steps) - asked
+            cut = position if step.atom.index < way.origin.index else before
+            rows = yield from self._read(self._mailbox, step.atom, keys, cut, position)
+            partial = partial.join(rows, step.join_on)
+            if step.residual is not None:
+                partial = partial.where(step.residual)
+        return partial.select(self._view.projection), 0
+
+
+def seed(way: Plan, change: D) -> D:
+    """The change of the origin as the first partial: selected, with qualified columns."""
+    if way.origin.condition is not None:
+        change = change.where(way.origin.condition)
+    partial = change.select(way.origin.renaming)
+    return partial if way.residual is None else partial.where(way.residual)
+
+
+def total(parts: list[D]) -> D | None:
+    """The sum, consolidated; None when nothing remains."""
+    if not parts:
+        return None
+    first, *others = parts
+    for part in others:
+        first = first.plus(part)
+    change = first.consolidated()
+    return None if change.is_empty() else change

@@ -1,0 +1,32 @@
+"""Several maintenance tasks side by side: their rounds go out as one."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.questions import Answer, Maintenance, Query
+
+D = TypeVar("D", bound=Delta)
+T = TypeVar("T")
+
+
+def together(tasks: Sequence[Maintenance[D, T]]) -> Maintenance[D, list[T]]:
+    """Runs the tasks in step; each sees only its own answers. Results in the tasks' order."""
+    results: dict[int, T] = {}
+    rounds: dict[int, list[Query[D]]] = {}
+
+    def advance(task: int, answers: list[Answer[D]] | None) -> None:
+        try:
+            rounds[task] = next(tasks[task]) if answers is None else tasks[task].send(answers)
+        except StopIteration as stop:
+            results[task] = stop.value
+
+    for task in range(len(tasks)):
+        advance(task, None)
+    while rounds:
+        asked, rounds = rounds, {}
+        answers = yield [query for queries in asked.values() for query in queries]
+        for task, queries in asked.items():
+            advance(task, answers[: len(queries)])
+            answers = answers[len(queries) :]
+    return [results[task] for task in range(len(tasks))]

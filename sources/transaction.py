@@ -1,0 +1,33 @@
+"""What a source commits at once: a set of signed row changes, net."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """`count` more (or, negative, fewer) of one row of one relation; values in column order."""
+
+    relation: str
+    row: tuple[Any, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """Row changes that become visible together, under one version of the source."""
+
+    changes: tuple[RowChange, ...]
+
+    def net(self) -> "Transaction":
+        """The same effect with one change per row, in order of first mention, without zeroes."""
+        return Transaction(net_changes(self.changes))
+
+
+def net_changes(changes: Iterable[RowChange]) -> tuple[RowChange, ...]:
+    counts: dict[tuple[str, tuple[Any, ...]], int] = {}
+    for change in changes:
+        row = (change.relation, change.row)
+        counts[row] = counts.get(row, 0) + change.count
+    return tuple(RowChange(relation, row, n) for (relation, row), n in counts.items() if n)
