@@ -1,0 +1,80 @@
+"""What a stored view is: its SQL and the relations it was made over, beside its tables.
+
+`view.json` is written before the first table and never changed. A job whose view or whose sources
+look different now must not go on writing into these tables; the comparison here says what differs.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from protocols.errors import WrongUse
+from protocols.views.catalog import catalog_from_json
+from protocols.views.sql import parse_view
+from protocols.views.view import View
+
+FORMAT = 1
+
+
+def definition_of(view: View) -> dict[str, Any]:
+    """The JSON form of what must not change."""
+    sources: dict[str, Any] = {source: {"relations": {}} for source in view.sources}
+    for relation in view.relations:
+        sources[relation.source]["relations"][relation.name] = relation.to_json()
+    return {"format": FORMAT, "view": view.name, "sql": view.sql, "sources": sources}
+
+
+def write_definition(directory: Path, view: View) -> None:
+    """Writes it, whole or not at all."""
+    part = directory / "view.json.part"
+    with part.open("wb") as file:
+        file.write(orjson.dumps(definition_of(view), option=orjson.OPT_INDENT_2))
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(directory / "view.json")
+
+
+def read_definition(directory: Path) -> dict[str, Any] | None:
+    """The stored definition; None when there is no view here yet."""
+    file = directory / "view.json"
+    if not file.exists():
+        return None
+    try:
+        definition = orjson.loads(file.read_bytes())
+    except orjson.JSONDecodeError:
+        raise WrongUse(f"{file} is damaged: it is not JSON; restore it or start anew") from None
+    if not isinstance(definition, dict) or definition.get("format") != FORMAT:
+        raise WrongUse(f"{file} was written by another version of viewsweep; it is not touched")
+    return definition
+
+
+def stored_view(directory: Path) -> View:
+    """The view that is kept in this directory."""
+    definition = read_definition(directory)
+    if definition is None:
+        raise WrongUse(f"there is no view in {directory}; 'viewsweep run' creates it")
+    catalog = catalog_from_json(definition["sources"])
+    return parse_view(definition["view"], definition["sql"], catalog)
+
+
+def refuse_another_view(directory: Path, view: View) -> None:
+    """WrongUse when the directory holds something else than this view over these relations."""
+    stored = read_definition(directory)
+    if stored is None:
+        return
+    wanted = definition_of(view)
+    way_out = "Put the new view under another name, or remove that directory to start anew"
+    if " ".join(stored["sql"].split()) != " ".join(view.sql.split()):
+        raise WrongUse(f"{directory} holds a view with other SQL: {stored['sql']!r}. {way_out}")
+    for relation in view.relations:
+        before = stored["sources"].get(relation.source, {}).get("relations", {})
+        if (
+            before.get(relation.name)
+            != wanted["sources"][relation.source]["relations"][relation.name]
+        ):
+            raise WrongUse(
+                f"{directory}: relation {relation} had the schema {before.get(relation.name)} when"
+                f" the view was made and has {relation.to_json()} now. {way_out}"
+            )
