@@ -1,0 +1,115 @@
+"""What a run says about itself, held against what it did.
+
+A state claims a position and a vector. Some claims cannot be true whatever the view holds: a
+position twice or out of order, a state of something not delivered yet, a vector beyond its
+position. Those are refused at every level. Others only keep a run from being complete in delivery
+order: a position without a state, a vector behind its position, a position that splits a global
+transaction.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from protocols.checking.order import Order, first_half
+from protocols.checking.trace import Deliver, State, Trace
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A claim that does not hold; `refused` if it cannot be true at any level."""
+
+    position: int
+    words: str
+    refused: bool
+
+
+def troubles(trace: Trace, order: Order, last: int) -> list[Trouble]:
+    """All of them, by position; `last` is the last position that is judged."""
+    found = [*_first(trace), *_in_order(trace), *_vectors(trace, order)]
+    found += [*_left_out(trace, order, last), *_halves(trace, order), *_end(trace, order)]
+    return sorted(found, key=lambda trouble: (trouble.position, not trouble.refused))
+
+
+def _first(trace: Trace) -> Iterator[Trouble]:
+    if not trace.states:
+        yield Trouble(0, "The run has a view, however it shows no state of it", True)
+    elif trace.states[0].position != 0:
+        at = trace.states[0].position
+        yield Trouble(
+            0, f"The first state is the whole view at position 0, however it says {at}", True
+        )
+
+
+def _in_order(trace: Trace) -> Iterator[Trouble]:
+    delivered = 0
+    before: State | None = None
+    for line in trace.lines:
+        if isinstance(line, Deliver):
+            delivered = line.position
+        if not isinstance(line, State):
+            continue
+        at = line.position
+        if at > delivered:
+            words = (
+                f"The state of position {at} (line {line.line}) is shown, however at that time "
+                f"only {delivered} positions were delivered"
+            )
+            yield Trouble(at, words, True)
+        if before and at == before.position:
+            words = f"Position {at} has one state, however lines {before.line} and {line.line} "
+            yield Trouble(at, words + "both claim to be it", True)
+        if before and at < before.position:
+            words = f"States are shown in order, however position {at} (line {line.line}) "
+            yield Trouble(at, words + f"follows position {before.position}", True)
+        before = line
+
+
+def _vectors(trace: Trace, order: Order) -> Iterator[Trouble]:
+    for state in trace.states:
+        if state.position > order.last:
+            continue
+        prefix = order.prefixes[state.position].tolist()
+        claimed = order.row(state.vector)
+        for source, has, says in zip(order.sources, prefix, claimed, strict=True):
+            if says == has:
+                continue
+            relation = "ahead of" if says > has else "behind"
+            words = (
+                f"The deliveries up to position {state.position} end with {source}'s version "
+                f"{has}, however the state there claims version {says}, {relation} what was "
+                "delivered"
+            )
+            yield Trouble(state.position, words, says > has)
+
+
+def _left_out(trace: Trace, order: Order, last: int) -> Iterator[Trouble]:
+    shown = {state.position for state in trace.states}
+    for position in range(1, last + 1):
+        if position not in shown:
+            names = " and ".join(order.name(part) for part in order.at.get(position, ()))
+            words = f"Position {position} delivers {names}, however no state shows it"
+            yield Trouble(position, words, False)
+
+
+def _halves(trace: Trace, order: Order) -> Iterator[Trouble]:
+    half = first_half(order, order.prefixes)
+    if half is not None and trace.states and half[0] <= order.last:
+        position, name = half
+        words = (
+            f"Position {position} delivers a part of the global transaction {name}, however its "
+            "other parts come later or not at all: a state there is half of a transaction"
+        )
+        yield Trouble(position, words, False)
+
+
+def _end(trace: Trace, order: Order) -> Iterator[Trouble]:
+    if trace.end is None:
+        return
+    top = order.vector(order.prefixes[-1])
+    for source, says in trace.end.delivered.items():
+        if says != top[source]:
+            words = (
+                f"The deliver lines end with {source}'s version {top[source]}, however the end "
+                f"line says {says}"
+            )
+            yield Trouble(order.last, words, True)

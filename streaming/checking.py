@@ -1,0 +1,121 @@
+"""`viewsweep check`: reads a trace, says how consistent the run was, and if not enough, why.
+
+Exit code 0: the level is reached; 1: it is not, or could not be decided; 2: wrong use.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import orjson
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from protocols.checking.checker import Verdict
+from protocols.checking.checker import check as judge
+from protocols.checking.levels import LEVELS, level_named
+from protocols.checking.trace import read_trace
+from protocols.errors import ViewsweepError, WrongUse
+
+_STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
+_MEANING = {
+    "valid": "the run is consistent at the level asked for",
+    "invalid": "the run is not consistent at the level asked for",
+    "unknown": "the level asked for could be neither shown nor refuted",
+}
+
+
+def check(
+    trace: Annotated[Path, typer.Argument(help="Trace to check (JSON Lines); - reads stdin.")],
+    level: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Level to ask for: {', '.join(map(str, LEVELS))}. "
+            "By default the one that the protocol claims."
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+) -> None:
+    """Check how consistent a run was: verdict, level reached, and a contradiction in words."""
+    try:
+        asked = level_named(level) if level is not None else None
+        with _opened(trace) as lines:
+            verdict = judge(read_trace(lines), asked)
+    except ViewsweepError as error:
+        Console(stderr=True).print(Text(f"check: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(error.exit_code) from None
+    if json:
+        sys.stdout.write(orjson.dumps(verdict.to_json()).decode() + "\n")
+    else:
+        _print(verdict, Console())
+    raise typer.Exit(0 if verdict.verdict == "valid" else 1)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if str(path) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _print(verdict: Verdict, console: Console) -> None:
+    heading = Text(verdict.verdict.upper(), style=_STYLES[verdict.verdict])
+    heading.append(f"  {_MEANING[verdict.verdict]}", style="default")
+    console.print(heading)
+    console.print(Text(f"asked for      {verdict.asked}: {verdict.asked.definition}"))
+    reached = f"{verdict.reached}: {verdict.reached.definition}" if verdict.reached else "none"
+    console.print(Text(f"level reached  {reached}"))
+    if verdict.contradiction:
+        console.print()
+        console.print(Text(verdict.contradiction))
+    for finding in verdict.findings:
+        if finding != verdict.contradiction:
+            console.print(Text(f"also: {finding}", style="dim"))
+    if verdict.undecided:
+        console.print()
+        console.print(Text(f"Not every level could be decided: {verdict.undecided}."))
+    if verdict.witness:
+        console.print(Text(f"witness        {_witness(verdict)}"))
+    for remark in verdict.remarks:
+        console.print(Text(f"note: {remark}", style="yellow"))
+    console.print()
+    console.print(_counts(verdict))
+
+
+def _witness(verdict: Verdict) -> str:
+    """The vectors of the states: all of a few, the ends of many."""
+    steps = list(verdict.witness)
+    named = [f"{position} → ({_vector(vector)})" for position, vector in steps]
+    if len(named) > 5:
+        named = [*named[:2], "…", *named[-2:]]
+    return ", ".join(named)
+
+
+def _vector(vector: Mapping[str, int]) -> str:
+    return " ".join(f"{source}:{version}" for source, version in vector.items())
+
+
+def _counts(verdict: Verdict) -> Table:
+    counts = verdict.counts
+    table = Table(show_header=False, box=None, pad_edge=False)
+    rows = [
+        ("updates", f"{counts.updates:,}"),
+        ("positions", f"{counts.positions:,}"),
+        ("states", f"{counts.states:,}"),
+        ("queries", f"{counts.queries:,} ({counts.queries_per_update:g} per update)"),
+        ("compensated", f"{counts.compensated:,} of {counts.answers:,} answers were ahead"),
+    ]
+    if counts.undelivered:
+        rows.append(("undelivered", f"{counts.undelivered:,} commits never reached the warehouse"))
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,30 @@
+"""Traces on file, and the judgement that each has to get for good.
+
+A file's first line may carry "expect": the verdict, the level reached, and words that the
+contradiction has to contain.
+"""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from protocols.checking.checker import check
+from protocols.checking.trace import read_trace
+
+TRACES = sorted(Path(__file__).parent.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_replay(path: Path) -> None:
+    lines = path.read_bytes().splitlines()
+    expect = orjson.loads(lines[0])["expect"]
+    verdict = check(read_trace(lines))
+    assert verdict.verdict == expect["verdict"], verdict.contradiction
+    assert (verdict.reached and verdict.reached.name) == expect["reached"]
+    for words in expect.get("words", ()):
+        assert words in str(verdict.contradiction)
+
+
+def test_there_are_traces() -> None:
+    assert len(TRACES) >= 8
