@@ -51,7 +51,7 @@ def check(
     if json:
         sys.stdout.write(orjson.dumps(verdict.to_json()).decode() + "\n")
     else:
-        _print(verdict, Console())
+        show_verdict(verdict)
     raise typer.Exit(0 if verdict.verdict == "valid" else 1)
 
 
@@ -67,7 +67,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise WrongUse(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _print(verdict: Verdict, console: Console) -> None:
+def show_verdict(verdict: Verdict) -> None:
+    """For a person: the verdict first, then the contradiction, then the figures."""
+    console = Console()
     heading = Text(verdict.verdict.upper(), style=_STYLES[verdict.verdict])
     heading.append(f"  {_MEANING[verdict.verdict]}", style="default")
     console.print(heading)

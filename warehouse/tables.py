@@ -200,6 +200,10 @@ class ViewTables:
         summed = rows.group_by(list(self.view.schema)).agg(pl.col(COUNT).sum())
         return summed.filter(pl.col(COUNT) != 0).collect()
 
+    def rows(self) -> int:
+        """How many rows the view has, duplicates counted."""
+        return int(self.changes().select(pl.col(COUNT).sum()).collect().item())
+
     def changes(self) -> pl.LazyFrame:
         """All changes so far."""
         return pl.scan_delta(self._existing())

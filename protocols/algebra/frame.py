@@ -51,10 +51,14 @@ class Frame:
         return Frame(summed.filter(pl.col(COUNT) != 0))
 
     def join(self, other: "Frame", on: Sequence[tuple[str, str]]) -> "Frame":
+        # Polars 2.1 merges columns that it knows to be sorted (a single row is) by IEEE rules, in
+        # which NaN differs from itself. With a second key it hashes, and NaN equals NaN.
+        floats = len(on) == 1 and self.data.schema[on[0][0]] == pl.Float64()
+        more = [pl.lit(1)] if floats else []
         joined = self.data.join(
             other.data.rename({COUNT: "_other"}),
-            left_on=[ours for ours, _ in on],
-            right_on=[theirs for _, theirs in on],
+            left_on=[*(pl.col(ours) for ours, _ in on), *more],
+            right_on=[*(pl.col(theirs) for _, theirs in on), *more],
             how="inner",
             coalesce=False,
             nulls_equal=False,
@@ -102,6 +106,10 @@ class FrameLog:
                 break
             found.append(part[start:stop])
         return Frame(pl.concat(found).drop(VERSION)) if found else None
+
+    def rows(self) -> pl.DataFrame | None:
+        """All changes, each with its version; None when there are none."""
+        return pl.concat(self._parts) if self._parts else None
 
     def forget(self, upto: int) -> None:
         done = bisect_right(self._ends, upto)

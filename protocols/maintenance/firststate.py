@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.algebra.expressions import And, Column, Comparison, Condition, Literal, Or
+from protocols.algebra.expressions import (
+    And,
+    Column,
+    Comparison,
+    Condition,
+    Literal,
+    Or,
+    columns_of,
+)
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Maintenance, Page, Query
 from protocols.maintenance.sweep import Sweep, total
@@ -45,7 +53,9 @@ def stretch(
     """The next part of the first state, from the page of the root behind the key `after`."""
     root = root_of(view)
     key = root.relation.key
-    columns = tuple(c for c in root.relation.column_names if c in root.columns or c in key)
+    # The sweep selects its change once more, so what the condition reads has to come along.
+    needed = {*root.columns, *key, *(columns_of(root.condition) if root.condition else ())}
+    columns = tuple(column for column in root.relation.column_names if column in needed)
     page = Page(after, limit) if key else None
     answers = yield [Query(root.relation, columns, root.condition, None, page)]
     rows, last = answers[0].rows, answers[0].last_key

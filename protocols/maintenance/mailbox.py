@@ -14,7 +14,7 @@ Both sides are contiguous stretches of j's log, because positions extend each so
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from protocols.algebra.delta import Delta
@@ -46,13 +46,12 @@ class Mailbox(Generic[D]):
 
     def __init__(
         self,
-        relations: Iterable[Relation],
+        logs: Mapping[Relation, Log[D]],
         vector: Mapping[str, int],
-        new_log: Callable[[], Log[D]],
         position: int = 0,
     ) -> None:
-        #: Relation → its log.
-        self._logs: dict[Relation, Log[D]] = {relation: new_log() for relation in relations}
+        #: Relation → its log, empty at first.
+        self._logs = dict(logs)
         #: The version vector at `_start`: everything older is neither here nor needed.
         self._base = dict(vector)
         #: The position that the logs begin after.

@@ -80,6 +80,9 @@ class View:
     def relations(self) -> tuple[Relation, ...]:
         return tuple(dict.fromkeys(atom.relation for atom in self.atoms))
 
+    def relations_of(self, source: str) -> tuple[Relation, ...]:
+        return tuple(relation for relation in self.relations if relation.source == source)
+
     @property
     def projection(self) -> tuple[tuple[str, str], ...]:
         return tuple((output.name, output.column) for output in self.outputs)

@@ -1,0 +1,66 @@
+"""Processes that end with their owner: the sources and the job of a demo or a test."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from infra import watchdog
+
+_HERE = Path(__file__).parent
+
+
+class OwnedProcess:
+    """One program under a watchdog, its output in a file; Ctrl-C reaches the owner only."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as out:
+            self._watchdog = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_HERE / "watchdog.py"), *command],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def ended(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        return self._watchdog.poll()
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self._watchdog.wait(seconds)
+
+    def stop(self) -> int:
+        """Ask it to end (SIGTERM), and see that it does."""
+        return self._order(watchdog.STOP)
+
+    def kill(self) -> int:
+        """End it with SIGKILL, as a crash would."""
+        return self._order(watchdog.KILL)
+
+    def _order(self, order: bytes) -> int:
+        assert self._watchdog.stdin is not None
+        if self._watchdog.poll() is None:
+            try:
+                self._watchdog.stdin.write(order)
+                self._watchdog.stdin.flush()
+            except BrokenPipeError:
+                pass  # it has just ended by itself
+        code = self._watchdog.wait()
+        self._watchdog.stdin.close()
+        return code
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of what it wrote."""
+        text = self.log.read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])

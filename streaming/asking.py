@@ -1,0 +1,141 @@
+"""Asking the sources: a round of questions goes out at once, and a dead server is asked again.
+
+Being asked twice does no harm: a question reads the source as it is now, and whatever the version
+of the answer, the mailbox turns it into the same rows.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from protocols.algebra.frame import Frame
+from protocols.errors import SourceViolation, Unreachable, WrongUse
+from protocols.maintenance.questions import Answer, Query
+from protocols.views.view import View
+from sources.client import SourceClient
+from streaming.configuration import SourceSettings
+
+T = TypeVar("T")
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+class Sources:
+    """Connections to the query servers of all sources of a view."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, SourceSettings],
+        patience: float,
+        report: Callable[[str], None],
+    ) -> None:
+        self._patience = patience
+        self._report = report
+        self._clients = {name: _client(source) for name, source in settings.items()}
+        self._threads = ThreadPoolExecutor(max(2, len(settings)), "question")
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for client in self._clients.values():
+            client.close()
+
+    def ask(self, queries: list[Query[Frame]]) -> list[Answer[Frame]]:
+        """The answers in the order of the questions."""
+        if len(queries) == 1:
+            return [self._ask(queries[0])]
+        return list(self._threads.map(self._ask, queries))
+
+    def _ask(self, query: Query[Frame]) -> Answer[Frame]:
+        client = self._clients[query.relation.source]
+        answer = self._insisting(query.relation.source, lambda: client.ask(query))
+        page = query.page
+        if page is None or answer.rows.data.height < page.limit:
+            return answer
+        last = answer.rows.data.tail(1).select(query.relation.key).row(0)
+        return replace(answer, last_key=last)
+
+    def _insisting(self, source: str, attempt: Callable[[], T]) -> T:
+        """Tries again with growing pauses for as long as patience lasts."""
+        deadline = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                result = attempt()
+            except Unreachable as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Unreachable(
+                        f"{error}. Tried for {self._patience:.0f} s; nothing is lost, and the same"
+                        " command goes on when the source is back"
+                    ) from None
+                self._report(f"{error}; trying again in {pause:.1f} s ({left:.0f} s left)")
+                time.sleep(min(pause, left))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                if pause > _FIRST_PAUSE:
+                    self._report(f"source {source} answers again")
+                return result
+
+    # -- before the start ------------------------------------------------------------------------
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """What each source says about itself, asked in parallel."""
+
+        def ask(name: str) -> dict[str, Any]:
+            status = self._insisting(name, self._clients[name].status)
+            if status["source"] != name:
+                raise WrongUse(
+                    f"sources.{name}.address: the source there calls itself {status['source']!r}"
+                )
+            return status
+
+        return dict(zip(self._clients, self._threads.map(ask, self._clients), strict=True))
+
+
+def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The version that each source stands at."""
+    return {source: int(status["version"]) for source, status in statuses.items()}
+
+
+def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None:
+    """SourceViolation when a source is behind what the view has already seen of it."""
+    for source, version in vector.items():
+        if versions[source] < version:
+            raise SourceViolation(
+                f"source {source} stands at version {versions[source]}, and the view has already"
+                f" seen version {version}: the source was reset or restored from a backup. Restore"
+                " it, or remove the view's directory to make the view anew"
+            )
+
+
+def refuse_changed_schema(view: View, statuses: Mapping[str, Mapping[str, Any]]) -> None:
+    """SourceViolation when a relation of the view looks different at its source now."""
+    for relation in view.relations:
+        now = statuses[relation.source]["relations"].get(relation.name)
+        if now != relation.to_json():
+            raise SourceViolation(
+                f"relation {relation} is {now} at its source, and the view was made over"
+                f" {relation.to_json()}: its schema changed. Change it back, or remove the view's"
+                " directory to make the view anew"
+            )
+
+
+def _client(settings: SourceSettings) -> SourceClient:
+    token = None
+    if settings.token_env is not None:
+        token = os.environ.get(settings.token_env)
+        if not token:
+            raise WrongUse(
+                f"sources.{settings.name}.token_env: the environment variable"
+                f" {settings.token_env} is not set"
+            )
+    roots = None
+    if settings.tls_roots is not None:
+        try:
+            roots = settings.tls_roots.read_bytes()
+        except OSError as error:
+            raise WrongUse(f"sources.{settings.name}.tls_roots: {error}") from None
+    return SourceClient(settings.address, token, roots, settings.name)

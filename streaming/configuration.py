@@ -1,0 +1,207 @@
+"""`warehouse.toml`: everything a job has to know, checked key by key before anything is started."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import protocol
+
+_TABLES = {
+    "warehouse": {"path"},
+    "kafka": {"bootstrap"},
+    "sources": {"address", "topic", "token_env", "tls_roots"},
+    "views": {"sql", "protocol"},
+    "job": {"records_per_batch", "page_rows", "current_every_seconds", "patience_seconds"},
+}
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """Where one source answers and publishes."""
+
+    name: str
+    address: str
+    topic: str
+    #: Name of the environment variable that holds the token, for servers off loopback.
+    token_env: str | None
+    tls_roots: Path | None
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """One view: its SQL and the protocol that keeps it."""
+
+    name: str
+    sql_file: Path
+    sql: str
+    protocol: str
+
+    def with_protocol(self, name: str) -> "ViewSettings":
+        """The same view kept by another protocol; WrongUse if there is none of that name."""
+        return replace(self, protocol=protocol(name).name)
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """How the job goes about it; every field has a default."""
+
+    #: At most this many records in one micro-batch.
+    records_per_batch: int = 1_000
+    #: Rows of a page when the first state is read.
+    page_rows: int = 20_000
+    #: The `current` table follows at most this often.
+    current_every_seconds: float = 1.0
+    #: How long a source or a topic that does not answer is asked again before the job gives up.
+    patience_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The whole file."""
+
+    file: Path
+    warehouse: Path
+    bootstrap: str
+    sources: Mapping[str, SourceSettings]
+    views: Mapping[str, ViewSettings]
+    job: JobSettings
+
+    def view(self, name: str | None) -> ViewSettings:
+        """The view of this name, or the only one there is."""
+        if name is None and len(self.views) == 1:
+            return next(iter(self.views.values()))
+        if name is None:
+            known = ", ".join(self.views)
+            raise WrongUse(f"{self.file} has several views; choose one with --view: {known}")
+        if name not in self.views:
+            raise WrongUse(
+                f"{self.file}: there is no [views.{name}]; have: {', '.join(self.views)}"
+            )
+        return self.views[name]
+
+
+def read_configuration(file: Path) -> Configuration:
+    """Reads and checks the file; WrongUse names the key and what is wrong with it."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file} is not TOML: {error}") from None
+    return _Reader(file, content).configuration()
+
+
+class _Reader:
+    """Takes values out of the parsed file; every complaint carries file and key."""
+
+    def __init__(self, file: Path, content: dict[str, Any]) -> None:
+        self._file = file
+        self._content = content
+
+    def configuration(self) -> Configuration:
+        self._refuse_unknown(self._content, "", set(_TABLES))
+        for name in ("warehouse", "kafka", "job"):
+            self._refuse_unknown(self._table(self._content, name, ""), name, _TABLES[name])
+        sources = {name: self._source(name) for name in self._named("sources")}
+        views = {name: self._view(name) for name in self._named("views")}
+        warehouse = self._table(self._content, "warehouse", "")
+        return Configuration(
+            self._file,
+            self._beside(self._text(warehouse, "path", "warehouse")),
+            self._bootstrap(),
+            sources,
+            views,
+            self._job(),
+        )
+
+    def _bootstrap(self) -> str:
+        """The environment wins, so that one file serves the demo, the tests and a real broker."""
+        kafka = self._table(self._content, "kafka", "")
+        given = os.environ.get("VIEWSWEEP_BROKER")
+        return given or self._text(kafka, "bootstrap", "kafka")
+
+    def _source(self, name: str) -> SourceSettings:
+        table = self._named("sources")[name]
+        where = f"sources.{name}"
+        self._refuse_unknown(table, where, _TABLES["sources"])
+        roots = self._text(table, "tls_roots", where, None)
+        return SourceSettings(
+            name,
+            self._text(table, "address", where),
+            self._text(table, "topic", where, name) or name,
+            self._text(table, "token_env", where, None),
+            self._beside(roots) if roots else None,
+        )
+
+    def _view(self, name: str) -> ViewSettings:
+        table = self._named("views")[name]
+        where = f"views.{name}"
+        self._refuse_unknown(table, where, _TABLES["views"])
+        if not name.replace("_", "").replace("-", "").isalnum():
+            self._refuse(where, "a view's name becomes a directory: letters, digits, _ and - only")
+        file = self._beside(self._text(table, "sql", where))
+        try:
+            sql = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            self._refuse(f"{where}.sql", f"cannot read {file}: {error}")
+        chosen = self._text(table, "protocol", where, "sweep") or "sweep"
+        try:
+            protocol(chosen)
+        except WrongUse as error:
+            self._refuse(f"{where}.protocol", str(error))
+        return ViewSettings(name, file, sql, chosen)
+
+    def _job(self) -> JobSettings:
+        table = self._table(self._content, "job", "")
+        defaults = JobSettings()
+        values = {key: self._positive(table, key, getattr(defaults, key)) for key in _TABLES["job"]}
+        return JobSettings(**values)
+
+    def _positive(self, table: dict[str, Any], key: str, default: Any) -> Any:
+        value = table.get(key, default)
+        kinds = (int,) if isinstance(default, int) else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0:
+            kind = "a whole number" if isinstance(default, int) else "a number"
+            self._refuse(f"job.{key}", f"has to be {kind} above 0, not {value!r}")
+        return value
+
+    def _named(self, key: str) -> dict[str, dict[str, Any]]:
+        tables: dict[str, dict[str, Any]] = self._table(self._content, key, "")
+        if not tables:
+            self._refuse(key, f"at least one [{key}.NAME] is needed")
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                self._refuse(f"{key}.{name}", f"has to be a table: [{key}.{name}]")
+        return tables
+
+    def _table(self, content: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+        table: dict[str, Any] = content.get(key, {})
+        if not isinstance(table, dict):
+            self._refuse(f"{where}{key}", f"has to be a table: [{key}]")
+        return table
+
+    def _text(self, table: dict[str, Any], key: str, where: str, default: str | None = "") -> Any:
+        if key not in table and default != "":
+            return default
+        value = table.get(key)
+        if not isinstance(value, str) or not value:
+            problem = "is missing" if key not in table else f"has to be a text, not {value!r}"
+            self._refuse(f"{where}.{key}", problem)
+        return value
+
+    def _beside(self, path: str) -> Path:
+        """Relative paths count from the file's own directory."""
+        return (self._file.parent / Path(path).expanduser()).resolve()
+
+    def _refuse_unknown(self, table: dict[str, Any], where: str, known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                place = f"{where}.{key}" if where else key
+                self._refuse(place, f"is not known here; there are: {', '.join(sorted(known))}")
+
+    def _refuse(self, key: str, problem: str) -> Any:
+        raise WrongUse(f"{self._file}: {key} {problem}")

@@ -1,0 +1,66 @@
+"""What a running job knows about itself: where the time goes, and how fresh the view is."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+#: How many of the latest updates the freshness percentiles speak of.
+_RECENT = 5000
+
+
+@dataclass
+class Measures:
+    """Counters of one job since its start; written by the job, read by the live view."""
+
+    started: float = field(default_factory=time.monotonic)
+    position: int = 0
+    updates: int = 0
+    batches: int = 0
+    queries: int = 0
+    #: Answers that contained updates later than the position they were asked for.
+    corrected: int = 0
+    #: Questions not asked because a partial change was empty.
+    skipped: int = 0
+    bytes: int = 0
+    view_rows: int = 0
+    #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
+    steps: dict[str, float] = field(default_factory=dict)
+    #: Milliseconds from the commit at the source to the commit in Delta, of the latest updates.
+    freshness: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+
+    def fresh(self, percent: int) -> float | None:
+        """A percentile of the freshness in milliseconds."""
+        if not self.freshness:
+            return None
+        ordered = sorted(self.freshness)
+        return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+    def to_json(self) -> dict[str, object]:
+        """The machine-readable summary at the end of a run."""
+        seconds = time.monotonic() - self.started
+        return {
+            "seconds": round(seconds, 3),
+            "position": self.position,
+            "updates": self.updates,
+            "updates_per_s": round(self.updates / seconds, 1) if seconds else None,
+            "batches": self.batches,
+            "queries": self.queries,
+            "corrected_answers": self.corrected,
+            "skipped_queries": self.skipped,
+            "bytes": self.bytes,
+            "view_rows": self.view_rows,
+            "freshness_p50_ms": self.fresh(50),
+            "freshness_p99_ms": self.fresh(99),
+            "step_seconds": {name: round(spent, 3) for name, spent in self.steps.items()},
+        }

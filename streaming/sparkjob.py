@@ -1,0 +1,148 @@
+"""The Structured Streaming job: Spark reads the topics and calls us once per micro-batch.
+
+Spark decides what a batch is and remembers in its checkpoint how far it has fed us. Everything else
+is decided by `Job`: it knows from Delta what is installed, so a batch that comes again, or comes
+after the checkpoint was deleted, changes nothing.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import orjson
+import polars as pl
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.sparksettings import settings
+from protocols.errors import ViewsweepError
+from streaming.configuration import Configuration, ViewSettings
+from streaming.job import Job
+from streaming.liveview import LiveView
+from streaming.measuring import Measures
+
+_LOOK_EVERY_SECONDS = 0.25
+
+
+def run(
+    configuration: Configuration,
+    view: ViewSettings,
+    report: Callable[[str], None],
+    once: bool = False,
+) -> Measures:
+    """Keeps the view until SIGINT or SIGTERM, or, with `once`, until what is there is installed."""
+    job = Job(configuration, view, report)
+    try:
+        job.prepare()
+        stream = _Stream(job, configuration, report)
+        stream.run(once)
+        job.follow_now_and_then(force=True)
+    finally:
+        job.close()
+    return job.measures
+
+
+def spark_session(report: Callable[[str], None]) -> SparkSession:
+    """A session with our settings, or the one that spark-submit has prepared."""
+    builder = SparkSession.builder.appName("viewsweep")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        for key, value in settings(progress=report).items():
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+class _Stream:
+    """One streaming query around one job."""
+
+    def __init__(
+        self, job: Job, configuration: Configuration, report: Callable[[str], None]
+    ) -> None:
+        self._job = job
+        self._configuration = configuration
+        self._report = report
+        self._stopping = threading.Event()
+        #: Held while a batch is in work, so that stopping waits for its commit.
+        self._working = threading.Lock()
+        self._failure: BaseException | None = None
+
+    def run(self, once: bool) -> None:
+        self._report("starting Spark")
+        spark = spark_session(self._report)
+        with self._signals(), LiveView(self._job.measures) as live:
+            query = self._start(spark, once)
+            self._report(f"view {self._job.view.name}: keeping it; Ctrl-C stops after the batch")
+            try:
+                while query.isActive and not self._stopping.wait(_LOOK_EVERY_SECONDS):
+                    live.look()
+                if not self._stopping.is_set():
+                    query.awaitTermination()
+            except StreamingQueryException as error:
+                if self._failure is None:
+                    raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
+            self._stop(query)
+        if self._failure is not None:
+            raise self._failure
+
+    def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
+        offsets = {
+            topic: {"0": self._job.standing.offsets[source]}
+            for topic, source in self._job.topics.items()
+        }
+        records = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._configuration.bootstrap)
+            .option("subscribe", ",".join(offsets))
+            .option("startingOffsets", orjson.dumps(offsets).decode())
+            .option("maxOffsetsPerTrigger", self._configuration.job.records_per_batch)
+            .option("failOnDataLoss", "true")
+            .option("kafka.fetch.max.wait.ms", "20")
+            .option("fetchOffset.numRetries", "10")
+            .load()
+            .select("topic", "offset", "value")
+        )
+        writer = records.writeStream.foreachBatch(self._batch).option(
+            "checkpointLocation", str(self._job.tables.directory / "checkpoint")
+        )
+        return (writer.trigger(availableNow=True) if once else writer).start()
+
+    def _batch(self, records: DataFrame, _batch_id: int) -> None:
+        with self._working:
+            if self._stopping.is_set():
+                raise InterruptedError("stopping")
+            try:
+                with self._job.measures.step("fetch"):
+                    frame = pl.DataFrame(pl.from_arrow(records.toArrow()))
+                self._job.process(frame)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """After the batch at hand. A batch that Spark begins meanwhile is refused, so its
+        checkpoint stays behind and nothing is taken for done that is not."""
+        self._stopping.set()
+        with self._working:
+            query.stop()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGINT and SIGTERM stop the stream; set after Spark has set handlers of its own."""
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            self._stopping.set()
+
+        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """What Spark says, without the plan and the stack that follow."""
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,190 @@
+"""`viewsweep trace`: the trace of a live run, put together afterwards from what lasts.
+
+    commits     the topics, from version 1 on
+    deliveries  the view's `progress` table, and so are the questions with their answers
+    states      the view's `changes` table
+    base rows   the sources: what they hold now, less everything that they committed
+
+Nothing of it is kept by the job for this purpose, and nothing is judged here: the checker is given
+the commits and the states and computes by itself what the states should have been.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.checking.trace import (
+    answer_line,
+    commit_line,
+    deliver_line,
+    end_line,
+    query_line,
+    run_line,
+    state_line,
+)
+from protocols.errors import SourceViolation, WrongUse
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.questions import Query
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.view import View
+from streaming.asking import Sources
+from streaming.configuration import Configuration, ViewSettings
+from streaming.feed import Feed
+from streaming.topics import Lookahead, ends_of_topics
+from warehouse.definition import stored_view
+from warehouse.tables import POSITION, ViewTables
+
+
+def write_live_trace(configuration: Configuration, settings: ViewSettings, file: Path) -> int:
+    """Writes the trace of a view's whole life so far; returns the number of positions."""
+    view = stored_view(configuration.warehouse / settings.name)
+    tables = ViewTables(configuration.warehouse, view)
+    if not tables.exists:
+        raise WrongUse(f"view {view.name} has no first state yet; let 'viewsweep run' make it")
+    past = _read_past(configuration, view)
+    try:
+        with file.open("wb") as out:
+            for line in _lines(view, tables, settings.protocol, past):
+                out.write(line)
+    except OSError as error:
+        raise WrongUse(f"cannot write {file}: {error.strerror}") from None
+    return tables.standing().position
+
+
+@dataclass(frozen=True)
+class _Past:
+    """Everything that the sources of a view ever committed, and what they began with."""
+
+    #: (source, version) → its changes as (relation, row, count).
+    commits: dict[tuple[str, int], list[tuple[str, tuple[Any, ...], int]]]
+    #: (source, relation) → the rows of version 0.
+    initial: dict[tuple[str, str], list[tuple[Any, ...]]]
+
+
+def _read_past(configuration: Configuration, view: View) -> _Past:
+    """Reads all topics from their beginning, and all relations of the view once."""
+    used = {source: configuration.sources[source] for source in view.sources}
+    patience = configuration.job.patience_seconds
+    ends = ends_of_topics(configuration.bootstrap, {s.name: s.topic for s in used.values()})
+    logs = {relation: FrameLog() for relation in view.relations}
+    mailbox = Mailbox[Frame](logs, dict.fromkeys(used, 0))
+    feeds = {
+        source: Feed(source, s.topic, view.relations_of(source), mailbox, ends[source][0])
+        for source, s in used.items()
+    }
+    sources = Sources(used, patience, _silent)
+    lookahead = Lookahead(configuration.bootstrap, feeds, patience, _silent)
+    try:
+        answers = sources.ask([Query(r, r.column_names) for r in view.relations])
+        past = _Past({}, {})
+        for relation, answer in zip(view.relations, answers, strict=True):
+            source, version = relation.source, answer.version
+            lookahead.read_until(
+                partial(mailbox.caught_up, source, version), f"version {version} of {source}"
+            )
+            rows, changes = answer.rows.data, logs[relation].rows()
+            if changes is not None:
+                _add_commits(past, relation, changes)
+                rows = _undone(rows, changes.filter(pl.col(VERSION) <= version), relation)
+            past.initial[source, relation.name] = _repeated(rows, relation)
+        return past
+    except SourceViolation as error:
+        raise SourceViolation(f"{error}. (A trace needs every topic from version 1 on)") from None
+    finally:
+        lookahead.close()
+        sources.close()
+
+
+def _add_commits(past: _Past, relation: Relation, changes: pl.DataFrame) -> None:
+    for *row, count, version in changes.select(*relation.column_names, COUNT, VERSION).iter_rows():
+        key = (relation.source, version)
+        past.commits.setdefault(key, []).append((relation.name, tuple(row), count))
+
+
+def _undone(now: pl.DataFrame, changes: pl.DataFrame, relation: Relation) -> pl.DataFrame:
+    """The rows before the changes: what is there now, less all of them."""
+    names = list(relation.column_names)
+    both = pl.concat([now.select(*names, COUNT), changes.select(*names, -pl.col(COUNT))])
+    return both.group_by(names, maintain_order=True).agg(pl.col(COUNT).sum())
+
+
+def _repeated(rows: pl.DataFrame, relation: Relation) -> list[tuple[Any, ...]]:
+    """Each row as often as its count says."""
+    picked = rows.select(*relation.column_names, COUNT).iter_rows()
+    return [tuple(row) for *row, count in picked for _ in range(count)]
+
+
+def _lines(view: View, tables: ViewTables, protocol: str, past: _Past) -> Iterator[bytes]:
+    """The lines in the order in which things happened, as far as it can be told afterwards."""
+    progress = tables.progress()
+    vector = _first_vector(tables, progress)
+    states = _states(view, tables)
+    yield run_line(protocol, view.sql, Catalog(view.relations), past.initial)
+    commits = _Commits(past)
+    for source, version in vector.items():
+        yield from commits.up_to(source, version)
+        for earlier in range(1, version + 1):
+            yield deliver_line(source, earlier, 0)
+    yield state_line(0, vector, states.get(0, []))
+    question = 0
+    for delivered in progress.iter_rows(named=True):
+        position, source = delivered["position"], delivered["source"]
+        vector = {**vector, source: delivered["version"]}
+        yield from commits.up_to(source, delivered["version"])
+        yield deliver_line(source, delivered["version"], position)
+        for asked in delivered["questions"]:
+            question += 1
+            yield from _question_lines(question, position, asked, commits)
+        yield state_line(position, vector, states.get(position, []))
+    yield end_line(vector)
+
+
+class _Commits:
+    """Writes each commit once, in its source's order, before anything that depends on it."""
+
+    def __init__(self, past: _Past) -> None:
+        self._past = past
+        self._written: dict[str, int] = {}
+
+    def up_to(self, source: str, version: int) -> Iterator[bytes]:
+        done = self._written.get(source, 0)
+        for number in range(done + 1, version + 1):
+            # A transaction that touched no relation of the view changes nothing here.
+            yield commit_line(source, number, self._past.commits.get((source, number), []))
+        self._written[source] = max(done, version)
+
+
+def _question_lines(
+    number: int, position: int, asked: Mapping[str, Any], commits: _Commits
+) -> Iterator[bytes]:
+    source = asked["source"]
+    yield query_line(number, position, source, asked["relation"], asked["keys"], asked["bytes"])
+    yield from commits.up_to(source, asked["version"])
+    yield answer_line(number, asked["version"], asked["rows"], asked["answer_bytes"])
+
+
+def _first_vector(tables: ViewTables, progress: pl.DataFrame) -> dict[str, int]:
+    """The vector of position 0: what each source stood at before its first delivery."""
+    first = progress.group_by("source").agg(pl.col("version").min() - 1)
+    return {**tables.standing().vector, **dict(first.iter_rows())}
+
+
+def _states(view: View, tables: ViewTables) -> dict[int, list[tuple[list[Any], int]]]:
+    """Position → the changes of the view there, rows in their JSON form."""
+    types = list(view.schema.values())
+    states: dict[int, list[tuple[list[Any], int]]] = {}
+    rows = tables.changes().select(POSITION, *view.schema, COUNT).collect()
+    for position, *row, count in rows.iter_rows():
+        encoded = [type_.encode(value) for type_, value in zip(types, row, strict=True)]
+        states.setdefault(position, []).append((encoded, count))
+    return states
+
+
+def _silent(_message: str) -> None:
+    """A trace is written after the run; its reader does not wait for anything."""
