@@ -1,0 +1,344 @@
+"""The jars that pip does not bring: for Spark (Delta, the Kafka source) and for the local broker.
+
+Rules:
+
+- *Complete or not at all.* Ivy retrieves into a directory of its own, which is verified and then
+  renamed to its final name in one step. Who sees the final name sees every jar.
+- *Only what is pinned.* Each jar is compared with `jars.sha256` before the rename. The final name
+  carries a fingerprint of that file, so that two versions of viewsweep share one cache in peace.
+- *Once.* A lock lets one process fetch while the others wait. Ivy inherits the lock, so it stays
+  taken when we are killed and Ivy is still at work.
+- *Resumable.* Ivy's own cache lives beside the result, so a fetch that was cut off continues.
+- A start costs one `stat` per jar: names and sizes are compared, checksums only after a fetch.
+
+Nothing here imports pyspark: to find the Ivy that it ships, its place on the disk is enough.
+"""
+
+import errno
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from infra.errors import InfraError, without_traceback
+from infra.java import java
+from infra.progress import Progress, on_stderr
+
+CACHE_VARIABLE = "VIEWSWEEP_CACHE"
+
+_HERE = Path(__file__).parent
+_IVY_FILE = _HERE / "ivy.xml"
+_PINS_FILE = _HERE / "jars.sha256"
+_SIZES = "sizes.json"
+_MEGABYTE = 1_000_000
+
+Pins = dict[str, str]
+"""Path of a jar below the jar directory ("spark/delta-storage-4.4.0.jar") to its sha256."""
+
+
+def spark_jars(progress: Progress = on_stderr) -> list[Path]:
+    """What goes into `spark.jars`: only jars that pyspark does not ship. Fetched if need be."""
+    return _jars_of("spark", progress)
+
+
+def broker_jars(progress: Progress = on_stderr) -> list[Path]:
+    """The class path of the local Kafka broker. Fetched if need be."""
+    return _jars_of("broker", progress)
+
+
+def fetch(progress: Progress = on_stderr) -> Path:
+    """Make sure that every pinned jar is there, and return the directory that holds them."""
+    home = cache_directory()
+    pins = _read_pins(_PINS_FILE)
+    directory = home / f"jars-{_fingerprint(_PINS_FILE)}"
+    if _is_complete(directory, pins):
+        return directory
+    with _plain_disk_errors(home), _only_one_fetches(home, progress) as lock:
+        if not _is_complete(directory, pins):
+            with _retrieved(home, lock, pins, progress) as arrived:
+                _refuse_what_is_not_pinned(arrived, pins, home / "ivy")
+                _put_in_place(arrived, directory)
+            progress(f"{len(pins)} jars verified, in {directory}")
+    return directory
+
+
+def pin(progress: Progress = on_stderr) -> Pins:
+    """Rewrite `jars.sha256` to what `ivy.xml` asks for now; only after a change of versions."""
+    home = cache_directory()
+    with (
+        _plain_disk_errors(home),
+        _only_one_fetches(home, progress) as lock,
+        _retrieved(home, lock, {}, progress) as arrived,
+    ):
+        pins = {name: _sha256(arrived / name) for name in _jar_names(arrived)}
+    _PINS_FILE.write_text("".join(f"{pinned}  {name}\n" for name, pinned in pins.items()))
+    return pins
+
+
+def cache_directory() -> Path:
+    """`$VIEWSWEEP_CACHE`, else `viewsweep` in the user's cache directory."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given).absolute()
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "viewsweep")
+
+
+# What is there
+
+
+def _jars_of(conf: str, progress: Progress) -> list[Path]:
+    directory = fetch(progress)
+    return [directory / name for name in _read_pins(_PINS_FILE) if name.startswith(f"{conf}/")]
+
+
+def _read_pins(file: Path) -> Pins:
+    """The format of sha256sum, so that `sha256sum -c` in the jar directory does the same check."""
+    lines = (line.split(maxsplit=1) for line in file.read_text().splitlines())
+    return {name: pinned for pinned, name in lines}
+
+
+def _fingerprint(file: Path) -> str:
+    return _sha256(file)[:12]
+
+
+def _is_complete(directory: Path, pins: Pins) -> bool:
+    """Has every pinned jar the size that it had when its checksum was compared?"""
+    try:
+        verified: dict[str, int] = json.loads((directory / _SIZES).read_text())
+        sizes = {name: (directory / name).stat().st_size for name in pins}
+    except (OSError, ValueError):
+        return False
+    return sizes == verified
+
+
+def _jar_names(directory: Path) -> list[str]:
+    return sorted(str(jar.relative_to(directory)) for jar in directory.glob("*/*.jar"))
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+# Fetching
+
+
+@contextmanager
+def _only_one_fetches(home: Path, progress: Progress) -> Iterator[int]:
+    """Hold the lock of the cache; yields its descriptor for Ivy to inherit.
+
+    The lock dies with the last process that has the descriptor open, so no crash leaves it behind.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress(f"another process is fetching jars into {home}: waiting for it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _retrieved(home: Path, lock: int, pins: Pins, progress: Progress) -> Iterator[Path]:
+    """A directory with everything that Ivy retrieved, which is gone afterwards unless renamed."""
+    for left_behind in home.glob("fetching-*"):
+        shutil.rmtree(left_behind, ignore_errors=True)
+    arrived = Path(tempfile.mkdtemp(prefix="fetching-", dir=home))
+    try:
+        _run_ivy(arrived, home / "ivy", lock, pins, progress)
+        yield arrived
+    finally:
+        shutil.rmtree(arrived, ignore_errors=True)
+
+
+def _run_ivy(arrived: Path, ivy_cache: Path, lock: int, pins: Pins, progress: Progress) -> None:
+    progress(f"fetching jars with Ivy, once, into {ivy_cache.parent} (about a minute)")
+    command = [
+        *(str(java()), "-Xmx256m"),
+        # Ivy itself would wait for ever on a network that swallows packets.
+        *("-Dsun.net.client.defaultConnectTimeout=15000",),
+        *("-Dsun.net.client.defaultReadTimeout=60000",),
+        *("-jar", str(_ivy_jar())),
+        *("-cache", str(ivy_cache), "-ivy", str(_IVY_FILE)),
+        *("-retrieve", f"{arrived}/[conf]/[artifact]-[revision].[ext]"),
+        *("-types", "jar", "bundle", "-overwriteMode", "always"),
+    ]
+    ivy = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        pass_fds=(lock,),
+    )
+    with ivy:
+        try:
+            assert ivy.stdout is not None
+            said = _narrated(ivy.stdout, _jars_in(ivy_cache), pins, progress)
+        except BaseException:
+            ivy.kill()
+            raise
+    if ivy.returncode != 0:
+        raise InfraError(_what_ivy_could_not_do(said, ivy_cache.parent))
+
+
+def _ivy_jar() -> Path:
+    """The Ivy inside pyspark, found without importing pyspark (that takes a second)."""
+    pyspark = importlib.util.find_spec("pyspark")
+    if pyspark is None or not pyspark.submodule_search_locations:
+        raise InfraError("pyspark is not installed: pip install 'viewsweep[spark]'")
+    jars = Path(pyspark.submodule_search_locations[0], "jars")
+    found = sorted(jars.glob("ivy-*.jar"))
+    if not found:
+        raise InfraError(
+            f"there is no Ivy in {jars}, so this pyspark is not the one that is needed: "
+            "pip install --force-reinstall 'viewsweep[spark]'"
+        )
+    return found[-1]
+
+
+def _narrated(lines: Iterable[str], there: set[str], pins: Pins, progress: Progress) -> list[str]:
+    """Turn what Ivy prints into lines for a person; returns what it printed, for the errors.
+
+    Ivy first looks every module up ("found …"), then downloads: the jar's size comes one line
+    before its "[SUCCESSFUL ]", together with that of its checksum.
+    """
+    wanted = {Path(name).name for name in pins}
+    count, size, total = len(wanted & there), 0, 0
+    said = []
+    for line in lines:
+        said.append(line)
+        if found := re.match(r"\s*found (\S+) in ", line):
+            progress(f"looked up {_readable(found[1])}")
+        elif kilobytes := re.match(r"\.* \((\d+)kB\)", line):
+            size += int(kilobytes[1]) * 1024
+        elif fetched := re.match(r"\s*\[SUCCESSFUL \] (\S+)!\S+", line):
+            count, total = count + 1, total + size
+            of = f" of {len(wanted)}" if wanted else ""
+            progress(
+                f"{count}{of}: {_readable(fetched[1])}, {size / _MEGABYTE:.1f} MB"
+                f" ({total / _MEGABYTE:.0f} MB in all)"
+            )
+            size = 0
+    return said
+
+
+def _readable(module: str) -> str:
+    """`io.delta#delta-storage;4.4.0` as `io.delta delta-storage 4.4.0`."""
+    return module.replace("#", " ").replace(";", " ")
+
+
+def _jars_in(ivy_cache: Path) -> set[str]:
+    return {jar.name for jar in ivy_cache.rglob("*.jar")}
+
+
+def _what_ivy_could_not_do(said: list[str], home: Path) -> str:
+    output = "".join(said)
+    if "No space left on device" in output:
+        return _disk_full(home)
+    missing = re.search(r"(?:module not found:|\[(?:NOT FOUND|FAILED)\s*\]) ([^\s!]+)", output)
+    if missing is None:
+        return "Ivy failed, and its last words were:\n" + "".join(said[-15:]).rstrip()
+    cause = re.search(r"^\s*((?:Host .* not found|Server access \S+).*)$", output, re.MULTILINE)
+    return (
+        f"{_readable(missing[1])} could not be fetched"
+        + (f" ({cause[1].strip()})" if cause else "")
+        + ". Is there a network? Java takes a proxy from JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…"
+        " -Dhttps.proxyPort=…. What has arrived is kept: the same command resumes."
+    )
+
+
+# Verifying and keeping
+
+
+def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path) -> None:
+    """Compare checksums; a jar that fails is taken out of Ivy's cache, so it is fetched anew."""
+    there = _jar_names(arrived)
+    if odd := sorted(pins.keys() ^ set(there)):
+        where = "pinned but was not fetched" if odd[0] in pins else "fetched but not pinned"
+        raise InfraError(
+            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not belong together. After a change"
+            " of ivy.xml run `python -m infra.jars pin`, else reinstall viewsweep."
+        )
+    for name in there:
+        if (found := _sha256(arrived / name)) != pins[name]:
+            _forget(Path(name).name, ivy_cache)
+            raise InfraError(
+                f"{name} is not the jar that viewsweep was tested with: its sha256 is {found},"
+                f" and {pins[name]} is pinned. It was thrown away; the same command fetches it"
+                " again. If this message comes back, somebody between here and the jar's"
+                " publisher changes it, and it must not be used."
+            )
+
+
+def _forget(jar: str, ivy_cache: Path) -> None:
+    for cached in ivy_cache.rglob(jar):
+        cached.unlink()
+
+
+def _put_in_place(arrived: Path, directory: Path) -> None:
+    """The step that makes the jars exist: before it none of them does, after it all of them do."""
+    sizes = {name: (arrived / name).stat().st_size for name in _jar_names(arrived)}
+    (arrived / _SIZES).write_text(json.dumps(sizes, indent=1))
+    arrived.chmod(0o755)
+    shutil.rmtree(directory, ignore_errors=True)
+    arrived.rename(directory)
+
+
+@contextmanager
+def _plain_disk_errors(home: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise InfraError(_disk_full(home)) from error
+        raise InfraError(
+            f"the jars cannot be kept in {home} ({error}): make it writable, or set"
+            f" {CACHE_VARIABLE} to a directory that is"
+        ) from error
+
+
+def _disk_full(home: Path) -> str:
+    return (
+        f"the disk that holds {home} is full: the jars need 150 MB. Make room, or set"
+        f" {CACHE_VARIABLE} to a directory elsewhere; the same command resumes."
+    )
+
+
+app = typer.Typer(
+    add_completion=False, help="The jars that viewsweep needs beside its Python packages."
+)
+
+
+@app.command(name="fetch")
+def _fetch_command() -> None:
+    """Fetch and verify the jars now, for instance while an image is built."""
+    with without_traceback():
+        typer.echo(fetch())
+
+
+@app.command(name="pin")
+def _pin_command() -> None:
+    """Rewrite jars.sha256 from what ivy.xml asks for. For developers, after a change of ivy.xml."""
+    with without_traceback():
+        typer.echo(f"{len(pin())} jars pinned")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,314 @@
+"""A single-node Kafka broker on this machine: real Kafka, on the directory and port it is given.
+
+Rules:
+
+- It listens on 127.0.0.1 only.
+- It ends with its owner, also when the owner is killed (see `watchdog`).
+- What it acknowledged survives `kill`, as it would in production: Kafka leaves the flushing to the
+  operating system. It need not survive a power cut.
+- Its ports stay the same across `restart`, so that clients find it again.
+- Without a directory of its own choice it gets a temporary one, which is removed with it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from infra import watchdog
+from infra.brokercheck import answers
+from infra.errors import InfraError
+from infra.jars import broker_jars
+from infra.java import java
+from infra.progress import Progress, on_stderr
+
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 60.0
+
+_HERE = Path(__file__).parent
+_LOG4J = _HERE / "localbroker-log4j2.properties"
+_TAIL_LINES = 25
+_STOP_SECONDS = 30.0
+_PORT_TAKEN = "Address already in use"
+_PORT_ATTEMPTS = 3
+
+SMALL_BROKER = {
+    # One node: what a cluster replicates three times exists once.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "default.replication.factor": "1",
+    "num.partitions": "1",
+    # A consumer of a test need not wait three seconds for others that never come.
+    "group.initial.rebalance.delay.ms": "0",
+    # A topic that nobody created is a mistake in somebody's configuration, not a wish.
+    "auto.create.topics.enable": "false",
+    # The topics are the sources' history: nothing of it goes away by itself.
+    "log.retention.ms": "-1",
+    "log.retention.bytes": "-1",
+    # After a crash the controller refuses the broker until its former session has expired, which
+    # takes nine seconds by default.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # Two cores and 300 MB.
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "log.cleaner.threads": "1",
+    "log.cleaner.io.buffer.size": "65536",
+    "log.index.size.max.bytes": "1048576",
+    "socket.send.buffer.bytes": "131072",
+    "socket.receive.buffer.bytes": "131072",
+}
+"""Settings for one small node, whatever runs it; the container in `broker` uses them as well."""
+
+
+class LocalBroker:
+    """One broker process. `start`, `stop`, `kill` and `restart` may follow each other as often as
+    wanted; `close` (or the end of `with`) is for good.
+    """
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        port: int | None = None,
+        progress: Progress = on_stderr,
+    ) -> None:
+        # Ours to remove in the end, or the caller's to keep.
+        self._throw_away = data is None
+        self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="viewsweep-broker-"))
+        # Chosen by us (then a clash is answered by another choice) or by the caller.
+        self._port_is_given = port is not None
+        self._port = port or free_port()
+        self._controller_port = free_port()
+        self._progress = progress
+        # The watchdog, whose child is the broker; None when nothing runs.
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`, valid once `start` has returned."""
+        return f"{LOOPBACK}:{self._port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker writes about itself, of all its starts."""
+        return self.data / "broker.log"
+
+    def start(self) -> None:
+        """Start the broker, with the data that its directory holds; return when it answers."""
+        if self._watchdog is not None:
+            raise InfraError(f"the broker at {self.bootstrap} is running already")
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            try:
+                self._start_once()
+            except _PortTakenError:
+                if self._port_is_given or attempt == _PORT_ATTEMPTS:
+                    raise
+                self._port, self._controller_port = free_port(), free_port()
+            else:
+                return
+
+    def stop(self) -> None:
+        """Stop it in order; the data stay."""
+        self._end(watchdog.STOP)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, as a crash would; the data stay, as the crash left them."""
+        self._end(watchdog.KILL)
+
+    def restart(self) -> None:
+        """Start again on the same data and the same ports, after `kill`, `stop` or neither."""
+        self.stop()
+        self._start_once()
+
+    def close(self) -> None:
+        """Stop it; its directory goes too, unless it was given by the caller."""
+        if self._throw_away:
+            self.kill()
+            shutil.rmtree(self.data, ignore_errors=True)
+        else:
+            self.stop()
+
+    def wait(self) -> None:
+        """Return when the broker has ended by itself, which it should not."""
+        if self._watchdog is not None:
+            self._watchdog.wait()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start_once(self) -> None:
+        self._write_properties()
+        self._format()
+        log_size = self.log.stat().st_size if self.log.exists() else 0
+        self._launch()
+        try:
+            self._wait_until_it_answers(log_size)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _write_properties(self) -> None:
+        logs = self.data / "topics"
+        try:
+            logs.mkdir(parents=True, exist_ok=True)
+            self._properties.write_text(
+                "".join(f"{key}={value}\n" for key, value in self._settings(logs).items())
+            )
+        except OSError as error:
+            raise InfraError(f"no broker can be started in {self.data}: {error}") from error
+
+    @property
+    def _properties(self) -> Path:
+        return self.data / "server.properties"
+
+    def _settings(self, logs: Path) -> dict[str, str]:
+        broker = f"{LOOPBACK}:{self._port}"
+        controller = f"{LOOPBACK}:{self._controller_port}"
+        return SMALL_BROKER | {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"BROKER://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"BROKER://{broker}",
+            "inter.broker.listener.name": "BROKER",
+            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(logs),
+        }
+
+    def _format(self) -> None:
+        """Give the directory its cluster id, unless it has one: a second JVM, so only once."""
+        if (self.data / "topics" / "meta.properties").exists():
+            return
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        arguments = ["format", "--cluster-id", cluster, "--config", str(self._properties)]
+        ran = subprocess.run(
+            [*self._java(), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode != 0:
+            said = (ran.stdout + ran.stderr).strip()
+            raise InfraError(f"Kafka cannot use {self.data} for its data:\n{said}")
+
+    def _java(self) -> list[str]:
+        class_path = os.pathsep.join(str(jar) for jar in broker_jars(self._progress))
+        return [
+            *(str(java()), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xshare:auto", "-Djava.awt.headless=true"),
+            f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+            *("-cp", class_path),
+        ]
+
+    def _launch(self) -> None:
+        """Start the watchdog in a session of its own: Ctrl-C is the owner's, who then stops us."""
+        command = [
+            *(sys.executable, "-I", "-S", str(_HERE / "watchdog.py")),
+            *(["--remove", str(self.data)] if self._throw_away else []),
+            *(*self._java(), "kafka.Kafka", str(self._properties)),
+        ]
+        with self._directory_lock() as lock, self.log.open("ab") as log:
+            self._watchdog = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock.fileno(),),
+                start_new_session=True,
+            )
+
+    def _wait_until_it_answers(self, log_size: int) -> None:
+        assert self._watchdog is not None
+        deadline = time.monotonic() + START_SECONDS
+        while not answers(self.bootstrap, seconds=0.5):
+            if self._watchdog.poll() is not None:
+                raise self._did_not_start("ended while it started", log_size)
+            if time.monotonic() > deadline:
+                raise self._did_not_start(f"does not answer after {START_SECONDS:.0f} s", log_size)
+
+    def _did_not_start(self, what: str, log_size: int) -> InfraError:
+        with self.log.open(errors="replace") as log:
+            log.seek(log_size)
+            tail = log.read().splitlines()[-_TAIL_LINES:]
+        said = "\n".join(["", *tail]) if tail else " nothing"
+        kind = _PortTakenError if any(_PORT_TAKEN in line for line in tail) else InfraError
+        return kind(
+            f"the local broker at {self.bootstrap} {what}. Its log ({self.log}) says:{said}"
+        )
+
+    def _directory_lock(self) -> IO[bytes]:
+        """Taken until the watchdog, which inherits it, has seen the broker's end.
+
+        So whoever starts anew on the data of a killed owner waits for the old broker to be gone.
+        """
+        lock = (self.data / "lock").open("wb")
+        deadline = time.monotonic() + _STOP_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    lock.close()
+                    raise InfraError(
+                        f"another broker runs on {self.data}: stop it, or give this one"
+                        " another directory"
+                    ) from None
+                time.sleep(0.1)
+            else:
+                return lock
+
+    def _end(self, order: bytes) -> None:
+        running, self._watchdog = self._watchdog, None
+        if running is None:
+            return
+        assert running.stdin is not None
+        with running, contextlib.suppress(BrokenPipeError), running.stdin as orders:
+            orders.write(order)
+            orders.flush()
+            # Its standard input stays open until it is gone: the end would mean something else.
+            running.wait()
+
+
+class _PortTakenError(InfraError):
+    """Somebody took the port between our choice and the broker's start."""
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,113 @@
+"""The topic of a source: one partition, because its order is the order of commits; kept for good,
+because what a warehouse has not read yet exists nowhere else in that form."""
+
+import logging
+import time
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+# The package's type hints do not export these.
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from protocols.errors import SourceViolation, Unreachable, WrongUse
+
+#: The largest record that fits, in the topics made here and in what is sent to them.
+LARGEST_RECORD = 16 * 1024 * 1024
+_FOR_GOOD = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(LARGEST_RECORD),
+}
+
+#: For all Kafka clients: librdkafka writes to stderr unless it is given a logger. With a handler
+#: of its own this one is silent until the process configures logging.
+CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
+CLIENT_LOG.addHandler(logging.NullHandler())
+
+
+def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
+    """Creates the topic if it is missing.
+
+    WrongUse: it cannot serve as it is. Unreachable: the broker does not answer.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+    try:
+        partitions = _partitions(admin, topic, timeout)
+        if partitions == 0:
+            _create(admin, topic, timeout)
+    except KafkaException as error:
+        raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
+    if partitions > 1:
+        raise WrongUse(
+            f"topic {topic} has {partitions} partitions, and a source's commits have one order:"
+            " name another topic, or delete this one, and it is made anew with one partition"
+        )
+
+
+def first_and_last(bootstrap: str, topic: str, timeout: float) -> tuple[bytes | None, bytes | None]:
+    """The values at both ends of the topic; the first is None if the beginning was cut off."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "viewsweep-publisher",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+    with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
+            first = _value_at(consumer, topic, 0, timeout) if low == 0 < high else None
+            last = _value_at(consumer, topic, high - 1, timeout) if low < high else None
+        except KafkaException as error:
+            raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
+    return first, last
+
+
+def _partitions(admin: AdminClient, topic: str, timeout: float) -> int:
+    """0 if there is no such topic."""
+    # Asking for all topics, not for this one: a question by name could create it.
+    metadata = admin.list_topics(timeout=timeout).topics.get(topic)
+    if metadata is None or _is(metadata.error, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        return 0
+    return len(metadata.partitions)
+
+
+def _create(admin: AdminClient, topic: str, timeout: float) -> None:
+    new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=_FOR_GOOD)
+    try:
+        admin.create_topics([new], request_timeout=timeout)[topic].result()
+    except KafkaException as error:
+        if _is(error.args[0], KafkaError.TOPIC_ALREADY_EXISTS):
+            # Somebody was quicker: whether it is a good one is seen next time.
+            raise Unreachable(f"topic {topic} is just being created") from None
+        if _is(error.args[0], KafkaError.TOPIC_EXCEPTION):
+            raise WrongUse(
+                f"topic {topic!r} cannot be created: {error.args[0].str()}; name another one"
+            ) from None
+        raise
+
+
+def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> bytes:
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        message = consumer.poll(timeout / 10)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None:
+            raise KafkaException(error)
+        value = message.value()
+        if value is None:
+            raise SourceViolation(
+                f"topic {topic}, offset {offset}: a tombstone, which no publisher wrote;"
+                " name a topic that nobody else writes to"
+            )
+        return bytes(value)
+    raise Unreachable(f"topic {topic}: offset {offset} was not read within {timeout:g} s")
+
+
+def _is(error: Any, code: int) -> bool:
+    return error is not None and error.code() == code

@@ -1,0 +1,172 @@
+"""A bank: accounts at `core`, branches at `network`, movements of money at `ledger`.
+
+A transfer touches two rows in one transaction, at `core` two balances and at `ledger` two
+movements. An account that moves to another branch takes all its movements along in the view; one
+that is being moved has no branch.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from protocols.views.catalog import relation_from_json
+from sources.workloads.dice import Dice, money
+from sources.workloads.stream import Row, Table, Workload
+
+ACCOUNTS = relation_from_json(
+    "core",
+    "accounts",
+    {
+        "columns": {
+            "id": "BIGINT",
+            "branch_id": "BIGINT",
+            "owner": "VARCHAR",
+            "balance": "DECIMAL(14,2)",
+            "frozen": "BOOLEAN",
+        },
+        "key": ["id"],
+    },
+)
+BRANCHES = relation_from_json(
+    "network",
+    "branches",
+    {
+        "columns": {"id": "BIGINT", "city": "VARCHAR", "manager": "VARCHAR", "opened": "DATE"},
+        "key": ["id"],
+    },
+)
+MOVEMENTS = relation_from_json(
+    "ledger",
+    "movements",
+    {
+        "columns": {
+            "id": "BIGINT",
+            "account_id": "BIGINT",
+            "kind": "VARCHAR",
+            "amount": "DECIMAL(14,2)",
+            "booked_at": "TIMESTAMP",
+        },
+        "key": ["id"],
+    },
+)
+VIEW = """\
+SELECT m.id AS movement_id, a.id AS account_id, b.id AS branch_id,
+       a.owner, b.city, m.kind, m.amount, m.booked_at
+FROM ledger.movements m
+JOIN core.accounts a ON m.account_id = a.id
+JOIN network.branches b ON a.branch_id = b.id
+WHERE m.kind <> 'fee'
+"""
+
+_CITIES = ("Aarhus", "Bilbao", "Coimbra", "Dresden", "Évora", "Florence", "Genève", "Haarlem")
+_PEOPLE = ("Aki", "Bea", "Carlos", "Dana", "Élodie", "Femke", "Giulia", "Hakim", "Ivana")
+_KINDS = ("cash", "card", "fee", "interest")
+_OPENING = datetime(2024, 1, 1, 0, 0, 0)
+
+
+def _accounts(scale: int) -> int:
+    return scale
+
+
+def _branches(scale: int) -> int:
+    return max(scale // 20, 5)
+
+
+def _movements(scale: int) -> int:
+    return 3 * scale
+
+
+def _new_accounts(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
+    return [
+        (
+            each,
+            None if dice.chance(0.03) else 1 + dice.skewed_below(_branches(scale)),
+            f"{dice.pick(_PEOPLE)} {each}",
+            dice.cents(0, 1_000_000),
+            dice.chance(0.02),
+        )
+        for each in ids
+    ]
+
+
+def _changed_accounts(dice: Dice, scale: int, rows: Sequence[Row]) -> list[Row]:
+    """Several accounts: money goes round among them. One: it moves to another branch."""
+    if len(rows) == 1:
+        each, branch, owner, balance, frozen = rows[0]
+        to = 1 + ((branch or 0) + dice.below(_branches(scale) - 1)) % _branches(scale)
+        return [(each, None if branch and dice.chance(0.03) else to, owner, balance, frozen)]
+    amount = dice.cents(1, 50_000)
+    # All but the last pay the last one.
+    signs = [-1] * (len(rows) - 1) + [len(rows) - 1]
+    return [
+        (each, branch, owner, balance + sign * amount, frozen)
+        for (each, branch, owner, balance, frozen), sign in zip(rows, signs, strict=True)
+    ]
+
+
+def _new_branches(dice: Dice, _scale: int, ids: Sequence[int]) -> list[Row]:
+    return [
+        (
+            each,
+            dice.pick(_CITIES),
+            dice.pick(_PEOPLE),
+            date(1950, 1, 1) + timedelta(days=dice.below(25_000)),
+        )
+        for each in ids
+    ]
+
+
+def _changed_branches(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
+    """Another manager, or the whole branch to another town."""
+    if dice.chance(0.5):
+        return [
+            (each, city, dice.other(_PEOPLE, manager), opened)
+            for each, city, manager, opened in rows
+        ]
+    return [
+        (each, dice.other(_CITIES, city), manager, opened) for each, city, manager, opened in rows
+    ]
+
+
+def _new_movements(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
+    """Several at once are a transfer: what the last account gets, the others pay."""
+    if len(ids) == 1:
+        cents = dice.below(100_000) - 60_000
+        return [_movement(dice, scale, ids[0], dice.pick(_KINDS), cents)]
+    cents = 1 + dice.below(50_000)
+    paid = [_movement(dice, scale, each, "transfer", -cents) for each in ids[:-1]]
+    return [*paid, _movement(dice, scale, ids[-1], "transfer", cents * len(paid))]
+
+
+def _movement(dice: Dice, scale: int, movement: int, kind: str, cents: int) -> Row:
+    return (
+        movement,
+        1 + dice.skewed_below(_accounts(scale) + _accounts(scale) // 20 + 1),
+        kind,
+        money(cents),
+        _OPENING + timedelta(seconds=11 * movement, microseconds=dice.below(1_000_000)),
+    )
+
+
+def _changed_movements(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
+    """Corrected bookings: a few cents more, now and then as a fee."""
+    return [
+        (
+            each,
+            account,
+            "fee" if dice.chance(0.1) else kind,
+            amount + dice.cents(1, 10_000),
+            booked_at,
+        )
+        for each, account, kind, amount, booked_at in rows
+    ]
+
+
+BANK = Workload(
+    name="bank",
+    view=VIEW,
+    tables={
+        "core": Table(ACCOUNTS, _accounts, _new_accounts, _changed_accounts),
+        "network": Table(BRANCHES, _branches, _new_branches, _changed_branches),
+        "ledger": Table(MOVEMENTS, _movements, _new_movements, _changed_movements),
+    },
+)

@@ -1,0 +1,74 @@
+"""Is Docker used only when it answers, and asked for what we mean?
+
+No engine runs here: a socket that answers `/_ping` passes for one, and the container's request is
+looked at where testcontainers would send it. Whether the image starts is not shown by this file.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import broker
+from infra.localbroker import LOOPBACK
+from infra.progress import silent
+
+
+@contextlib.contextmanager
+def engine(path: Path, answer: bytes) -> Iterator[str]:
+    """Something that answers every request on a socket in the same way."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield f"unix://{path}"
+        serving.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "usable"),
+    [(b"HTTP/1.0 200 OK\r\n\r\nOK", True), (b"HTTP/1.0 500 No\r\n\r\n", False)],
+)
+def test_docker_counts_when_its_socket_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, usable: bool
+) -> None:
+    with engine(tmp_path / "docker.sock", answer) as address:
+        monkeypatch.setenv("DOCKER_HOST", address)
+        assert broker._docker_answers() is usable
+
+
+@pytest.mark.parametrize("address", ["unix:///nowhere/docker.sock", "tcp://192.0.2.1:2375"])
+def test_docker_that_is_absent_or_on_another_machine_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert not broker._docker_answers()
+
+
+def test_a_container_publishes_its_port_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = pytest.importorskip("testcontainers.core.container")
+    asked: list[Any] = []
+    monkeypatch.setattr(containers, "DockerClient", lambda **_: None)
+    monkeypatch.setattr(containers.DockerContainer, "start", lambda self: asked.append(self))
+    monkeypatch.setattr(containers.DockerContainer, "stop", lambda _self: None)
+    monkeypatch.setattr(broker, "_docker_answers", lambda: True)
+    monkeypatch.setattr(broker, "answers", lambda *_: True)
+    monkeypatch.delenv(broker.BROKER_VARIABLE, raising=False)
+    with broker.which_broker(progress=silent) as chosen:
+        host, port = asked[0].ports["9092/tcp"]
+    assert host == LOOPBACK
+    assert chosen.bootstrap == f"{LOOPBACK}:{port}"
+    assert asked[0].env["KAFKA_ADVERTISED_LISTENERS"] == f"BROKER://{chosen.bootstrap}"
+    assert broker.IMAGE in chosen.description

@@ -1,0 +1,175 @@
+"""Workloads: the same for the same seed, valid for a database that checks, mixed as announced."""
+
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import duckdb
+import pytest
+
+from protocols.errors import WrongUse
+from protocols.views.catalog import relation_from_json
+from sources.transaction import Transaction
+from sources.workloads import WORKLOADS, WorkloadSource, workload
+
+SOURCES = [(each.name, source) for each in WORKLOADS.values() for source in each.sources]
+every_source = pytest.mark.parametrize(("name", "source"), SOURCES)
+
+
+def _first(source: WorkloadSource, count: int) -> list[Transaction]:
+    return list(islice(source.transactions(), count))
+
+
+class Ledger:
+    """A relation kept by the book: what a source that checks everything would hold."""
+
+    def __init__(self, source: WorkloadSource) -> None:
+        [self.relation] = source.catalog
+        rows = source.initial_rows()[self.relation.name].rows()
+        self.rows: Counter[tuple[Any, ...]] = Counter(rows)
+        self.keys = Counter(row[0] for row in rows)
+
+    def commit(self, transaction: Transaction) -> None:
+        net = transaction.net().changes
+        assert net
+        for change in net:
+            assert change.relation == self.relation.name
+            self._check_types(change.row)
+            self.rows[change.row] += change.count
+            self.keys[change.row[0]] += change.count
+        for change in net:
+            assert self.rows[change.row] in (0, 1)
+            assert self.keys[change.row[0]] in (0, 1)
+
+    def _check_types(self, row: tuple[Any, ...]) -> None:
+        for (_, type_), value in zip(self.relation.columns, row, strict=True):
+            assert type_.decode(value) == value
+
+
+@every_source
+@pytest.mark.parametrize("scale", [1, 100])
+def test_every_transaction_is_valid_after_those_before_it(
+    name: str, source: str, scale: int
+) -> None:
+    made = workload(name).source(source, scale, seed=4)
+    ledger = Ledger(made)
+    for transaction in _first(made, 5_000):
+        ledger.commit(transaction)
+
+
+@every_source
+def test_the_first_rows_have_the_declared_types_and_distinct_keys(name: str, source: str) -> None:
+    made = workload(name).source(source, 200)
+    [relation] = made.catalog
+    rows = made.initial_rows()[relation.name]
+    assert dict(rows.schema) == {column: type_.dtype for column, type_ in relation.columns}
+    assert rows.height > 5
+    assert rows["id"].is_unique().all()
+
+
+@every_source
+def test_the_same_seed_makes_the_same_source(name: str, source: str) -> None:
+    one, same = (workload(name).source(source, 50, seed=3) for _ in range(2))
+    other = workload(name).source(source, 50, seed=4)
+    [relation] = one.catalog
+    assert one.initial_rows()[relation.name].equals(same.initial_rows()[relation.name])
+    assert _first(one, 500) == _first(same, 500) == _first(one, 500)
+    assert _first(one, 500) != _first(other, 500)
+
+
+def test_a_seed_means_the_same_everywhere() -> None:
+    """Figures of another machine and another Python: a change here breaks everybody's replays."""
+    made = workload("retail").source("crm", 10, seed=1)
+    assert [
+        (change.row[0], change.row[2], change.count)
+        for transaction in _first(made, 8)
+        for change in transaction.changes
+    ] == PINNED
+
+
+PINNED = [
+    (3, "business", -1),
+    (11, "public", 1),
+    (12, "private", 1),
+    (13, "private", 1),
+    (14, "private", 1),
+    (15, "private", 1),
+    (16, "partner", 1),
+    (17, "partner", 1),
+]
+
+
+@every_source
+def test_most_transactions_insert_some_modify_and_few_delete(name: str, source: str) -> None:
+    kinds: Counter[str] = Counter()
+    several = 0
+    for transaction in _first(workload(name).source(source, 500), 10_000):
+        signs = {change.count for change in transaction.changes}
+        kinds["modify" if len(signs) == 2 else "insert" if signs == {1} else "delete"] += 1
+        several += len({change.row[0] for change in transaction.changes}) > 1
+    assert 0.65 < kinds["insert"] / 10_000 < 0.75
+    assert 0.15 < kinds["modify"] / 10_000 < 0.25
+    assert 0.07 < kinds["delete"] / 10_000 < 0.13
+    assert 0.07 < several / 10_000 < 0.13
+
+
+def test_transfers_leave_the_sum_of_the_balances_alone() -> None:
+    transfers = 0
+    for transaction in _first(workload("bank").source("core", 100), 5_000):
+        changes = transaction.changes
+        if {change.count for change in changes} == {-1, 1} and len(changes) > 2:
+            assert sum(change.count * change.row[3] for change in changes) == 0
+            transfers += 1
+    assert transfers > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "link", "null_link"),
+    [("retail", "sales", 1, True), ("bank", "ledger", 1, False), ("bank", "core", 1, True)],
+)
+def test_links_lead_to_few_rows_often_and_sometimes_nowhere(
+    name: str, source: str, link: int, null_link: bool
+) -> None:
+    made = workload(name).source(source, 1000)
+    [relation] = made.catalog
+    links = made.initial_rows()[relation.name].to_series(link)
+    assert (links.null_count() > 0) == null_link
+    average = links.len() / links.n_unique()
+    assert links.value_counts(sort=True)["count"][0] > 2.5 * average
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_type_occurs(name: str) -> None:
+    made = [workload(name).source(source) for source in workload(name).sources]
+    families = {t.family for each in made for relation in each.catalog for _, t in relation.columns}
+    assert families >= {"BIGINT", "DECIMAL", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP"}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_view_has_rows_and_each_is_unique(name: str) -> None:
+    with duckdb.connect() as database:
+        for source in workload(name).sources:
+            database.execute(f"CREATE SCHEMA {source}")
+            for relation, rows in workload(name).source(source, 100).initial_rows().items():
+                database.register("_rows", rows.to_arrow())
+                database.execute(f"CREATE TABLE {source}.{relation} AS FROM _rows")
+        view = database.execute(workload(name).view).fetchall()
+    assert len(view) > 50
+    # The select list begins with the key of each of the three relations.
+    assert len({row[:3] for row in view}) == len(view)
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(WrongUse, match="there are: retail, bank"):
+        workload("rétail")
+    with pytest.raises(WrongUse, match="it has crm, sales, stock"):
+        workload("retail").source("core")
+    with pytest.raises(WrongUse, match="at least 1"):
+        workload("retail").source("crm", scale=0)
+
+
+def test_relations_survive_their_json_form() -> None:
+    for name, source in SOURCES:
+        for relation in workload(name).source(source).catalog:
+            form = relation.to_json()
+            assert relation_from_json(relation.source, relation.name, form) == relation
