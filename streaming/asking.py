@@ -5,6 +5,7 @@ of the answer, the mailbox turns it into the same rows.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,9 @@ from typing import Any, TypeVar
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.questions import Answer, Query
-from protocols.views.view import View
 from sources.client import SourceClient
 from streaming.configuration import SourceSettings
+from streaming.stopping import Stopped
 
 T = TypeVar("T")
 _FIRST_PAUSE = 0.1
@@ -31,8 +32,10 @@ class Sources:
         settings: Mapping[str, SourceSettings],
         patience: float,
         report: Callable[[str], None],
+        stopping: threading.Event,
     ) -> None:
         self._patience = patience
+        self._stopping = stopping
         self._report = report
         self._clients = {name: _client(source) for name, source in settings.items()}
         self._threads = ThreadPoolExecutor(max(2, len(settings)), "question")
@@ -72,7 +75,8 @@ class Sources:
                         " command goes on when the source is back"
                     ) from None
                 self._report(f"{error}; trying again in {pause:.1f} s ({left:.0f} s left)")
-                time.sleep(min(pause, left))
+                if self._stopping.wait(min(pause, left)):
+                    raise Stopped from None
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if pause > _FIRST_PAUSE:
@@ -108,18 +112,6 @@ def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None
                 f"source {source} stands at version {versions[source]}, and the view has already"
                 f" seen version {version}: the source was reset or restored from a backup. Restore"
                 " it, or remove the view's directory to make the view anew"
-            )
-
-
-def refuse_changed_schema(view: View, statuses: Mapping[str, Mapping[str, Any]]) -> None:
-    """SourceViolation when a relation of the view looks different at its source now."""
-    for relation in view.relations:
-        now = statuses[relation.source]["relations"].get(relation.name)
-        if now != relation.to_json():
-            raise SourceViolation(
-                f"relation {relation} is {now} at its source, and the view was made over"
-                f" {relation.to_json()}: its schema changed. Change it back, or remove the view's"
-                " directory to make the view anew"
             )
 
 

@@ -10,6 +10,7 @@ filled up by the lookahead.
 """
 
 import datetime
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,7 +29,7 @@ from protocols.maintenance.sweep import Install
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import View
-from streaming.asking import Sources, refuse_changed_schema, refuse_reset, versions_in
+from streaming.asking import Sources, refuse_reset, versions_in
 from streaming.configuration import Configuration, SourceSettings, ViewSettings
 from streaming.feed import Feed, positions_of
 from streaming.measuring import Measures
@@ -42,7 +43,7 @@ Report = Callable[[str], None]
 
 
 class Job:
-    """The state of a running job. `prepare` first, then `process` for each micro-batch."""
+    """The state of a running job: `check`, `prepare`, then `process` for each micro-batch."""
 
     def __init__(
         self, configuration: Configuration, settings: ViewSettings, report: Report
@@ -51,11 +52,16 @@ class Job:
         self._settings = settings
         self._report = report
         self.measures = Measures()
-        #: Set by `prepare`, in this order.
+        #: Set from outside to end the job; whatever waits for something then gives up.
+        self.stopping = threading.Event()
+        #: Set by `check`: per source its topic's ends and its version, asked in this order.
+        self._sources: Sources
+        self._ends: dict[str, tuple[int, int]]
+        self._versions: dict[str, int]
         self.view: View
         self.tables: ViewTables
+        #: Set by `prepare`.
         self.standing: Standing
-        self._sources: Sources
         self._mailbox: Mailbox[Frame]
         self._feeds: dict[str, Feed]
         self._lookahead: Lookahead
@@ -65,49 +71,59 @@ class Job:
 
     # -- before the first batch ------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Checks everything that can be checked, and makes the first state if there is none."""
+    def check(self) -> None:
+        """Checks everything that can be checked before any work is begun."""
         known = self._configuration
-        self._sources = Sources(known.sources, known.job.patience_seconds, self._report)
-        ends = ends_of_topics(known.bootstrap, {s.name: s.topic for s in known.sources.values()})
+        self._sources = Sources(
+            known.sources, known.job.patience_seconds, self._report, self.stopping
+        )
+        topics = {s.name: s.topic for s in known.sources.values()}
+        #: Asked before the versions: what is newer than those lies at or behind these offsets.
+        self._ends = ends_of_topics(known.bootstrap, topics)
         statuses = self._sources.statuses()
+        self._versions = versions_in(statuses)
         self.view = parse_view(self._settings.name, self._settings.sql, _catalog(statuses))
         self.tables = ViewTables(known.warehouse, self.view)
-        refuse_changed_schema(self.view, statuses)
-        unused = set(known.sources) - set(self.view.sources)
-        ends = {source: end for source, end in ends.items() if source not in unused}
         if self.tables.exists:
-            self._resume(ends, versions_in(statuses))
+            self._refuse_lost(self.tables.standing())
+
+    def _refuse_lost(self, standing: Standing) -> None:
+        """Whether sources and topics still have everything that comes after the standing."""
+        refuse_reset(standing.vector, self._versions)
+        for source, offset in standing.offsets.items():
+            topic = self._configuration.sources[source].topic
+            refuse_lost_records(source, topic, offset, self._ends[source])
+
+    def prepare(self) -> None:
+        """Goes on where the view stands, or makes its first state if there is none."""
+        if self.tables.exists:
+            self._resume()
         else:
-            self._first_state(ends, versions_in(statuses))
+            self._first_state()
         self.measures.position = self.standing.position
         self.measures.view_rows = self.tables.rows()
 
-    def _resume(self, ends: Mapping[str, tuple[int, int]], versions: Mapping[str, int]) -> None:
+    def _resume(self) -> None:
         standing = self.tables.standing()
-        refuse_reset(standing.vector, versions)
-        self._start_from(standing, ends)
+        self._start_from(standing)
         self.tables.recover_progress()
         self.tables.follow()
         self._report(f"view {self.view.name}: going on from position {standing.position}")
 
-    def _first_state(self, ends: Mapping[str, tuple[int, int]], versions: dict[str, int]) -> None:
-        """Reads the view at one vector while the sources go on committing; can be interrupted.
-
-        The offsets were asked before the versions: whatever is newer than the vector was published
-        later, so it lies at or behind these offsets.
-        """
+    def _first_state(self) -> None:
+        """Reads the view at one vector while the sources go on committing; can be interrupted."""
         root = root_of(self.view).relation
         self.tables.define()
         staging = Staging(self.tables, tuple(root.type_of(column) for column in root.key))
         if staging.standing is None:
-            vector = {source: versions[source] for source in self.view.sources}
-            staging.begin(Standing(0, vector, {source: end[1] for source, end in ends.items()}))
+            vector = {source: self._versions[source] for source in self.view.sources}
+            offsets = {source: self._ends[source][1] for source in self.view.sources}
+            staging.begin(Standing(0, vector, offsets))
         else:
             self._report(f"view {self.view.name}: going on with the first state, {_rows(staging)}")
         assert staging.standing is not None
-        refuse_reset(staging.standing.vector, versions)
-        self._start_from(staging.standing, ends)
+        self._refuse_lost(staging.standing)
+        self._start_from(staging.standing)
         while not staging.finished:
             limit = self._configuration.job.page_rows
             part = self._drive(stretch(self.view, self._mailbox, staging.last_key, limit))
@@ -116,13 +132,11 @@ class Job:
         staging.finish()
         self.tables.follow()
 
-    def _start_from(self, standing: Standing, ends: Mapping[str, tuple[int, int]]) -> None:
+    def _start_from(self, standing: Standing) -> None:
         self.standing = standing
         used: dict[str, SourceSettings] = {
             source: self._configuration.sources[source] for source in self.view.sources
         }
-        for source, settings in used.items():
-            refuse_lost_records(source, settings.topic, standing.offsets[source], ends[source])
         logs = {relation: FrameLog() for relation in self.view.relations}
         self._mailbox = Mailbox(logs, standing.vector, standing.position)
         self._feeds = {
@@ -138,7 +152,7 @@ class Job:
         self._protocol = protocol(self._settings.protocol).start(self.view, self._mailbox)
         patience = self._configuration.job.patience_seconds
         self._lookahead = Lookahead(
-            self._configuration.bootstrap, self._feeds, patience, self._report
+            self._configuration.bootstrap, self._feeds, patience, self._report, self.stopping
         )
 
     @property

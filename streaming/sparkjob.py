@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
@@ -24,6 +25,7 @@ from streaming.configuration import Configuration, ViewSettings
 from streaming.job import Job
 from streaming.liveview import LiveView
 from streaming.measuring import Measures
+from streaming.stopping import Stopped
 
 _LOOK_EVERY_SECONDS = 0.25
 
@@ -37,9 +39,13 @@ def run(
     """Keeps the view until SIGINT or SIGTERM, or, with `once`, until what is there is installed."""
     job = Job(configuration, view, report)
     try:
-        job.prepare()
-        stream = _Stream(job, configuration, report)
-        stream.run(once)
+        job.check()
+        # Spark takes seconds to start; the first state may take them as well.
+        with ThreadPoolExecutor(1, "spark") as starting:
+            spark = starting.submit(spark_session, report)
+            job.prepare()
+            stream = _Stream(job, configuration, report)
+            stream.run(spark.result(), once)
         job.follow_now_and_then(force=True)
     finally:
         job.close()
@@ -48,6 +54,7 @@ def run(
 
 def spark_session(report: Callable[[str], None]) -> SparkSession:
     """A session with our settings, or the one that spark-submit has prepared."""
+    report("starting Spark")
     builder = SparkSession.builder.appName("viewsweep")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         for key, value in settings(progress=report).items():
@@ -64,21 +71,18 @@ class _Stream:
         self._job = job
         self._configuration = configuration
         self._report = report
-        self._stopping = threading.Event()
         #: Held while a batch is in work, so that stopping waits for its commit.
         self._working = threading.Lock()
         self._failure: BaseException | None = None
 
-    def run(self, once: bool) -> None:
-        self._report("starting Spark")
-        spark = spark_session(self._report)
+    def run(self, spark: SparkSession, once: bool) -> None:
         with self._signals(), LiveView(self._job.measures) as live:
             query = self._start(spark, once)
             self._report(f"view {self._job.view.name}: keeping it; Ctrl-C stops after the batch")
             try:
-                while query.isActive and not self._stopping.wait(_LOOK_EVERY_SECONDS):
+                while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
                     live.look()
-                if not self._stopping.is_set():
+                if not self._job.stopping.is_set():
                     query.awaitTermination()
             except StreamingQueryException as error:
                 if self._failure is None:
@@ -111,12 +115,14 @@ class _Stream:
 
     def _batch(self, records: DataFrame, _batch_id: int) -> None:
         with self._working:
-            if self._stopping.is_set():
-                raise InterruptedError("stopping")
+            if self._job.stopping.is_set():
+                raise Stopped
             try:
                 with self._job.measures.step("fetch"):
                     frame = pl.DataFrame(pl.from_arrow(records.toArrow()))
                 self._job.process(frame)
+            except Stopped:
+                raise
             except BaseException as error:
                 self._failure = error
                 raise
@@ -124,7 +130,7 @@ class _Stream:
     def _stop(self, query: StreamingQuery) -> None:
         """After the batch at hand. A batch that Spark begins meanwhile is refused, so its
         checkpoint stays behind and nothing is taken for done that is not."""
-        self._stopping.set()
+        self._job.stopping.set()
         with self._working:
             query.stop()
 
@@ -133,7 +139,7 @@ class _Stream:
         """SIGINT and SIGTERM stop the stream; set after Spark has set handlers of its own."""
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
-            self._stopping.set()
+            self._job.stopping.set()
 
         before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -5,6 +5,7 @@ may contain updates that Spark has not delivered yet; to take them out again, th
 here.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -12,7 +13,9 @@ import polars as pl
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
+from sources.topics import CLIENT_LOG
 from streaming.feed import Feed
+from streaming.stopping import Stopped
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
@@ -30,9 +33,8 @@ def consumer(bootstrap: str) -> Consumer:
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 20,
             "fetch.queue.backoff.ms": 10,
-            "log_level": 2,
-            "logger": None,
-        }
+        },
+        logger=CLIENT_LOG,
     )
 
 
@@ -93,7 +95,9 @@ class Lookahead:
         feeds: Mapping[str, Feed],
         patience: float,
         report: Callable[[str], None],
+        stopping: threading.Event,
     ) -> None:
+        self._stopping = stopping
         self._feeds = {feed.topic: feed for feed in feeds.values()}
         self._patience = patience
         self._report = report
@@ -110,6 +114,8 @@ class Lookahead:
         deadline = time.monotonic() + self._patience
         reported = time.monotonic() + 5.0
         while not done():
+            if self._stopping.is_set():
+                raise Stopped
             if self._read(0.2):
                 deadline = time.monotonic() + self._patience
             if time.monotonic() > deadline:

@@ -9,6 +9,7 @@ Nothing of it is kept by the job for this purpose, and nothing is judged here: t
 the commits and the states and computes by itself what the states should have been.
 """
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -78,8 +79,8 @@ def _read_past(configuration: Configuration, view: View) -> _Past:
         source: Feed(source, s.topic, view.relations_of(source), mailbox, ends[source][0])
         for source, s in used.items()
     }
-    sources = Sources(used, patience, _silent)
-    lookahead = Lookahead(configuration.bootstrap, feeds, patience, _silent)
+    sources = Sources(used, patience, _silent, threading.Event())
+    lookahead = Lookahead(configuration.bootstrap, feeds, patience, _silent, threading.Event())
     try:
         answers = sources.ask([Query(r, r.column_names) for r in view.relations])
         past = _Past({}, {})
