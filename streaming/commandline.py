@@ -4,9 +4,10 @@ Exit codes: 0 good, 1 the answer is no, 2 wrong use, 3 something broke. Whatever
 message on stderr; only a defect of viewsweep itself shows a traceback.
 """
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import orjson
 import typer
@@ -92,12 +93,21 @@ def main() -> None:
     """The entry point: runs the command and turns errors into messages and exit codes."""
     try:
         app(standalone_mode=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except (ViewsweepError, InfraError) as error:
         _complain(str(error))
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except KeyboardInterrupt:
         _complain("stopped; what was committed stays, and the same command goes on")
-        sys.exit(130)
+        code = 130
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends without Python's teardown, in which DuckDB's binding lists objects as leaked when
+    pyspark or Flight have been loaded beside it. Everything that has to be closed is closed by
+    now.""" sys.stdout.flush() sys.stderr.flush() os._exit(code)
 
 
 def _complain(message: str) -> None:

@@ -8,6 +8,7 @@ here.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import polars as pl
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -19,6 +20,8 @@ from streaming.stopping import Stopped
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
+#: A source that was started just now makes its topic in a moment.
+_NEW_TOPIC_SECONDS = 5.0
 _AT_ONCE = 10_000
 
 
@@ -55,8 +58,10 @@ def ends_of_topics(bootstrap: str, topics: Mapping[str, str]) -> dict[str, tuple
 
 
 def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple[int, int]:
-    metadata = asking.list_topics(topic, timeout=_PATIENCE).topics.get(topic)
-    if metadata is None or metadata.error is not None:
+    deadline = time.monotonic() + _NEW_TOPIC_SECONDS
+    while (metadata := _metadata(asking, topic)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if metadata is None:
         raise WrongUse(
             f"source {source}: there is no topic {topic!r} on the broker at {bootstrap}; start the"
             f" source so that it publishes, or set sources.{source}.topic"
@@ -68,6 +73,12 @@ def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple
         )
     low, high = asking.get_watermark_offsets(TopicPartition(topic, 0), timeout=_PATIENCE)
     return int(low), int(high)
+
+
+def _metadata(asking: Consumer, topic: str) -> Any:
+    """What the broker knows of a topic, if it has it."""
+    found = asking.list_topics(topic, timeout=_PATIENCE).topics.get(topic)
+    return None if found is None or found.error is not None else found
 
 
 def refuse_lost_records(source: str, topic: str, offset: int, ends: tuple[int, int]) -> None:

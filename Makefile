@@ -1,0 +1,49 @@
+# Everything a developer runs. `make setup` makes .venv; the others make it when it is missing.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test lint soak bench lock clean
+
+setup: .venv/ready
+
+.venv/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| (echo "viewsweep needs Python 3.11 or newer; say which one: make PYTHON=python3.12" && false)
+	@echo "installing what viewsweep needs into .venv (about a minute, once)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# make demo ARGS="--protocol naive"
+demo: setup
+	$(BIN)/viewsweep demo $(ARGS)
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Long campaigns: crashes at random moments, and the live path under each of them.
+soak: setup
+	$(BIN)/python bench/crashes.py --times 5
+	VIEWSWEEP_CAMPAIGN=20 $(BIN)/python -m pytest tests/simulation
+
+bench: setup
+	$(BIN)/python bench/path.py
+
+# After a change of dependencies in pyproject.toml.
+lock: setup
+	$(BIN)/pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--extra spark --extra containers --extra test \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,587 @@
+"""A source: an autonomous database that numbers its commits and remembers each one in an outbox.
+
+One DuckDB file holds the relations (schema `relations`) and what the source has to know about
+itself (schema `source`): the catalog, the version, the outbox and how far it has been published.
+A commit changes relations, outbox and version in one DuckDB transaction. That is the whole
+guarantee: after a crash a version is there with its records, or neither is.
+
+No relation has a PRIMARY KEY, and none has an index. DuckDB's unique indexes refuse the deletion
+and insertion of one key in one transaction, which is what a modification is. So keys are checked
+here: the stored rows that a commit touches are fetched with one semi-join per relation, and the
+group of transactions is replayed on them in memory before anything is written.
+
+A plain index would be allowed, and among 1,000,000 rows it makes a look-up of up to 16 keys in a
+column without order four times as fast (1.8 instead of 6.4 ms; from 64 keys on it is not used). But
+which columns others will look up is not for a source to know, so there is none.
+"""
+
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from protocols.errors import SourceViolation, Unreachable, WrongUse
+from protocols.views.catalog import Catalog, Relation, catalog_from_json
+from sources.envelope import encode_transaction
+from sources.transaction import RowChange, Transaction, net_changes
+
+#: What one change may add or remove. Every unit is a row and a record, so more is a slip.
+MOST_UNITS = 1_000_000
+_FORMAT = 1
+_SCHEMA = """
+    CREATE SCHEMA relations;
+    CREATE SCHEMA source;
+    CREATE TABLE source.self (format BIGINT, name VARCHAR, catalog VARCHAR, origin VARCHAR);
+    CREATE TABLE source.committed (version BIGINT, driven BIGINT);
+    CREATE TABLE source.published (version BIGINT);
+    CREATE TABLE source.outbox (version BIGINT, record BLOB);
+    INSERT INTO source.committed VALUES (0, 0);
+    INSERT INTO source.published VALUES (0);
+"""
+_Row = tuple[Any, ...]
+
+
+class TransactionRefused(WrongUse):
+    """A transaction that the source does not commit; `index` is its place in the group given."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+
+
+class SourceDatabase:
+    """One source's relations, version and outbox. Many threads may read, one commits at a time."""
+
+    def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self.path = path
+        name, catalog, origin = _self_description(path, connection)
+        self.source: str = name
+        self.catalog: Catalog = catalog_from_json({name: {"relations": orjson.loads(catalog)}})
+        #: What the source was made from, for whoever made it (a workload's name, scale and seed).
+        self.origin: dict[str, Any] = orjson.loads(origin)
+        self._relations = {relation.name: relation for relation in self.catalog}
+        #: Only the holder of `_writing` uses this connection.
+        self._connection = connection
+        self._writing = threading.Lock()
+        #: Cursors that nobody reads with at the moment.
+        self._cursors: queue.LifoQueue[duckdb.DuckDBPyConnection] = queue.LifoQueue()
+        #: Guards the two counters; notified when a commit is durable.
+        self._committed = threading.Condition()
+        self._version: int
+        self._driven: int
+        self._published: int
+        [(self._version, self._driven)] = _all(connection, "SELECT * FROM source.committed")
+        [(self._published,)] = _all(connection, "SELECT * FROM source.published")
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        source: str,
+        catalog: Catalog,
+        rows: Mapping[str, pl.DataFrame],
+        origin: Mapping[str, Any] | None = None,
+    ) -> "SourceDatabase":
+        """A new source whose version 0 holds these rows. It appears whole or not at all."""
+        if path.exists():
+            raise WrongUse(f"{path} exists already; remove it or choose another database")
+        part = path.with_name(path.name + ".part")
+        _discard(part)
+        try:
+            with _connected(part) as connection:
+                connection.execute(_SCHEMA)
+                _describe(connection, source, catalog, origin or {})
+                for relation in catalog:
+                    _load(connection, relation, rows)
+                connection.execute("CHECKPOINT")
+            part.rename(path)
+        except OSError as error:
+            raise WrongUse(f"source {source}: cannot create {path}: {error}") from error
+        except duckdb.Error as error:
+            raise Unreachable(f"source {source}: cannot create {path}: {error}") from error
+        finally:
+            _discard(part)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "SourceDatabase":
+        """The source in this file; the file stays locked until `close`."""
+        if not path.is_file():
+            raise WrongUse(f"there is no source database at {path}; make one with 'sources init'")
+        try:
+            connection = duckdb.connect(str(path))
+        except duckdb.Error as error:
+            raise _not_opened(path, error) from error
+        try:
+            return cls(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        """Lets go of the file. Readers must be done."""
+        with self._writing:
+            while not self._cursors.empty():
+                self._cursors.get_nowait().close()
+            self._connection.close()
+
+    def __enter__(self) -> "SourceDatabase":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def relation(self, name: str) -> Relation:
+        """The relation of that name; WrongUse lists those there are."""
+        if name not in self._relations:
+            there = ", ".join(self._relations) or "none"
+            raise WrongUse(f"source {self.source}: no relation {name!r}; there are: {there}")
+        return self._relations[name]
+
+    def use_threads_per_query(self, threads: int) -> None:
+        """How many threads DuckDB gives to one statement."""
+        with self._writing:
+            self._connection.execute(f"SET threads = {int(threads)}")
+
+    @property
+    def version(self) -> int:
+        """The number of the last durable commit."""
+        return self._version
+
+    @property
+    def driven(self) -> int:
+        """How many of the commits came from the source's own workload: where to resume it."""
+        return self._driven
+
+    @property
+    def published(self) -> int:
+        """Up to here the outbox is known to be in the topic; it may be further in truth."""
+        return self._published
+
+    def wait_beyond(self, version: int, timeout: float) -> bool:
+        """Waits until there is a later version; False when the time is over."""
+        with self._committed:
+            return self._committed.wait_for(lambda: self._version > version, timeout)
+
+    # ------------------------------------------------------------------------------- reading
+
+    @contextmanager
+    def snapshot(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
+        """A cursor inside one DuckDB transaction, and the version that it sees."""
+        cursor = self._cursor()
+        try:
+            cursor.begin()
+            [(version,)] = _all(cursor, "SELECT version FROM source.committed")
+            yield cursor, version
+            cursor.commit()
+        except BaseException:
+            cursor.close()
+            raise
+        self._cursors.put(cursor)
+
+    def outbox(self, after_version: int, limit: int) -> list[tuple[int, bytes]]:
+        """The records after a version, in order: at least `limit` and whole transactions, if
+        there are so many."""
+        ahead = (
+            "SELECT version FROM source.outbox"
+            " WHERE version > $after AND version <= $after + $limit ORDER BY version LIMIT $limit"
+        )
+        cut = f"SELECT max(version) FROM ({ahead})"
+        sql = (
+            "SELECT version, record FROM source.outbox"
+            f" WHERE version > $after AND version <= ({cut}) ORDER BY version, rowid"
+        )
+        with self.snapshot() as (cursor, _):
+            return _all(cursor, sql, {"after": after_version, "limit": limit})
+
+    def mark_published(self, version: int) -> None:
+        """Remembers durably that the topic holds everything up to this version."""
+        with self._writing, self._saving("the published version"):
+            if version > self._version:
+                raise SourceViolation(
+                    f"source {self.source}: version {version} cannot be published,"
+                    f" {self._version} is the last one committed"
+                )
+            if version > self._published:
+                self._connection.execute("UPDATE source.published SET version = ?", [version])
+                self._published = version
+
+    # ---------------------------------------------------------------------------- committing
+
+    def commit(self, transaction: Transaction, *, driven: bool = False) -> int:
+        """Commits it and returns its version; one that changes nothing leaves the version alone."""
+        return self.commit_many([transaction], driven=driven)
+
+    def commit_many(self, transactions: Sequence[Transaction], *, driven: bool = False) -> int:
+        """Commits a group, each transaction under its own version, all visible at once.
+
+        The last version is returned. If one of them is refused, none is committed.
+        """
+        netted = [self._typed(index, each) for index, each in enumerate(transactions)]
+        with self._writing:
+            with self._saving("the commit"):
+                version = self._write_group(netted, len(netted) if driven else 0)
+            with self._committed:
+                self._version = version
+                self._driven += len(netted) if driven else 0
+                self._committed.notify_all()
+        return version
+
+    def _typed(self, index: int, transaction: Transaction) -> Transaction:
+        """The transaction with values of the declared types, net."""
+        changes = []
+        for change in transaction.changes:
+            try:
+                changes.append(_typed(self.relation(change.relation), change))
+            except WrongUse as error:
+                raise TransactionRefused(index, str(error)) from None
+        return Transaction(net_changes(changes))
+
+    def _write_group(self, transactions: Sequence[Transaction], driven: int) -> int:
+        """Checks and writes the group in one DuckDB transaction; returns the last version."""
+        connection = self._connection
+        connection.begin()
+        try:
+            [(version, _)] = _all(connection, "SELECT * FROM source.committed")
+            versions, records = self._encoded(version, transactions)
+            for touched in self._replayed(transactions):
+                touched.write(connection)
+            _append(connection, "source.outbox", pa.table([versions, records], ["v", "r"]))
+            version += sum(1 for transaction in transactions if transaction.changes)
+            connection.execute(
+                "UPDATE source.committed SET version = ?, driven = driven + ?", [version, driven]
+            )
+            connection.commit()
+        except BaseException:
+            _roll_back(connection)
+            raise
+        return int(version)
+
+    def _replayed(self, transactions: Sequence[Transaction]) -> Iterable["_Touched"]:
+        """What the group leaves of the rows it touches; refuses what breaks a rule on the way."""
+        changes: dict[str, list[RowChange]] = {}
+        for transaction in transactions:
+            for change in transaction.changes:
+                changes.setdefault(change.relation, []).append(change)
+        touched = {
+            name: _Touched(self._connection, self._relations[name], of_relation)
+            for name, of_relation in changes.items()
+        }
+        for index, transaction in enumerate(transactions):
+            for change in transaction.changes:
+                touched[change.relation].apply(index, change)
+            for change in transaction.changes:
+                touched[change.relation].check_key(index, change.row)
+        return touched.values()
+
+    def _encoded(
+        self, version: int, transactions: Sequence[Transaction]
+    ) -> tuple[pa.Array, pa.Array]:
+        """The outbox entries of the versions that follow: (version, record) per record."""
+        ts_ms = time.time_ns() // 1_000_000
+        versions: list[int] = []
+        records: list[bytes] = []
+        for transaction in transactions:
+            if transaction.changes:
+                version += 1
+                encoded = encode_transaction(self.source, version, ts_ms, transaction, self.catalog)
+                records += encoded
+                versions += [version] * len(encoded)
+        return pa.array(versions, pa.int64()), pa.array(records, pa.binary())
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        try:
+            return self._cursors.get_nowait()
+        except queue.Empty:
+            return self._connection.cursor()
+
+    @contextmanager
+    def _saving(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            raise Unreachable(
+                f"source {self.source}: {what} could not be saved in {self.path}"
+                f" and nothing was changed: {error}"
+            ) from error
+
+
+class _Touched:
+    """The rows of one relation that a group of transactions touches, as they are replayed."""
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        relation: Relation,
+        changes: Sequence[RowChange],
+    ) -> None:
+        self._relation = relation
+        self._places = tuple(relation.column_names.index(column) for column in relation.key)
+        #: Stored rows that may be concerned, with the rowids of all their copies.
+        self._stored: dict[_Row, list[int]] = {}
+        #: How many there are of each row, at the point the replay has reached.
+        self._counts: dict[_Row, int] = {}
+        #: … and of each key.
+        self._keys: dict[_Row, int] = {}
+        for rowid, *values in _stored_rows(connection, relation, self._wanted(changes)):
+            row = tuple([_one_nan(value) for value in values])
+            self._stored.setdefault(row, []).append(rowid)
+            self._add(row, 1)
+
+    def _wanted(self, changes: Sequence[RowChange]) -> list[_Row]:
+        """What to look for: all keys that occur; in a bag only rows that are deleted."""
+        if self._relation.key:
+            return list(dict.fromkeys(self._key(change.row) for change in changes))
+        return list(dict.fromkeys(change.row for change in changes if change.count < 0))
+
+    def apply(self, index: int, change: RowChange) -> None:
+        """One step of the replay."""
+        there = self._counts.get(change.row, 0)
+        if there + change.count < 0:
+            raise TransactionRefused(
+                index,
+                f"relation {self._relation}: cannot delete row {_show(change.row)}"
+                f" {-change.count} time(s), it is there {max(there, 0)} time(s)",
+            )
+        self._add(change.row, change.count)
+
+    def check_key(self, index: int, row: _Row) -> None:
+        """After a whole transaction: no two rows have this row's key."""
+        if self._relation.key and self._keys[self._key(row)] > 1:
+            key = ", ".join(self._relation.key)
+            raise TransactionRefused(
+                index,
+                f"relation {self._relation}: row {_show(row)}: there is a row with this key"
+                f" ({key}) already; delete it in the same transaction to replace it",
+            )
+
+    def write(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes the stored rows what the replay arrived at."""
+        gone: list[int] = []
+        new: list[_Row] = []
+        for row, count in self._counts.items():
+            rowids = self._stored.get(row, [])
+            gone += rowids[max(count, 0) :]
+            new += [row] * (count - len(rowids))
+        if gone:
+            _delete(connection, self._relation, gone)
+        if new:
+            _append(connection, table_name(self._relation), _table(self._relation, new))
+
+    def _key(self, row: _Row) -> _Row:
+        return tuple([row[place] for place in self._places])
+
+    def _add(self, row: _Row, count: int) -> None:
+        self._counts[row] = self._counts.get(row, 0) + count
+        if self._relation.key:
+            key = self._key(row)
+            self._keys[key] = self._keys.get(key, 0) + count
+
+
+# ------------------------------------------------------------------------------------ checking
+
+
+def _typed(relation: Relation, change: RowChange) -> RowChange:
+    """The change with each value as its column's type has it, NULL nowhere in the key."""
+    row, count = change.row, change.count
+    if not isinstance(count, int) or isinstance(count, bool) or abs(count) > MOST_UNITS:
+        raise WrongUse(
+            f"relation {relation}: row {_show(row)}: the count is {count!r},"
+            f" it has to be a whole number within ±{MOST_UNITS}"
+        )
+    if len(row) != len(relation.columns):
+        raise WrongUse(
+            f"relation {relation}: row {_show(row)} has {len(row)} values,"
+            f" the relation has {len(relation.columns)} columns"
+        )
+    values = []
+    for (name, type_), value in zip(relation.columns, row, strict=True):
+        try:
+            decoded = type_.decode(value)
+            if type_.family == "VARCHAR" and value is not None:
+                value.encode()
+        except ValueError as error:
+            where = f"relation {relation}, column {name}, row {_show(row)}"
+            raise WrongUse(f"{where}: {error}") from None
+        if decoded is None and name in relation.key:
+            raise WrongUse(f"relation {relation}, row {_show(row)}: key column {name} is NULL")
+        values.append(decoded)
+    return RowChange(change.relation, tuple(values), count)
+
+
+def _show(row: _Row) -> str:
+    text = "(" + ", ".join(repr(value) if isinstance(value, str) else str(value) for value in row)
+    return (text if len(text) < 200 else text[:200] + " …") + ")"
+
+
+def _one_nan(value: Any) -> Any:
+    """NaN as the one object that `ColumnType.decode` yields, so that rows are equal as keys."""
+    return math.nan if value != value else value
+
+
+# ----------------------------------------------------------------------------- rows in and out
+
+
+def quoted(identifier: str) -> str:
+    """An identifier for SQL text."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def table_name(relation: Relation) -> str:
+    """Where the relation's rows are."""
+    return f"relations.{quoted(relation.name)}"
+
+
+def _stored_rows(
+    connection: duckdb.DuckDBPyConnection, relation: Relation, wanted: list[_Row]
+) -> list[_Row]:
+    """(rowid, *row) of the rows with one of these keys; of a bag, of the rows equal to one."""
+    if not wanted:
+        return []
+    columns = relation.key or relation.column_names
+    # A key has no NULL; the whole row of a bag may have.
+    equal = "=" if relation.key else "IS NOT DISTINCT FROM"
+    on = " AND ".join(f"r.{quoted(name)} {equal} w.{quoted(name)}" for name in columns)
+    with registered(connection, "_wanted", _table(relation, wanted, columns)):
+        return _all(
+            connection,
+            f"SELECT r.rowid, r.* FROM {table_name(relation)} r SEMI JOIN _wanted w ON {on}",
+        )
+
+
+def _table(relation: Relation, rows: list[_Row], columns: Sequence[str] = ()) -> pa.Table:
+    schema = {name: relation.type_of(name).dtype for name in columns or relation.column_names}
+    return pl.DataFrame(rows, schema=schema, orient="row").to_arrow()
+
+
+def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
+    if rows.num_rows:
+        with registered(connection, "_new", rows):
+            connection.execute(f"INSERT INTO {table} SELECT * FROM _new")
+
+
+def _delete(connection: duckdb.DuckDBPyConnection, relation: Relation, rowids: list[int]) -> None:
+    with registered(connection, "_gone", pa.table({"id": pa.array(rowids, pa.int64())})):
+        connection.execute(
+            f"DELETE FROM {table_name(relation)} WHERE rowid IN (SELECT id FROM _gone)"
+        )
+
+
+@contextmanager
+def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """The table under a name that this connection alone can see."""
+    connection.register(name, table)
+    try:
+        yield
+    finally:
+        connection.unregister(name)
+
+
+def _all(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> list[Any]:
+    return connection.execute(sql, parameters).fetchall()
+
+
+def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
+    try:
+        connection.rollback()
+    except duckdb.Error:
+        # What broke the transaction has ended it as well; that error is the one to show.
+        return
+
+
+# -------------------------------------------------------------------------- creating and opening
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _discard(part: Path) -> None:
+    for file in (part, part.with_name(part.name + ".wal")):
+        file.unlink(missing_ok=True)
+
+
+def _describe(
+    connection: duckdb.DuckDBPyConnection, source: str, catalog: Catalog, origin: Mapping[str, Any]
+) -> None:
+    foreign = [str(relation) for relation in catalog if relation.source != source]
+    if foreign:
+        raise WrongUse(f"source {source} cannot hold {foreign[0]}, a relation of another source")
+    relations = {relation.name: relation.to_json() for relation in catalog}
+    connection.execute(
+        "INSERT INTO source.self VALUES (?, ?, ?, ?)",
+        [_FORMAT, source, orjson.dumps(relations).decode(), orjson.dumps(origin).decode()],
+    )
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, relation: Relation, rows: Mapping[str, pl.DataFrame]
+) -> None:
+    columns = ", ".join(f"{quoted(name)} {type_.name}" for name, type_ in relation.columns)
+    connection.execute(f"CREATE TABLE {table_name(relation)} ({columns})")
+    if relation.name not in rows:
+        return
+    frame = rows[relation.name]
+    _check_initial_rows(relation, frame)
+    _append(connection, table_name(relation), frame.select(relation.column_names).to_arrow())
+
+
+def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
+    declared = {name: type_.dtype for name, type_ in relation.columns}
+    if dict(frame.schema) != declared:
+        raise WrongUse(
+            f"relation {relation}: its rows have the columns {dict(frame.schema)},"
+            f" declared are {declared}"
+        )
+    if not relation.key:
+        return
+    keys = frame.select(relation.key)
+    for name in relation.key:
+        if keys[name].null_count():
+            raise WrongUse(f"relation {relation}: key column {name} is NULL in an initial row")
+    twice = keys.filter(keys.is_duplicated())
+    if twice.height:
+        raise WrongUse(
+            f"relation {relation}: {twice.height} initial rows share their key"
+            f" ({', '.join(relation.key)}), the first is {_show(twice.row(0))}"
+        )
+
+
+def _self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, str, str]:
+    try:
+        [(format_, *description)] = _all(connection, "SELECT * FROM source.self")
+    except duckdb.CatalogException:
+        raise WrongUse(
+            f"{path} is a DuckDB database but not a source; make one with 'sources init'"
+        ) from None
+    if format_ != _FORMAT:
+        raise WrongUse(f"{path} has format {format_}, this viewsweep reads format {_FORMAT}")
+    name, catalog, origin = description
+    return name, catalog, origin
+
+
+def _not_opened(path: Path, error: duckdb.Error) -> Exception:
+    text = str(error)
+    if "lock" in text.lower():
+        return WrongUse(
+            f"{path} is in use by another process; stop its 'sources serve',"
+            f" or talk to it with --address ({text})"
+        )
+    if not os.access(path, os.R_OK | os.W_OK):
+        return WrongUse(f"{path} cannot be read and written: {text}")
+    return WrongUse(f"{path} cannot be opened as a source database: {text}")

@@ -1,0 +1,232 @@
+"""How a question and its answer look between a query server and its clients.
+
+A question is the ticket of a Flight `do_get`: one line of JSON and then, one after the other, its
+key sets as Arrow IPC streams:
+
+    {"source": …, "relation": …, "schema": {relation in JSON form}, "columns": […],
+     "condition": […]|null, "keys": [bytes of each stream]|null, "page": {"after": …, "limit": …}}
+
+The answer is the stream of rows; its schema's metadata carries the version. The relation's schema
+travels with every question, so a source that was altered refuses instead of answering something
+else. There is no SQL in either direction.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.expressions import Condition, from_json, to_json
+from protocols.algebra.frame import Frame
+from protocols.errors import WrongUse
+from protocols.maintenance.questions import Page, Query
+from protocols.views.catalog import Relation, relation_from_json
+from sources.transaction import RowChange, Transaction
+
+VERSION = b"version"
+STATUS = "status"
+COMMIT = "commit"
+#: `extra_info` of a Flight error: the request itself was at fault.
+REFUSED = b"refused"
+
+
+def encode_query(query: Query[Frame]) -> bytes:
+    """The ticket that asks it."""
+    keys = None if query.keys is None else [_ipc(each) for each in query.keys]
+    header = {
+        "source": query.relation.source,
+        "relation": query.relation.name,
+        "schema": query.relation.to_json(),
+        "columns": query.columns,
+        "condition": None if query.condition is None else to_json(query.condition),
+        "keys": None if keys is None else [len(each) for each in keys],
+        "page": None if query.page is None else _page_to_json(query.relation, query.page),
+    }
+    return b"".join([orjson.dumps(header), b"\n", *(keys or [])])
+
+
+def decode_query(ticket: bytes) -> Query[Frame]:
+    """The query of a ticket; WrongUse when it is none."""
+    line, _, streams = ticket.partition(b"\n")
+    header = _json_object(line, "question")
+    try:
+        source, name = _text(header["source"]), _text(header["relation"])
+        relation = relation_from_json(source, name, header["schema"])
+        keys = header["keys"]
+        return Query(
+            relation=relation,
+            columns=tuple(map(_text, header["columns"])),
+            condition=_condition(header["condition"]),
+            keys=None if keys is None else _key_sets(keys, streams),
+            page=None if header["page"] is None else _page(relation, header["page"]),
+        )
+    except KeyError as error:
+        raise WrongUse(f"the question lacks {error}") from None
+    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+        raise WrongUse(f"the question is malformed: {error}") from None
+
+
+def check_token(token: str) -> None:
+    """A token travels in a header, so it is printable ASCII."""
+    if not token or not token.isascii() or not token.isprintable():
+        raise WrongUse("a token consists of printable ASCII characters, and it is not empty")
+
+
+def answer_stream(rows: pa.Table, version: int) -> pa.Table:
+    """The rows with the version in the metadata of their schema."""
+    return rows.replace_schema_metadata({VERSION: str(version).encode()})
+
+
+def encode_transactions(
+    transactions: list[Transaction], relations: Mapping[str, Relation]
+) -> bytes:
+    """The body of a commit: the form that `sources apply` reads from files."""
+    return orjson.dumps(
+        [
+            {"changes": [_change_to_json(change, relations) for change in each.changes]}
+            for each in transactions
+        ]
+    )
+
+
+def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[Transaction]:
+    """The transactions of a commit's body."""
+    try:
+        forms = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise WrongUse(f"the transactions are not JSON: {error}") from None
+    if not isinstance(forms, list):
+        raise WrongUse("the transactions have to be a JSON array")
+    return [
+        transaction_from_json(form, f"transaction {index}", relations)
+        for index, form in enumerate(forms)
+    ]
+
+
+def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> Transaction:
+    """One transaction `{"changes": [{"relation", "row", "count"}]}`, values in their JSON form."""
+    if not isinstance(form, dict) or not isinstance(form.get("changes"), list):
+        raise WrongUse(f'{where}: needs the form {{"changes": [{{"relation", "row", "count"}}]}}')
+    if "global" in form:
+        raise WrongUse(f"{where}: transactions over several sources (global) are not supported yet")
+    odd = sorted(set(form) - {"changes"})
+    if odd:
+        raise WrongUse(f"{where}: unknown field {odd[0]!r}")
+    return Transaction(
+        tuple(
+            _change_from_json(change, f"{where}, change {number}", relations)
+            for number, change in enumerate(form["changes"])
+        )
+    )
+
+
+def _change_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> RowChange:
+    match form:
+        case {"relation": str(name), "row": list(row), "count": int(count), **odd} if not (
+            odd or isinstance(count, bool)
+        ):
+            relation = relations.get(name)
+        case _:
+            raise WrongUse(f'{where}: needs the form {{"relation": "…", "row": […], "count": 1}}')
+    if relation is None:
+        raise WrongUse(f"{where}: no relation {name!r}; there are: {', '.join(relations)}")
+    if len(row) != len(relation.columns):
+        raise WrongUse(
+            f"{where}: {len(row)} values, relation {relation} has {len(relation.columns)} columns"
+        )
+    values = []
+    for (column, type_), value in zip(relation.columns, row, strict=True):
+        try:
+            values.append(type_.decode(value))
+        except ValueError as error:
+            raise WrongUse(f"{where}: relation {relation}, column {column}: {error}") from None
+    return RowChange(name, tuple(values), count)
+
+
+def _change_to_json(change: RowChange, relations: Mapping[str, Relation]) -> dict[str, Any]:
+    relation = relations.get(change.relation)
+    if relation is None or len(change.row) != len(relation.columns):
+        row = list(change.row)
+    else:
+        typed = zip(relation.columns, change.row, strict=True)
+        row = [type_.encode(value) for (_, type_), value in typed]
+    return {"relation": change.relation, "row": row, "count": change.count}
+
+
+def _json_object(line: bytes, what: str) -> dict[str, Any]:
+    try:
+        form = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise WrongUse(f"the {what} is not JSON: {error}") from None
+    if not isinstance(form, dict):
+        raise WrongUse(f"the {what} is not a JSON object")
+    return form
+
+
+def _text(form: Any) -> str:
+    if not isinstance(form, str):
+        raise ValueError(f"{form!r} is no name")
+    return form
+
+
+def _condition(form: Any) -> Condition | None:
+    return None if form is None else from_json(form)
+
+
+def _page(relation: Relation, form: Mapping[str, Any]) -> Page:
+    after, limit = form["after"], form["limit"]
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise ValueError(f"a page of {limit!r} rows")
+    if after is None:
+        return Page(None, limit)
+    types = [relation.type_of(name) for name in relation.key]
+    if not isinstance(after, list) or len(after) != len(types):
+        raise ValueError(f"a page after {after!r}, the key has {len(types)} parts")
+    return Page(tuple(t.decode(value) for t, value in zip(types, after, strict=True)), limit)
+
+
+def _page_to_json(relation: Relation, page: Page) -> dict[str, Any]:
+    if page.after is None:
+        return {"after": None, "limit": page.limit}
+    types = [relation.type_of(name) for name in relation.key]
+    after = [t.encode(value) for t, value in zip(types, page.after, strict=True)]
+    return {"after": after, "limit": page.limit}
+
+
+def counted(rows: pa.Table) -> Frame:
+    """The rows, each with a count of 1 if they have none.
+
+    Polars' expressions would do, but each wakes its thread pool; here that is most of the time.
+    """
+    if COUNT not in rows.column_names:
+        rows = rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+    return Frame(pl.DataFrame(pl.from_arrow(rows)))
+
+
+def uncounted(frame: Frame) -> pa.Table:
+    """Its columns without the counts."""
+    return frame.data[list(frame.columns)].to_arrow()
+
+
+def _ipc(keys: Frame) -> bytes:
+    table = uncounted(keys)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _key_sets(lengths: list[int], streams: bytes) -> tuple[Frame, ...]:
+    if sum(lengths) != len(streams) or any(length < 0 for length in lengths):
+        raise ValueError(f"{sum(lengths)} bytes of keys are announced, {len(streams)} came")
+    view, keys, start = memoryview(streams), [], 0
+    for length in lengths:
+        with pa.ipc.open_stream(view[start : start + length]) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        keys.append(counted(table))
+        start += length
+    return tuple(keys)

@@ -1,0 +1,176 @@
+"""The whole system as processes of this machine: sources, job, configuration.
+
+For the demo and the measurements. Everything is started exactly as a user would start it by hand
+(README, "By hand"); this file only does it in turn and watches.
+"""
+
+import contextlib
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from infra.owned import OwnedProcess
+from protocols.errors import Unreachable, ViewsweepError
+from sources.workloads import workload
+from streaming.configuration import Configuration, read_configuration
+from warehouse.definition import stored_view
+from warehouse.standing import Standing
+from warehouse.tables import ViewTables
+
+VIEW = "demo"
+_PATIENCE_SECONDS = 240
+_CONFIGURATION = """\
+# Made by viewsweep itself; it is a complete configuration like any other.
+[warehouse]
+path = "lake"
+
+[kafka]
+bootstrap = "{bootstrap}"
+{sources}
+[views.{view}]
+sql = "view.sql"
+protocol = "{protocol}"
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the sources do."""
+
+    workload: str
+    #: Transactions over all sources, and how many of them per second.
+    transactions: int
+    rate: float
+    seed: int = 7
+    scale: int = 1000
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(workload(self.workload).sources)
+
+    @property
+    def share(self) -> int:
+        """How many transactions each source commits."""
+        return -(-self.transactions // len(self.sources))
+
+
+class LocalSystem:
+    """Processes in one directory, ended together at the end of `with`."""
+
+    def __init__(self, directory: Path, bootstrap: str, load: Load, protocol: str) -> None:
+        self.directory = directory
+        self.load = load
+        self._bootstrap = bootstrap
+        self._protocol = protocol
+        self._running = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._running.close()
+
+    def start(self, name: str, arguments: str) -> OwnedProcess:
+        """Runs one viewsweep command in the directory, its output in NAME.log."""
+        viewsweep = [sys.executable, "-m", "streaming.commandline"]
+        command = ["env", "-C", str(self.directory), *viewsweep, *arguments.split()]
+        process = OwnedProcess(name, command, self.directory / f"{name}.log")
+        self._running.callback(process.stop)
+        return process
+
+    def make_sources(self) -> None:
+        """The sources' databases, filled for the workload."""
+        load = self.load
+        makers = [
+            self.start(
+                f"init-{name}",
+                f"sources init {name}.db --source {name} --workload {load.workload}"
+                f" --seed {load.seed} --scale {load.scale}",
+            )
+            for name in load.sources
+        ]
+        for maker in makers:
+            if maker.wait(_PATIENCE_SECONDS):
+                raise ViewsweepError(f"{maker.name} failed:\n{maker.last_words()}")
+
+    def serve(self) -> dict[str, str]:
+        """Starts the sources, which begin to commit; returns where each one answers."""
+        servers = {
+            name: self.start(
+                name,
+                f"sources serve {name}.db --broker {self._bootstrap} --topic {self.topic(name)}"
+                f" --address-file {name}.address --workload {self.load.workload}"
+                f" --transactions {self.load.share}"
+                f" --rate {self.load.rate / len(self.load.sources):.3f}",
+            )
+            for name in self.load.sources
+        }
+        addresses = {name: self._address(name, server) for name, server in servers.items()}
+        self._write_configuration(addresses)
+        return addresses
+
+    def topic(self, source: str) -> str:
+        """A broker that was given may have topics of earlier runs."""
+        return f"{source}-{self.directory.name}"
+
+    def _address(self, name: str, server: OwnedProcess) -> str:
+        file = self.directory / f"{name}.address"
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not file.exists():
+            if server.ended() is not None or time.monotonic() > deadline:
+                raise ViewsweepError(f"source {name} did not start:\n{server.last_words()}")
+            time.sleep(0.05)
+        return file.read_text().strip()
+
+    def _write_configuration(self, addresses: dict[str, str]) -> None:
+        sources = "".join(
+            f'\n[sources.{name}]\naddress = "{address}"\ntopic = "{self.topic(name)}"\n'
+            for name, address in addresses.items()
+        )
+        text = _CONFIGURATION.format(
+            bootstrap=self._bootstrap, sources=sources, view=VIEW, protocol=self._protocol
+        )
+        (self.directory / "view.sql").write_text(workload(self.load.workload).view)
+        (self.directory / "warehouse.toml").write_text(text)
+
+    def configuration(self) -> Configuration:
+        """The written configuration, read back."""
+        return read_configuration(self.directory / "warehouse.toml")
+
+    def start_job(self) -> OwnedProcess:
+        """The streaming job; its figures go to summary.json when it ends."""
+        return self.start("job", "run --config warehouse.toml --summary summary.json")
+
+    def tables(self) -> ViewTables | None:
+        """The view's tables, once its first state is there."""
+        directory = self.directory / "lake" / VIEW
+        if not (directory / "changes").exists():
+            return None
+        with contextlib.suppress(ViewsweepError):
+            return ViewTables(directory.parent, stored_view(directory))
+        return None
+
+    def standing(self) -> Standing | None:
+        """How far the view has come."""
+        tables = self.tables()
+        return None if tables is None else tables.standing()
+
+    def everything_is_installed(self) -> bool:
+        """Whether the workload has ended and the view stands at its end."""
+        standing = self.standing()
+        return standing is not None and min(standing.vector.values()) >= self.load.share
+
+    def refuse_to_wait_for(self, job: OwnedProcess, since: float) -> None:
+        """An error when the job has ended, or has had far more time than it needs."""
+        if job.ended() is not None:
+            raise ViewsweepError(f"the job ended by itself:\n{job.last_words()}")
+        if time.monotonic() - since > _PATIENCE_SECONDS + self.load.transactions / self.load.rate:
+            raise Unreachable(f"the job does not get there:\n{job.last_words()}")

@@ -1,0 +1,266 @@
+"""The algebra: `Frame` gives what `Bag` gives, both obey the laws, and a join is DuckDB's join.
+
+What each family is for: *equal results*, because the simulator runs on either and production on
+one; *linearity*, because only then can an error be taken out of an answer after the fact;
+*the database's join*, because the source decides which rows match and we have to decide the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+from test_types_json import FEW, TYPES, few
+
+from protocols.algebra.bag import Bag, bag
+from protocols.algebra.delta import COUNT
+from protocols.algebra.expressions import COMPARISONS, Column, Comparison, Literal
+from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.types import ColumnType
+from protocols.simulation.algebras import ALGEBRAS
+
+#: For controls: any counterexample will do, nobody reads it.
+UNSHRUNK = settings(deadline=None, max_examples=3000, phases=[Phase.generate])
+
+Counted = list[tuple[tuple[Any, ...], int]]
+LINKS = (("a", "x"), ("b", "y"))
+#: Columns taken twice and in another order, with new names.
+SELECTED = (("second", "b"), ("first", "a"), ("again", "b"))
+
+
+@dataclass(frozen=True)
+class Both:
+    """The same rows in both algebras; the frame keeps equal rows apart."""
+
+    bag: Bag
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Case:
+    """Three deltas: p and q over (a, b, c), r over (x, y, z); a, x and b, y have one type each."""
+
+    p: Both
+    q: Both
+    r: Both
+    types: tuple[ColumnType, ColumnType]
+
+
+def _both(names: Sequence[str], types: Sequence[ColumnType], rows: Counted) -> Both:
+    schema = {name: type_.dtype for name, type_ in zip(names, types, strict=True)}
+    data = pl.DataFrame(
+        [(*row, count) for row, count in rows],
+        schema={**schema, COUNT: pl.Int64()},
+        orient="row",
+    )
+    return Both(bag(names, rows), Frame(data))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    first, second = (TYPES[draw(st.sampled_from(list(TYPES)))] for _ in range(2))
+    types = (first, second, TYPES["BIGINT"])
+    row = st.tuples(few(first), few(second), st.sampled_from([0, 1]))
+    counted = st.lists(st.tuples(row, st.sampled_from([-2, -1, 1, 3])), max_size=5)
+    p, q, r = (_both(names, types, draw(counted)) for names in ("abc", "abc", "xyz"))
+    return Case(p, q, r, (first, second))
+
+
+def _rows(frame: Frame) -> Bag:
+    return ALGEBRAS["frame"].rows(frame)
+
+
+def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
+    """Every operation of the algebra, written once for both."""
+    type_ = case.types[0]
+    middle = Literal(type_.decode(FEW[type_.name][1]), type_)
+    operations: dict[str, Callable[[Any, Any, Any], Any]] = {
+        "plus": lambda p, q, _: p.plus(q),
+        "negated": lambda p, *_: p.negated(),
+        "select": lambda p, *_: p.select(SELECTED),
+        "select nothing": lambda p, *_: p.select(()),
+        "consolidated": lambda p, q, _: p.plus(q).consolidated(),
+        "join": lambda p, _, r: p.join(r, LINKS),
+        "join on one": lambda p, _, r: p.join(r, LINKS[:1]),
+        "join on the other": lambda p, _, r: p.join(r, LINKS[1:]),
+        "join twice": lambda p, q, r: p.join(r, LINKS[:1]).join(
+            q.select([("i", "a"), ("j", "b")]), [("y", "j")]
+        ),
+        "keys": lambda p, *_: p.consolidated().keys([("x", "a"), ("y", "b")]),
+        "matching": lambda p, _, r: r.matching(p.consolidated().keys([("x", "a"), ("y", "b")])),
+        "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
+    }
+    for op in COMPARISONS:
+        condition = Comparison(Column("a"), op, middle)
+        operations[f"where {op}"] = lambda p, _q, _r, condition=condition: p.where(condition)
+    return operations
+
+
+@given(cases())
+@settings(max_examples=120, deadline=None)
+def test_frames_give_what_bags_give(case: Case) -> None:
+    for name, operation in _operations(case).items():
+        expected = operation(case.p.bag, case.q.bag, case.r.bag)
+        found = operation(case.p.frame, case.q.frame, case.r.frame)
+        assert found.columns == expected.columns, name
+        assert _rows(found) == expected, name
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=120, deadline=None)
+def test_a_join_is_linear_on_either_side(case: Case, algebra: str) -> None:
+    p, q, r = _in(case, algebra)
+    left = p.plus(q).join(r, LINKS[:1])
+    assert _same(left, p.join(r, LINKS[:1]).plus(q.join(r, LINKS[:1])), algebra)
+    back = [("x", "a")]
+    right = r.join(p.plus(q), back)
+    assert _same(right, r.join(p, back).plus(r.join(q, back)), algebra)
+    assert _same(p.negated().join(r, LINKS), p.join(r, LINKS).negated(), algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_where_select_and_matching_are_linear(case: Case, algebra: str) -> None:
+    """So a condition, a projection and fixed keys may be applied to an error term by itself."""
+    p, q, r = _in(case, algebra)
+    condition = Comparison(Column("a"), "<>", Column("a"))
+    keys = r.keys([("a", "x")])
+    for operation in (
+        lambda delta: delta.where(condition),
+        lambda delta: delta.select(SELECTED),
+        lambda delta: delta.matching(keys),
+        lambda delta: delta.negated(),
+        lambda delta: delta.consolidated(),
+    ):
+        assert _same(operation(p.plus(q)), operation(p).plus(operation(q)), algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_a_join_needs_no_more_than_the_rows_that_match_its_keys(case: Case, algebra: str) -> None:
+    """Lemma 2: why a source is sent link values only."""
+    p, _, r = _in(case, algebra)
+    keys = p.keys([("x", "a"), ("y", "b")])
+    assert _same(p.join(r.matching(keys), LINKS), p.join(r, LINKS), algebra)
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_consolidated_and_keys_leave_each_row_once(case: Case) -> None:
+    for frame in (case.p.frame.plus(case.q.frame), case.p.frame):
+        once = frame.consolidated()
+        assert once.data.height == len(_rows(frame).counts)
+        assert 0 not in once.data[COUNT].to_list()
+        keys = frame.keys([("k", "a")])
+        assert keys.data.height == len(_rows(keys).counts)
+        assert set(keys.data[COUNT].to_list()) <= {1}
+        assert not keys.data["k"].null_count()
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_uncancelled_rows_may_add_keys_but_never_lose_one(case: Case) -> None:
+    wide = case.p.frame.plus(case.q.frame).keys([("k", "a")])
+    exact = case.p.bag.plus(case.q.bag).keys([("k", "a")])
+    assert exact.counts.keys() <= _rows(wide).counts.keys()
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_a_join_finds_the_pairs_that_a_database_finds(case: Case) -> None:
+    for links in (LINKS, LINKS[:1], LINKS[1:]):
+        found = case.p.bag.join(case.r.bag, links)
+        assert Counter(dict(found.counts)) == _by_duckdb(case, links)
+
+
+def test_an_empty_frame_has_its_types_and_is_neutral() -> None:
+    empty = empty_frame(TYPES)
+    assert empty.is_empty()
+    assert empty.columns == tuple(TYPES)
+    assert empty.consolidated().columns == empty.columns
+    row = _both(list(TYPES), list(TYPES.values()), [((None,) * len(TYPES), 1)]).frame
+    assert _rows(empty.plus(row)) == _rows(row.plus(empty)) == _rows(row)
+
+
+def test_a_single_nan_links_with_a_single_nan_as_it_does_among_many() -> None:
+    """Polars by itself says no as soon as it knows both columns to be sorted."""
+    for rows in (1, 2):
+        sides = [
+            _both(names, [TYPES["DOUBLE"]], [((TYPES["DOUBLE"].decode("NaN"),), 1)] * rows)
+            for names in ("a", "x")
+        ]
+        joined = sides[0].frame.join(sides[1].frame, [("a", "x")])
+        assert joined.data.height == rows * rows
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"nulls_equal": True}, id="null-equals-null"),
+        pytest.param({"nan": False}, id="nan-differs-from-nan"),
+        pytest.param({"counts": False}, id="counts-forgotten"),
+    ],
+)
+def test_the_generated_deltas_tell_wrong_joins_apart(wrong: dict[str, bool]) -> None:
+    """The control: for each wrong join there is a case on which it differs from the reference."""
+
+    def joined(p: Frame, r: Frame) -> Bag:
+        data = p.data
+        if not wrong.get("nan", True) and data.schema["a"] == pl.Float64():
+            data = data.filter(pl.col("a").is_not_nan() | pl.col("a").is_null())
+        pairs = data.join(
+            r.data.rename({COUNT: "_other"}),
+            left_on="a",
+            right_on="x",
+            coalesce=False,
+            nulls_equal=wrong.get("nulls_equal", False),
+        )
+        product = pl.col(COUNT) * pl.col("_other") if wrong.get("counts", True) else pl.col(COUNT)
+        return _rows(Frame(pairs.with_columns(product.alias(COUNT)).drop("_other")))
+
+    def differs(case: Case) -> bool:
+        return joined(case.p.frame, case.r.frame) != case.p.bag.join(case.r.bag, LINKS[:1])
+
+    find(cases(), differs, settings=UNSHRUNK)
+
+
+def _in(case: Case, algebra: str) -> tuple[Any, Any, Any]:
+    if algebra == "bag":
+        return case.p.bag, case.q.bag, case.r.bag
+    return case.p.frame, case.q.frame, case.r.frame
+
+
+def _same(one: Any, other: Any, algebra: str) -> bool:
+    rows = ALGEBRAS[algebra].rows
+    return rows(one) == rows(other)
+
+
+_DATABASE = duckdb.connect(":memory:", config={"threads": 1})
+
+
+def _by_duckdb(case: Case, links: Sequence[tuple[str, str]]) -> Counter[tuple[Any, ...]]:
+    types = [*(type_.name for type_ in case.types), "BIGINT", "BIGINT"]
+    for table, side in (("p", case.p.bag), ("r", case.r.bag)):
+        columns = zip([*side.columns, "n"], types, strict=True)
+        typed = ", ".join(f"{name} {type_}" for name, type_ in columns)
+        _DATABASE.execute(f"CREATE OR REPLACE TABLE {table} ({typed})")
+        rows = [(*row, count) for row, count in side.counts.items()]
+        if rows:
+            places = ", ".join(["(?, ?, ?, ?)"] * len(rows))
+            values = [value for row in rows for value in row]
+            _DATABASE.execute(f"INSERT INTO {table} VALUES {places}", values)
+    on = " AND ".join(f"p.{ours} = r.{theirs}" for ours, theirs in links)
+    found = _DATABASE.execute(f"SELECT a, b, c, x, y, z, p.n * r.n FROM p JOIN r ON {on}")
+    pairs: Counter[tuple[Any, ...]] = Counter()
+    for *row, count in found.fetchall():
+        pairs[tuple(_one_nan(value) for value in row)] += count
+    return pairs
+
+
+def _one_nan(value: Any) -> Any:
+    return TYPES["DOUBLE"].decode(value) if isinstance(value, float) else value

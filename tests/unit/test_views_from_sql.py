@@ -1,0 +1,208 @@
+"""Views from SQL: what is understood of a text, and what is refused, with its place and reason."""
+
+import pytest
+
+from protocols.algebra.expressions import And, Column, Comparison, IsNull, Literal, Not, Or
+from protocols.algebra.types import column_type
+from protocols.errors import ViewRefused
+from protocols.views.catalog import catalog_from_json
+from protocols.views.sql import parse_view
+from protocols.views.view import Link, View
+
+BIGINT = column_type("BIGINT")
+CATALOG = catalog_from_json(
+    {
+        "shop": {
+            "relations": {
+                "orders": {
+                    "columns": {
+                        "id": "BIGINT",
+                        "customer": "BIGINT",
+                        "day": "DATE",
+                        "price": "DECIMAL(8,2)",
+                        "paid": "BOOLEAN",
+                    },
+                    "key": ["id"],
+                },
+                "lines": {
+                    "columns": {"id": "BIGINT", "no": "BIGINT", "item": "VARCHAR"},
+                    "key": ["id", "no"],
+                },
+            }
+        },
+        "crm": {
+            "relations": {
+                "customers": {
+                    "columns": {"customer": "BIGINT", "name": "VARCHAR", "boss": "BIGINT"},
+                    "key": ["customer"],
+                }
+            }
+        },
+    }
+)
+ORDERS = "FROM shop.orders o"
+BOTH = "FROM shop.orders o JOIN crm.customers c ON o.customer = c.customer"
+
+
+def _view(sql: str) -> View:
+    return parse_view("v", sql, CATALOG)
+
+
+def _comparison(left: str, op: str, value: object) -> Comparison:
+    return Comparison(Column(left), op, Literal(value, BIGINT))
+
+
+def test_equalities_become_links_and_the_rest_conditions_or_residuals() -> None:
+    view = _view(f"SELECT o.id, name {BOTH} WHERE o.id > 5 AND (o.id < boss OR boss IS NULL)")
+    assert view.links == (Link((0, "customer"), (1, "customer")),)
+    assert [atom.condition for atom in view.atoms] == [_comparison("id", ">", 5), None]
+    either = Or((Comparison(Column("o.id"), "<", Column("c.boss")), IsNull(Column("c.boss"))))
+    assert view.residuals == (either,)
+    assert view.projection == (("id", "o.id"), ("name", "c.name"))
+    assert view.sources == ("shop", "crm")
+
+
+def test_an_atom_has_the_columns_that_are_shown_linked_or_in_residuals() -> None:
+    view = _view(f"SELECT name {BOTH} WHERE day = '2024-01-31' AND o.id <> boss")
+    assert [atom.columns for atom in view.atoms] == [
+        ("id", "customer"),
+        ("customer", "name", "boss"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM shop.orders o, crm.customers c WHERE o.customer = c.customer AND o.id > 5",
+        "FROM shop.orders o JOIN crm.customers c ON o.customer = c.customer AND o.id > 5",
+        "FROM shop.orders o INNER JOIN crm.customers c ON o.id > 5 WHERE o.customer = c.customer",
+        "FROM shop.orders o CROSS JOIN crm.customers c WHERE (o.customer=c.customer AND o.id>5)",
+        "FROM shop.orders o JOIN crm.customers c USING (customer) WHERE 5 < o.id",
+        "from SHOP.Orders O join CRM.customers C on o.CUSTOMER = c.customer where o.ID > 5",
+    ],
+)
+def test_comma_on_using_and_cross_mean_the_same(text: str) -> None:
+    view = _view(f"SELECT o.id, c.name AS who {text}")
+    assert view.links == (Link((0, "customer"), (1, "customer")),)
+    assert view.residuals == ()
+    assert view.atoms[0].condition in (
+        _comparison("id", ">", 5),
+        Comparison(Literal(5, BIGINT), "<", Column("id")),
+    )
+    assert [output.name for output in view.outputs] == ["id", "who"]
+
+
+def test_using_makes_two_columns_one_that_needs_no_alias() -> None:
+    view = _view("SELECT customer, name FROM shop.orders JOIN crm.customers USING (customer)")
+    assert view.projection == (("customer", "orders.customer"), ("name", "customers.name"))
+
+
+def test_using_twice_links_to_the_column_that_stands_for_both() -> None:
+    view = _view(
+        "SELECT id FROM shop.lines JOIN shop.orders USING (id) JOIN crm.customers USING (customer)"
+    )
+    assert view.links == (Link((0, "id"), (1, "id")), Link((1, "customer"), (2, "customer")))
+
+
+def test_a_self_join_has_two_atoms_of_one_relation() -> None:
+    view = _view(
+        "SELECT a.name, b.name AS boss FROM crm.customers a, crm.customers b "
+        "WHERE a.boss = b.customer"
+    )
+    assert [atom.alias for atom in view.atoms] == ["a", "b"]
+    assert len(view.relations) == 1
+    assert view.atoms[0].columns == ("name", "boss")
+    assert view.atoms[1].columns == ("customer", "name")
+
+
+def test_a_star_expands_to_all_columns_in_order() -> None:
+    view = _view("SELECT * FROM crm.customers")
+    assert [output.name for output in view.outputs] == ["customer", "name", "boss"]
+    view = _view(f"SELECT c.*, o.id {BOTH}")
+    assert [output.name for output in view.outputs] == ["customer", "name", "boss", "id"]
+
+
+def test_a_composite_link_is_two_links() -> None:
+    view = _view(
+        "SELECT a.item, b.item AS other FROM shop.lines a JOIN shop.lines b USING (id, no)"
+    )
+    assert view.links == (Link((0, "id"), (1, "id")), Link((0, "no"), (1, "no")))
+
+
+def test_literals_have_the_type_of_the_column_they_are_compared_with() -> None:
+    view = _view(
+        f"SELECT id {ORDERS} WHERE price >= 1.5 AND day < DATE '2024-02-29' AND paid AND id = -1"
+    )
+    condition = view.atoms[0].condition
+    assert isinstance(condition, And)
+    values = [part.right.value for part in condition.parts]  # type: ignore[union-attr]
+    assert [str(value) for value in values] == ["1.50", "2024-02-29", "True", "-1"]
+
+
+def test_between_in_and_not_are_built_from_comparisons() -> None:
+    view = _view(f"SELECT id {ORDERS} WHERE id BETWEEN 1 AND 3 AND NOT id IN (2, 9)")
+    between = And((_comparison("id", ">=", 1), _comparison("id", "<=", 3)))
+    without = Not(Or((_comparison("id", "=", 2), _comparison("id", "=", 9))))
+    assert view.atoms[0].condition == And((between, without))
+
+
+REFUSED = [
+    ("", 1, 1, "no SELECT"),
+    ("SELECT id FROM", 1, 14, "not SQL"),
+    ("SELECT id FROM shop.orders WHERE item = 'x", 1, 43, "not closed"),
+    ("SELECT id FROM shop.orders; SELECT 1", 1, 36, "second statement"),
+    ("DELETE FROM shop.orders", 1, 13, "this is DELETE"),
+    ("SELECT id FROM shop.orders UNION SELECT id FROM shop.lines", 1, 8, "UNION"),
+    ("SELECT 1", 1, 8, "names no relation"),
+    ("SELECT DISTINCT id FROM shop.orders", 1, 1, "DISTINCT is not supported"),
+    ("SELECT id FROM shop.orders\nGROUP BY id", 2, 10, "GROUP BY is not"),
+    ("SELECT id FROM shop.orders ORDER BY id", 1, 37, "ORDER BY is not"),
+    ("SELECT id FROM shop.orders LIMIT 3", 1, 34, "LIMIT is not"),
+    ("WITH o AS (SELECT 1) SELECT id FROM shop.orders", 1, 6, "WITH is not"),
+    ("SELECT id FROM orders", 1, 16, r"write relations as source\.relation"),
+    ("SELECT id FROM x.shop.orders", 1, 16, r"write relations as source\.relation"),
+    ("SELECT id\nFROM shop.order", 2, 6, r"there is no relation shop\.order;.*shop\.orders"),
+    ("SELECT id FROM (SELECT 1) t", 1, 24, "no subqueries"),
+    ("SELECT 1 FROM shop.orders", 1, 8, "only columns can be selected"),
+    ("SELECT id + 1 AS x FROM shop.orders", 1, 8, "only columns can be selected"),
+    ("SELECT sum(id) FROM shop.orders", 1, 8, "only columns can be selected"),
+    ("SELECT nix FROM shop.orders", 1, 8, "no relation in FROM has a column 'nix'"),
+    ("SELECT o.nix FROM shop.orders o", 1, 8, r"shop\.orders has no column 'nix'; it has: id"),
+    ("SELECT x.id FROM shop.orders o", 1, 8, "'x' is not in FROM; there are: o"),
+    (f"SELECT customer {BOTH}", 1, 8, r"ambiguous: write o\.customer or c\.customer"),
+    (f"SELECT * {BOTH}", 1, 8, "two columns are called 'customer'"),
+    ("SELECT id AS _id FROM shop.orders", 1, 8, "leading _ are reserved"),
+    (
+        "SELECT id\nFROM shop.orders\n  LEFT JOIN crm.customers USING (customer)",
+        3,
+        13,
+        "LEFT JOIN is not supported yet",
+    ),
+    ("SELECT id FROM shop.orders NATURAL JOIN crm.customers", 1, 41, "NATURAL JOIN is not"),
+    ("SELECT 1 FROM shop.lines JOIN shop.lines USING (id)", 1, 31, "'lines' occurs twice"),
+    ("SELECT item FROM shop.lines, crm.customers", 1, 30, "not linked.*by an equality"),
+    (
+        "SELECT item FROM shop.lines l, crm.customers c WHERE l.id < c.customer",
+        1,
+        32,
+        "not linked.*by an equality",
+    ),
+    ("SELECT id FROM shop.lines JOIN crm.customers USING (id)", 1, 53, "each side must have it"),
+    ("SELECT id FROM shop.lines JOIN crm.customers ON item = boss", 1, 49, "VARCHAR and BIGINT"),
+    ("SELECT id FROM shop.orders WHERE id = 'five'", 1, 39, "'five' is no BIGINT"),
+    ("SELECT id FROM shop.orders WHERE id = 1.5", 1, 39, r"1\.5 is no BIGINT"),
+    ("SELECT id FROM shop.orders WHERE day = 5", 1, 40, "5 is no DATE"),
+    ("SELECT id FROM shop.orders WHERE 1 = 1", 1, 34, "has to be a column"),
+    ("SELECT id FROM shop.orders WHERE id = customer + 1", 1, 39, "neither a column nor"),
+    ("SELECT item FROM shop.lines WHERE item LIKE 'a%'", 1, 35, "LIKE 'a%' is not supported yet"),
+    ("SELECT id FROM shop.orders WHERE id IN (SELECT id FROM shop.lines)", 1, 34, "not supported"),
+    ("SELECT id FROM shop.orders WHERE EXISTS (SELECT 1)", 1, 49, "not supported yet"),
+]
+
+
+@pytest.mark.parametrize(("sql", "line", "column", "reason"), REFUSED)
+def test_refused_with_place_and_reason(sql: str, line: int, column: int, reason: str) -> None:
+    with pytest.raises(ViewRefused, match=reason) as refused:
+        _view(sql)
+    assert (refused.value.line, refused.value.column) == (line, column), refused.value
+    assert str(refused.value).startswith(f"line {line}, column {column}: ")
