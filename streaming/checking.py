@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from protocols.checking.checker import Verdict
+from protocols.checking.checker import Counts, Verdict
 from protocols.checking.checker import check as judge
 from protocols.checking.levels import LEVELS, level_named
 from protocols.checking.trace import read_trace
@@ -106,6 +106,12 @@ def _vector(vector: Mapping[str, int]) -> str:
     return " ".join(f"{source}:{version}" for source, version in vector.items())
 
 
+def _queries(counts: Counts) -> str:
+    """With those that were not asked, the total is n - 1 per update where the sources differ."""
+    asked = f"{counts.queries:,} ({counts.queries_per_update:g} per update)"
+    return asked + (f", and {counts.skipped:,} not needed" if counts.skipped else "")
+
+
 def _counts(verdict: Verdict) -> Table:
     counts = verdict.counts
     table = Table(show_header=False, box=None, pad_edge=False)
@@ -113,7 +119,7 @@ def _counts(verdict: Verdict) -> Table:
         ("updates", f"{counts.updates:,}"),
         ("positions", f"{counts.positions:,}"),
         ("states", f"{counts.states:,}"),
-        ("queries", f"{counts.queries:,} ({counts.queries_per_update:g} per update)"),
+        ("queries", _queries(counts)),
         ("compensated", f"{counts.compensated:,} of {counts.answers:,} answers were ahead"),
     ]
     if counts.undelivered:

@@ -105,9 +105,12 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends without Python's teardown, in which DuckDB's binding lists objects as leaked when
-    pyspark or Flight have been loaded beside it. Everything that has to be closed is closed by
-    now.""" sys.stdout.flush() sys.stderr.flush() os._exit(code)
+    """Ends without Python's teardown, in which DuckDB's binding reports leaks when pyspark or
+    Flight were loaded beside it. Everything that has to be closed is closed by now.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _complain(message: str) -> None:

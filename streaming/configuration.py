@@ -164,7 +164,7 @@ class _Reader:
     def _positive(self, table: dict[str, Any], key: str, default: Any) -> Any:
         value = table.get(key, default)
         kinds = (int,) if isinstance(default, int) else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
             kind = "a whole number" if isinstance(default, int) else "a number"
             self._refuse(f"job.{key}", f"has to be {kind} above 0, not {value!r}")
         return value

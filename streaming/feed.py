@@ -86,7 +86,7 @@ class Feed:
         received = self._mailbox.received(self.source)
         was_version = version.shift(1, fill_value=received)
         was_order, was_count = order.shift(1, fill_value=0), count.shift(1, fill_value=0)
-        goes_on = (version == was_version) & (order == was_order + 1) & (order <= count)
+        goes_on = (version == was_version) & (order == was_order + 1) & (count == was_count)
         begins = (version == was_version + 1) & (order == 1) & (was_order == was_count)
         wrong = heads.with_columns(was_version.alias("_was"), was_order.alias("_was_order")).filter(
             ~(goes_on | begins)

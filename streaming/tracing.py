@@ -142,7 +142,7 @@ def _lines(view: View, tables: ViewTables, protocol: str, past: _Past) -> Iterat
         for asked in delivered["questions"]:
             question += 1
             yield from _question_lines(question, position, asked, commits)
-        yield state_line(position, vector, states.get(position, []))
+        yield state_line(position, vector, states.get(position, []), delivered["skipped"])
     yield end_line(vector)
 
 

@@ -65,7 +65,7 @@ class ColumnType:
             return None
         try:
             return _DECODERS[self.family](self, value)
-        except (ValueError, TypeError, decimal.InvalidOperation):
+        except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
             raise ValueError(f"{value!r} is no {self.name}") from None
 
     def encode(self, value: Any) -> Any:

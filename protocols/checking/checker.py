@@ -50,6 +50,8 @@ class Counts:
     positions: int
     states: int
     queries: int
+    #: Questions that an empty partial change made needless, as far as the trace says so.
+    skipped: int
     queries_per_update: float
     answers: int
     compensated: int
@@ -306,6 +308,7 @@ class _Case:
             self.order.last,
             len(self.positions),
             len(asked),
+            sum(state.skipped for state in self.trace.states),
             round(len(asked) / updates, 3) if updates else 0.0,
             len(self.trace.answers),
             int(compensated),

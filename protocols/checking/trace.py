@@ -95,11 +95,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`changes` are (row in JSON form, count) since the state before."""
+    """`changes` are (row in JSON form, count) since the state before.
+
+    `skipped` questions were not asked because a partial change had become empty (ours; optional).
+    """
 
     position: int
     vector: Mapping[str, int]
     changes: tuple[tuple[Row, int], ...]
+    skipped: int = 0
     line: int = field(default=0, compare=False)
 
 
@@ -226,13 +230,15 @@ def answer_line(id: int, version: int, rows: int = 0, bytes: int = 0) -> bytes: 
 
 
 def state_line(
-    position: int, vector: Mapping[str, int], changes: Iterable[tuple[Sequence[Any], int]]
+    position: int,
+    vector: Mapping[str, int],
+    changes: Iterable[tuple[Sequence[Any], int]],
+    skipped: int = 0,
 ) -> bytes:
     """A visible state of the view; its changes are (row, count)."""
     rows = [{"row": _json_row(row), "count": count} for row, count in changes]
-    return _encoded(
-        {"type": "state", "position": position, "vector": dict(vector), "changes": rows}
-    )
+    form = {"type": "state", "position": position, "vector": dict(vector), "changes": rows}
+    return _encoded({**form, "skipped": skipped} if skipped else form)
 
 
 def end_line(delivered: Mapping[str, int]) -> bytes:
@@ -261,7 +267,7 @@ def _written(line: Line) -> bytes:
         case Answer():
             return answer_line(line.id, line.version, line.rows, line.bytes)
         case State():
-            return state_line(line.position, line.vector, line.changes)
+            return state_line(line.position, line.vector, line.changes, line.skipped)
         case End():
             return end_line(line.delivered)
 
@@ -449,7 +455,8 @@ class _Reader:
                 )
             changes.append((tuple(change["row"]), _count(change)))
         vector = self._vector(form, "vector")
-        return State(_natural(form, "position"), vector, tuple(changes), number)
+        skipped = _natural(form, "skipped", 0)
+        return State(_natural(form, "position"), vector, tuple(changes), skipped, number)
 
     def _end(self, form: Mapping[str, Any], number: int) -> End:
         self.ended = True

@@ -1,0 +1,85 @@
+"""The two algebras as the simulator needs them: to make deltas from rows, and to look inside.
+
+Simulated sources hold plain bags whatever the protocol computes with, so that one schedule can be
+run in both algebras and must end in the same states.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import polars as pl
+
+from protocols.algebra.bag import Bag, BagLog, bag
+from protocols.algebra.delta import COUNT
+from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.types import ColumnType
+from protocols.maintenance.mailbox import Log
+
+
+class Algebra(Protocol):
+    """How rows enter and leave an algebra."""
+
+    def log(self) -> Log[Any]:
+        """A new, empty log of one relation."""
+        ...
+
+    def delta(self, types: Mapping[str, ColumnType], rows: Bag) -> Any:
+        """The rows as a delta; `types` knows each of their columns."""
+        ...
+
+    def changes(self, types: Mapping[str, ColumnType], version: int, rows: Bag) -> Any:
+        """What a log appends for the changes of a version."""
+        ...
+
+    def rows(self, delta: Any) -> Bag:
+        """The rows in a delta, equal ones added up."""
+        ...
+
+
+class _Bags:
+    """The reference: there is nothing to convert."""
+
+    def log(self) -> Log[Any]:
+        return BagLog()
+
+    def delta(self, types: Mapping[str, ColumnType], rows: Bag) -> Bag:  # noqa: ARG002
+        return rows
+
+    def changes(
+        self,
+        types: Mapping[str, ColumnType],  # noqa: ARG002
+        version: int,
+        rows: Bag,
+    ) -> tuple[int, Bag]:
+        return version, rows
+
+    def rows(self, delta: Bag) -> Bag:
+        return delta
+
+
+class _Frames:
+    """What production runs."""
+
+    def log(self) -> Log[Any]:
+        return FrameLog()
+
+    def delta(self, types: Mapping[str, ColumnType], rows: Bag) -> Frame:
+        schema = {column: types[column].dtype for column in rows.columns}
+        data = [(*row, count) for row, count in rows.counts.items()]
+        return Frame(pl.DataFrame(data, schema={**schema, COUNT: pl.Int64()}, orient="row"))
+
+    def changes(self, types: Mapping[str, ColumnType], version: int, rows: Bag) -> pl.DataFrame:
+        return self.delta(types, rows).data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
+
+    def rows(self, delta: Frame) -> Bag:
+        data = delta.data.select(*delta.columns, COUNT).iter_rows()
+        return bag(delta.columns, ((tuple(map(_one_nan, row[:-1])), row[-1]) for row in data))
+
+
+def _one_nan(value: Any) -> Any:
+    """Rows are dictionary keys in a bag, and only one and the same NaN object equals itself."""
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
+
+
+ALGEBRAS: Mapping[str, Algebra] = {"bag": _Bags(), "frame": _Frames()}

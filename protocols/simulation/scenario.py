@@ -1,0 +1,154 @@
+"""A scenario: what the sources hold, what will happen to them, and the view that is kept.
+
+A scenario says what is committed and in which order at each source; everything else (when, what
+arrives when, what is asked when) is the schedule, which the simulator draws from a seed. A scenario
+whose updates could not have been committed by a real database is refused with the index of the
+update: a protocol that fails on it would have proved nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.algebra.bag import Bag, Row, bag
+from protocols.errors import WrongUse
+from protocols.views.catalog import Catalog, Relation, catalog_from_json
+
+#: What one source holds at one version.
+Contents = Mapping[Relation, Bag]
+
+
+@dataclass(frozen=True)
+class Update:
+    """A transaction at one source, as its net effect; relations without any are left out."""
+
+    source: str
+    changes: Contents
+    #: Commits happen in the order of these times; those without one whenever the seed says.
+    at: float | None = None
+    global_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The story before a schedule is chosen."""
+
+    name: str
+    #: The SQL text.
+    view: str
+    catalog: Catalog
+    initial: Contents
+    #: In an order that keeps each source's own.
+    updates: tuple[Update, ...]
+
+
+def scenario_from_json(form: Any) -> Scenario:
+    """Reads and validates a scenario; WrongUse says which part is wrong."""
+    for key, kind in (("view", str), ("sources", dict), ("updates", list)):
+        if not isinstance(form, dict) or not isinstance(form.get(key), kind):
+            raise WrongUse(f'a scenario is an object with "view", "sources" and "updates": {key!r}')
+    _check_nesting(form["sources"])
+    catalog = catalog_from_json(form["sources"])
+    initial = {relation: _initial(relation, form["sources"]) for relation in catalog}
+    updates = []
+    now, times = dict(initial), dict.fromkeys(catalog.sources, float("-inf"))
+    for index, update_form in enumerate(form["updates"]):
+        try:
+            update = _update(update_form, catalog)
+            now = {**now, **after(now, update.changes)}
+            times[update.source] = _time(update, times[update.source])
+        except WrongUse as error:
+            raise WrongUse(f"updates[{index}]: {error}") from None
+        updates.append(update)
+    return Scenario(str(form.get("name", "")), form["view"], catalog, initial, tuple(updates))
+
+
+def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:
+    """The changed relations after the changes; WrongUse if no database could commit them."""
+    changed = {relation: before[relation].plus(change) for relation, change in changes.items()}
+    for relation, rows in changed.items():
+        _check_possible(relation, rows)
+    return changed
+
+
+def _check_nesting(sources: Mapping[str, Any]) -> None:
+    """Only how deep things lie; the catalog reads what they say."""
+    for source, body in sources.items():
+        relations = body.get("relations") if isinstance(body, dict) else None
+        if not isinstance(relations, dict):
+            raise WrongUse(f'source {source}: "relations" has to map names to relations')
+        for name, form in relations.items():
+            if not isinstance(form, dict) or not isinstance(form.get("rows", []), list):
+                raise WrongUse(f'relation {source}.{name} is an object, its "rows" are a list')
+            if not isinstance(form.get("key", []), list):
+                raise WrongUse(f"relation {source}.{name}: its key is a list of column names")
+
+
+def _initial(relation: Relation, sources: Mapping[str, Any]) -> Bag:
+    rows = sources[relation.source]["relations"][relation.name].get("rows", [])
+    try:
+        held = bag(relation.column_names, ((_row(relation, row), 1) for row in rows))
+        _check_possible(relation, held)
+    except WrongUse as error:
+        raise WrongUse(f"initial rows: {error}") from None
+    return held
+
+
+def _update(form: Any, catalog: Catalog) -> Update:
+    changes = form.get("changes") if isinstance(form, dict) else None
+    if not isinstance(changes, list) or form.get("source") not in catalog.sources:
+        raise WrongUse(f'it needs "changes" and a "source", one of: {", ".join(catalog.sources)}')
+    net: dict[Relation, Bag] = {}
+    for change in changes:
+        relation, row, count = _change(form["source"], change, catalog)
+        one = bag(relation.column_names, [(row, count)])
+        net[relation] = net[relation].plus(one) if relation in net else one
+    kept = {relation: rows for relation, rows in net.items() if not rows.is_empty()}
+    global_id = form.get("global")
+    if global_id is not None and not isinstance(global_id, str):
+        raise WrongUse(f'"global" is the name of a global transaction, not {global_id!r}')
+    return Update(form["source"], kept, form.get("at"), global_id)
+
+
+def _change(source: str, form: Any, catalog: Catalog) -> tuple[Relation, Row, int]:
+    name, count = (form.get("relation"), form.get("count")) if isinstance(form, dict) else ("", 0)
+    relation = catalog.find(source, str(name))
+    if relation is None:
+        raise WrongUse(f"source {source} has no relation {name!r}")
+    if not isinstance(count, int) or isinstance(count, bool) or count == 0:
+        raise WrongUse(f'"count" is a whole number other than 0, not {count!r}')
+    return relation, _row(relation, form.get("row")), count
+
+
+def _row(relation: Relation, values: Any) -> Row:
+    if not isinstance(values, list) or len(values) != len(relation.columns):
+        raise WrongUse(f"{relation} has {len(relation.columns)} columns; no row of it: {values!r}")
+    try:
+        pairs = zip(relation.columns, values, strict=True)
+        return tuple(type_.decode(value) for (_, type_), value in pairs)
+    except ValueError as error:
+        raise WrongUse(f"{relation}: {error}") from None
+
+
+def _time(update: Update, before: float) -> float:
+    if update.at is None:
+        return before
+    if not isinstance(update.at, int | float) or update.at < before:
+        raise WrongUse(
+            f'"at" is a time, not before {before} of the same source\'s update ahead of it; '
+            f"not {update.at!r}"
+        )
+    return update.at
+
+
+def _check_possible(relation: Relation, rows: Bag) -> None:
+    missing = next((row for row, count in rows.counts.items() if count < 0), None)
+    if missing is not None:
+        raise WrongUse(f"{relation} does not hold the row {list(missing)} that it deletes")
+    if not relation.key:
+        return
+    for key, count in rows.select([(column, column) for column in relation.key]).counts.items():
+        if None in key:
+            raise WrongUse(f"{relation}: a key may not be NULL, in {list(key)}")
+        if count > 1:
+            raise WrongUse(f"{relation} would hold the key {list(key)} {count} times")

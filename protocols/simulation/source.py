@@ -1,0 +1,70 @@
+"""A simulated source: every version it ever had, and answers at any of them.
+
+It does what an autonomous database does, no more: it commits its own transactions, and answers one
+question about one relation at one version. That it remembers old versions is for stale reads and
+for telling afterwards which answers contained an error.
+"""
+
+from collections.abc import Sequence
+
+from protocols.algebra.bag import Bag, Row
+from protocols.algebra.expressions import Condition
+from protocols.maintenance.questions import Page
+from protocols.simulation.scenario import Contents, Update, after
+from protocols.views.catalog import Relation
+
+
+class SimulatedSource:
+    """One source over the whole run."""
+
+    def __init__(self, name: str, initial: Contents, updates: Sequence[Update]) -> None:
+        self.name = name
+        #: Everything that it will commit; version v is `updates[v - 1]`.
+        self.updates = updates
+        #: What it holds, by version; one more than it has committed.
+        self._contents: list[Contents] = [initial]
+
+    @property
+    def version(self) -> int:
+        """The last committed version."""
+        return len(self._contents) - 1
+
+    @property
+    def next_update(self) -> Update | None:
+        """What it will commit next; None when its story is over."""
+        return self.updates[self.version] if self.version < len(self.updates) else None
+
+    def commit(self) -> Update:
+        """Commits the next update."""
+        update = self.updates[self.version]
+        now = self._contents[-1]
+        self._contents.append({**now, **after(now, update.changes)})
+        return update
+
+    def rows(
+        self,
+        relation: Relation,
+        condition: Condition | None,
+        keys: Sequence[Bag] | None,
+        version: int,
+    ) -> Bag:
+        """The rows that satisfy the condition and match one of the key sets, at a version."""
+        held = self._contents[version][relation]
+        held = held if condition is None else held.where(condition)
+        if keys is None:
+            return held
+        matched = {row for key_set in keys for row in held.matching(key_set).counts}
+        return Bag(held.columns, {row: n for row, n in held.counts.items() if row in matched})
+
+
+def cut_page(relation: Relation, rows: Bag, page: Page) -> tuple[Bag, Row | None]:
+    """The rows of a page, and its last key if more may follow."""
+    indexes = [rows.columns.index(column) for column in relation.key]
+
+    def key(row: Row) -> Row:
+        return tuple(row[index] for index in indexes)
+
+    behind = (row for row in rows.counts if page.after is None or key(row) > page.after)
+    found = sorted(behind, key=key)[: page.limit]
+    last = key(found[-1]) if len(found) == page.limit else None
+    return Bag(rows.columns, {row: rows.counts[row] for row in found}), last
