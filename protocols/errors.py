@@ -1,11 +1,11 @@
 """Everything that can go wrong, by who broke the rules.
 
     ViewsweepError
-    ├── WrongUse            the caller: a view, a configuration, a file or an option that cannot be served
-    │   └── ViewRefused     … a place in the SQL of a view
-    ├── SourceViolation     the outside broke a promise: a gap, a reset, a changed schema, a strange record
-    ├── Unreachable         a broker, a query server or a disk did not answer in time
-    └── ProtocolBug         we broke one: an invariant of our own does not hold
+    ├── WrongUse         the caller: a view, a configuration, a file that cannot be served
+    │   └── ViewRefused  … a place in the SQL of a view
+    ├── SourceViolation  the outside broke a promise: a gap, a reset, another schema, a bad record
+    ├── Unreachable      a broker, a query server or a disk did not answer in time
+    └── ProtocolBug      we broke one: an invariant of our own does not hold
 
 A message names the thing, the place and the way out. `exit_code` is what a command ends with.
 """

@@ -13,7 +13,7 @@ from protocols.algebra.types import ColumnType
 VERSION = "_version"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """Typed columns and `_count` (Int64)."""
 

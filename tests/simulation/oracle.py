@@ -1,0 +1,81 @@
+"""The independent oracle: DuckDB evaluates the view's own SQL over the relations at a vector.
+
+Nothing of viewsweep's algebra, compensation or view parser takes part. All versions of a relation
+lie in one table.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+
+from protocols.simulation.scenario import Scenario
+from protocols.views.catalog import Relation
+
+Rows = Counter[tuple[Any, ...]]
+
+
+class Oracle:
+    """The right contents of a scenario's view at any vector.
+
+    The database is shared by all oracles, because opening one costs more than a whole run; only the
+    oracle that was made last may be asked.
+    """
+
+    _db = duckdb.connect(":memory:", config={"threads": 1})
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._sql = scenario.view
+        self._known: dict[tuple[tuple[str, int], ...], Rows] = {}
+        for source in scenario.catalog.sources:
+            self._db.execute(f'DROP SCHEMA IF EXISTS "{source}" CASCADE; CREATE SCHEMA "{source}"')
+        for relation in scenario.catalog:
+            self._load(relation, _versions(scenario, relation))
+
+    def at(self, vector: Mapping[str, int]) -> Rows:
+        """The rows of the view at a vector, with their counts."""
+        key = tuple(sorted(vector.items()))
+        if key not in self._known:
+            for source, version in vector.items():
+                self._db.execute(f"SET VARIABLE at_{source} = {version}")
+            found = self._db.execute(self._sql).fetchall()
+            self._known[key] = Counter(tuple(map(_one_nan, row)) for row in found)
+        return self._known[key]
+
+    def _load(self, relation: Relation, versions: list[Rows]) -> None:
+        """All versions of the relation, and under its own name a view that shows one."""
+        columns = ", ".join(f'"{name}" {type_.name}' for name, type_ in relation.columns)
+        table = f'"{relation.source}"."{relation.name} versions"'
+        self._db.execute(f"CREATE TABLE {table} ({columns}, _version BIGINT)")
+        rows = [
+            (*row, version)
+            for version, held in enumerate(versions)
+            for row, count in held.items()
+            for _ in range(count)
+        ]
+        if rows:
+            places = ", ".join(["(" + ", ".join("?" * len(rows[0])) + ")"] * len(rows))
+            values = [value for row in rows for value in row]
+            self._db.execute(f"INSERT INTO {table} VALUES {places}", values)
+        self._db.execute(
+            f'CREATE VIEW "{relation.source}"."{relation.name}" AS SELECT * EXCLUDE (_version) '
+            f"FROM {table} WHERE _version = getvariable('at_{relation.source}')"
+        )
+
+
+def _versions(scenario: Scenario, relation: Relation) -> list[Rows]:
+    """What the relation holds at version 0, 1, … of its source."""
+    versions = [Counter(scenario.initial[relation].counts)]
+    for update in scenario.updates:
+        if update.source == relation.source:
+            held = versions[-1].copy()
+            change = update.changes.get(relation)
+            held.update({} if change is None else change.counts)
+            versions.append(held)
+    return versions
+
+
+def _one_nan(value: Any) -> Any:
+    return math.nan if isinstance(value, float) and math.isnan(value) else value

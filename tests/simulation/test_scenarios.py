@@ -1,0 +1,136 @@
+"""Which scenarios are refused, and with which words."""
+
+import copy
+from typing import Any
+
+import pytest
+from random_scenarios import random_scenario
+
+from protocols.algebra.bag import Bag
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import PROTOCOLS
+from protocols.simulation.scenario import scenario_from_json
+from protocols.simulation.simulator import Schedule, simulate
+
+FORM: dict[str, Any] = {
+    "name": "two",
+    "view": "SELECT r.x, s.y FROM a.r JOIN b.s ON r.id = s.id",
+    "sources": {
+        "a": {
+            "relations": {
+                "r": {
+                    "columns": {"id": "BIGINT", "x": "VARCHAR"},
+                    "key": ["id"],
+                    "rows": [[1, "p"]],
+                }
+            }
+        },
+        "b": {
+            "relations": {
+                "s": {"columns": {"id": "BIGINT", "y": "DATE"}, "rows": [[1, None], [1, None]]}
+            }
+        },
+    },
+    "updates": [],
+}
+
+
+def _with(*updates: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(FORM), "updates": list(updates)}
+
+
+def _change(relation: str, row: Any, count: Any = 1) -> dict[str, Any]:
+    return {"relation": relation, "row": row, "count": count}
+
+
+def _at(source: str, *changes: Any, **more: Any) -> dict[str, Any]:
+    return {"source": source, "changes": list(changes), **more}
+
+
+def test_a_scenario_is_read_with_its_types_and_net_effects() -> None:
+    back_and_forth = _at("a", _change("r", [2, "q"]), _change("r", [2, "q"], -1))
+    rekeyed = _at("a", _change("r", [1, "z"]), _change("r", [1, "p"], -1), at=2.5)
+    twice = _at("b", _change("s", [1, "2024-02-29"], 2), **{"global": "g1"})
+    scenario = scenario_from_json(_with(back_and_forth, rekeyed, twice))
+    r, s = scenario.catalog.relations
+    assert scenario.initial[s] == Bag(("id", "y"), {(1, None): 2})
+    assert not scenario.updates[0].changes
+    assert scenario.updates[1].changes[r].counts == {(1, "z"): 1, (1, "p"): -1}
+    assert scenario.updates[1].at == 2.5
+    assert [str(row[1]) for row in scenario.updates[2].changes[s].counts] == ["2024-02-29"]
+    assert scenario.updates[2].global_id == "g1"
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        (_at("a", _change("r", [1, "q"])), r"a\.r would hold the key \[1\] 2 times"),
+        (_at("a", _change("r", [None, "q"])), "a key may not be NULL"),
+        (_at("a", _change("r", [1, "q"], -1)), r"does not hold the row \[1, 'q'\]"),
+        (_at("b", _change("s", [1, None], -3)), "does not hold the row"),
+        (_at("b", _change("r", [1, "q"])), "source b has no relation 'r'"),
+        (_at("c", _change("r", [1, "q"])), "one of: a, b"),
+        (_at("a", _change("r", [2])), "a.r has 2 columns"),
+        (_at("a", _change("r", None)), "a.r has 2 columns"),
+        (_at("a", _change("r", ["2", "q"])), "'2' is no BIGINT"),
+        (_at("b", _change("s", [2, "29.2."])), "is no DATE"),
+        (_at("a", _change("r", [2, "q"], 0)), "whole number other than 0"),
+        (_at("a", _change("r", [2, "q"], True)), "whole number other than 0"),
+        (_at("a", _change("r", [2, "q"]), at="noon"), '"at" is a time'),
+        (_at("a", _change("r", [2, "q"]), at=0.5), "not before 1"),
+        (_at("a", "nothing"), "no relation"),
+        ("nothing", "one of: a, b"),
+        ({"source": "a"}, "one of: a, b"),
+        ({"source": [], "changes": []}, "one of: a, b"),
+        (_at("a", **{"global": 7}), "the name of a global transaction"),
+    ],
+)
+def test_an_impossible_update_is_refused_with_its_index(update: Any, words: str) -> None:
+    fine = _at("a", _change("r", [3, "fine"]), at=1)
+    with pytest.raises(WrongUse, match=words) as refused:
+        scenario_from_json(_with(fine, update))
+    assert str(refused.value).startswith("updates[1]: ")
+
+
+def test_initial_rows_that_break_their_key_are_refused() -> None:
+    form = copy.deepcopy(FORM)
+    form["sources"]["a"]["relations"]["r"]["rows"] = [[1, "p"], [1, "q"]]
+    with pytest.raises(WrongUse, match=r"initial rows: a\.r would hold the key"):
+        scenario_from_json(form)
+
+
+@pytest.mark.parametrize("form", [[], {}, {"view": "x"}, {**FORM, "updates": {}}])
+def test_what_is_no_scenario_is_refused(form: Any) -> None:
+    with pytest.raises(WrongUse, match="a scenario is an object"):
+        scenario_from_json(form)
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        ({"a": 5}, '"relations" has to map'),
+        ({"a": {"relations": {"r": 5}}}, "is an object"),
+        ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "rows": 5}}}}, "are a list"),
+        ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "key": "x"}}}}, "key is a list"),
+        ({"a": {"relations": {"r": {"columns": {"x": "INT"}}}}}, "unknown type 'INT'"),
+        ({"a": {"relations": {"r": {"columns": {}}}}}, "must map column names to types"),
+        ({"a": {"relations": {"r": {"columns": {"_x": "BIGINT"}}}}}, "leading _ are reserved"),
+    ],
+)
+def test_sources_that_are_not_described_as_agreed_are_refused(sources: Any, words: str) -> None:
+    with pytest.raises(WrongUse, match=words):
+        scenario_from_json({"view": "SELECT x FROM a.r", "sources": sources, "updates": []})
+
+
+def test_global_transactions_are_refused_rather_than_torn_apart() -> None:
+    scenario = scenario_from_json(_with(_at("a", _change("r", [2, "q"]), **{"global": "g"})))
+    with pytest.raises(WrongUse, match="global transactions cannot be simulated yet"):
+        simulate(scenario, PROTOCOLS["sweep"], Schedule(1))
+
+
+def test_random_scenarios_are_possible_ones_and_cover_bags_and_keys() -> None:
+    scenarios = [random_scenario(seed).scenario for seed in range(50)]
+    keyed = {bool(relation.key) for scenario in scenarios for relation in scenario.catalog}
+    assert keyed == {True, False}
+    assert any(len(update.changes) > 1 for s in scenarios for update in s.updates)
+    assert any(None in row for s in scenarios for rows in s.initial.values() for row in rows.counts)
