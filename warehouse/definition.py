@@ -47,6 +47,9 @@ def read_definition(directory: Path) -> dict[str, Any] | None:
         raise WrongUse(f"{file} is damaged: it is not JSON; restore it or start anew") from None
     if not isinstance(definition, dict) or definition.get("format") != FORMAT:
         raise WrongUse(f"{file} was written by another version of viewsweep; it is not touched")
+    kinds = {"view": str, "sql": str, "sources": dict}
+    if not all(isinstance(definition.get(key), kind) for key, kind in kinds.items()):
+        raise WrongUse(f"{file} is damaged: it is no view's; restore it or start anew")
     return definition
 
 

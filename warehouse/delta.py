@@ -18,7 +18,7 @@ from protocols.errors import Unreachable, ViewsweepError, WrongUse
 
 def table_at(directory: Path) -> DeltaTable | None:
     """The Delta table in a directory, if there is one."""
-    with plain_errors(directory):
+    with plain_reading(directory):
         return DeltaTable(directory) if DeltaTable.is_deltatable(str(directory)) else None
 
 
@@ -32,7 +32,7 @@ def append(
     """One commit: these rows and these numbers, by application id.
 
     Given a handle, the commit fails if another job has committed one of the numbers since the
-    handle was read; given a path, it creates the table.
+    handle was read; given a path, it creates the table, and fails if there is one.
     """
     properties = CommitProperties(
         app_transactions=[Transaction(app_id, number) for app_id, number in numbers.items()],
@@ -43,7 +43,7 @@ def append(
         write_deltalake(
             table,
             rows.to_arrow(),
-            mode="append",
+            mode="append" if isinstance(table, DeltaTable) else "error",
             description=description,
             commit_properties=properties,
         )
@@ -71,6 +71,18 @@ def plain_errors(where: Path) -> Iterator[None]:
         raise Unreachable(
             f"{where}: the commit failed: {first_line(error)}. Nothing of it is visible; when the"
             " cause is gone (is the disk full?), the same command goes on"
+        ) from error
+
+
+@contextmanager
+def plain_reading(where: Path) -> Iterator[None]:
+    """Turns what is said about a missing or damaged file into one message with a way out."""
+    try:
+        yield
+    except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+        raise Unreachable(
+            f"{where} cannot be read: {first_line(error)}. Restore it, or remove the view's"
+            " directory to make the view anew"
         ) from error
 
 

@@ -62,7 +62,9 @@ class Staging:
         assert self.standing is not None
         names = list(self._tables.view.schema)
         pages = pl.scan_delta(self._table).group_by(names).agg(pl.col(COUNT).sum())
-        self._tables.begin(pages.filter(pl.col(COUNT) != 0).collect(), self.standing)
+        with delta.plain_reading(self._path):
+            rows = pages.filter(pl.col(COUNT) != 0).collect()
+        self._tables.begin(rows, self.standing)
         self.discard()
 
     def discard(self) -> None:

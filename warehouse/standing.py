@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from deltalake import DeltaTable
 
@@ -43,7 +44,7 @@ def order_to_text(order: Iterable[tuple[str, int]]) -> str:
         else:
             runs.append((source, version, version))
     return " ".join(
-        f"{s}:{first}" + (f"-{last}" if last > first else "") for s, first, last in runs
+        f"{quote(s)}:{first}" + (f"-{last}" if last > first else "") for s, first, last in runs
     )
 
 
@@ -53,5 +54,6 @@ def order_from_text(text: str) -> list[tuple[str, int]]:
     for run in text.split():
         source, _, versions = run.rpartition(":")
         first, _, last = versions.partition("-")
-        order += [(source, version) for version in range(int(first), int(last or first) + 1)]
+        stretch = range(int(first), int(last or first) + 1)
+        order += [(unquote(source), version) for version in stretch]
     return order

@@ -198,11 +198,13 @@ class ViewTables:
     def _summed(self, which: pl.Expr) -> pl.DataFrame:
         rows = self.changes().filter(which)
         summed = rows.group_by(list(self.view.schema)).agg(pl.col(COUNT).sum())
-        return summed.filter(pl.col(COUNT) != 0).collect()
+        with delta.plain_reading(self.directory / "changes"):
+            return summed.filter(pl.col(COUNT) != 0).collect()
 
     def rows(self) -> int:
         """How many rows the view has, duplicates counted."""
-        return int(self.changes().select(pl.col(COUNT).sum()).collect().item())
+        with delta.plain_reading(self.directory / "changes"):
+            return int(self.changes().select(pl.col(COUNT).sum()).collect().item())
 
     def changes(self) -> pl.LazyFrame:
         """All changes so far."""
@@ -212,4 +214,5 @@ class ViewTables:
         """All delivered transactions in order."""
         if self._progress is None:
             return pl.DataFrame(schema=PROGRESS)
-        return pl.read_delta(self._progress).sort("position", "source", "version")
+        with delta.plain_reading(self.directory / "progress"):
+            return pl.read_delta(self._progress).sort("position", "source", "version")
