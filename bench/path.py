@@ -61,10 +61,9 @@ def _run(
         while not system.everything_is_installed():
             system.refuse_to_wait_for(job, since)
             time.sleep(0.5)
-        job.stop()
+        summary = system.stop_job(job)
         tables = system.tables()
         assert tables is not None
-        summary = json.loads((system.directory / "summary.json").read_text())
         return {
             "settings": vars(load) | {"protocol": protocol},
             "verdict": _verdict(system),

@@ -1,7 +1,6 @@
 """`viewsweep demo`: everything for real on one machine, and a verdict at the end."""
 
 import contextlib
-import json
 import shutil
 import tempfile
 import time
@@ -64,7 +63,7 @@ def demo(
         LocalSystem(directory, kafka.bootstrap, load, protocol) as system,
     ):
         _say(kafka.description)
-        _play(system)
+        _summarise(_play(system))
         verdict = _judge(system, protocol)
     raise typer.Exit(0 if verdict.verdict == "valid" and verdict.counts.compensated else 1)
 
@@ -85,8 +84,8 @@ def _directory(keep: Path | None) -> Iterator[Path]:
     _say(f"left in {keep}: the Delta tables in lake/demo, trace.jsonl, and the processes' logs")
 
 
-def _play(system: LocalSystem) -> None:
-    """From the first source to the last update installed."""
+def _play(system: LocalSystem) -> dict[str, Any]:
+    """From the first source to the last update installed; returns the job's figures."""
     _say(f"making the sources {', '.join(system.load.sources)} ({system.load.workload})")
     system.make_sources()
     for name, address in system.serve().items():
@@ -97,15 +96,15 @@ def _play(system: LocalSystem) -> None:
         shown = _show_new_lines(job, shown)
         system.refuse_to_wait_for(job, since)
         time.sleep(0.5)
-    job.stop()
+    figures = system.stop_job(job)
     _show_new_lines(job, shown)
+    return figures
 
 
 def _judge(system: LocalSystem, protocol: str) -> Verdict:
     configuration = system.configuration()
     trace = system.directory / "trace.jsonl"
     write_live_trace(configuration, configuration.view(None), trace)
-    _summarise(json.loads((system.directory / "summary.json").read_text()))
     with trace.open("rb") as lines:
         verdict = judge(read_trace(lines), claimed_by(protocol))
     show_verdict(verdict)

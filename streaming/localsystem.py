@@ -5,12 +5,13 @@ For the demo and the measurements. Everything is started exactly as a user would
 """
 
 import contextlib
+import json
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
@@ -148,6 +149,14 @@ class LocalSystem:
     def start_job(self) -> OwnedProcess:
         """The streaming job; its figures go to summary.json when it ends."""
         return self.start("job", "run --config warehouse.toml --summary summary.json")
+
+    def stop_job(self, job: OwnedProcess) -> dict[str, Any]:
+        """Ends the job after its batch; returns its figures."""
+        code = job.stop()
+        if code:
+            raise ViewsweepError(f"the job ended with exit code {code}:\n{job.last_words()}")
+        figures: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
+        return figures
 
     def tables(self) -> ViewTables | None:
         """The view's tables, once its first state is there."""

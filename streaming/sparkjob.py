@@ -129,10 +129,14 @@ class _Stream:
 
     def _stop(self, query: StreamingQuery) -> None:
         """After the batch at hand. A batch that Spark begins meanwhile is refused, so its
-        checkpoint stays behind and nothing is taken for done that is not."""
+        checkpoint stays behind and nothing is taken for done that is not.
+
+        Spark waits for the batch that it has begun, so the lock must be free when it is told.
+        """
         self._job.stopping.set()
         with self._working:
-            query.stop()
+            pass
+        query.stop()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
