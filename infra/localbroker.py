@@ -212,7 +212,8 @@ class LocalBroker:
         if (self.data / "topics" / "meta.properties").exists():
             return
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        arguments = ["format", "--cluster-id", cluster, "--config", str(self._properties)]
+        # In one word: an id may begin with a dash, and would be taken for the next option.
+        arguments = ["format", f"--cluster-id={cluster}", "--config", str(self._properties)]
         ran = subprocess.run(
             [*self._java(), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
             stdin=subprocess.DEVNULL,

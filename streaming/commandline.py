@@ -22,6 +22,9 @@ from streaming.checking import check
 from streaming.configuration import read_configuration
 from streaming.demo import demo
 
+#: What Typer makes of Ctrl-C, without a word.
+_INTERRUPTED = 130
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -98,9 +101,8 @@ def main() -> None:
     except (ViewsweepError, InfraError) as error:
         _complain(str(error))
         code = error.exit_code
-    except KeyboardInterrupt:
+    if code == _INTERRUPTED:
         _complain("stopped; what was committed stays, and the same command goes on")
-        code = 130
     _leave(code)
 
 
