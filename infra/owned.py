@@ -38,7 +38,9 @@ class OwnedProcess:
 
     def wait(self, seconds: float) -> int:
         """Its exit code, once it has ended by itself."""
-        return self._watchdog.wait(seconds)
+        code = self._watchdog.wait(seconds)
+        self._close()
+        return code
 
     def stop(self) -> int:
         """Ask it to end (SIGTERM), and see that it does."""
@@ -57,8 +59,12 @@ class OwnedProcess:
             except BrokenPipeError:
                 pass  # it has just ended by itself
         code = self._watchdog.wait()
-        self._watchdog.stdin.close()
+        self._close()
         return code
+
+    def _close(self) -> None:
+        if self._watchdog.stdin is not None:
+            self._watchdog.stdin.close()
 
     def last_words(self, lines: int = 15) -> str:
         """The end of what it wrote."""

@@ -41,7 +41,7 @@ class Sources:
         self._threads = ThreadPoolExecutor(max(2, len(settings)), "question")
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
         for client in self._clients.values():
             client.close()
 

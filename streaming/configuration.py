@@ -9,6 +9,7 @@ from typing import Any
 
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import protocol
+from protocols.views.sql import sources_named_in
 
 _TABLES = {
     "warehouse": {"path"},
@@ -70,6 +71,16 @@ class Configuration:
     views: Mapping[str, ViewSettings]
     job: JobSettings
 
+    def sources_of(self, view: ViewSettings) -> dict[str, SourceSettings]:
+        """The sources that the view's SQL names; one that it does not name may be away.
+
+        A source that is named and not configured is left to the check of the SQL, which knows the
+        place. SQL that names none of them is refused there as well, so any source will do.
+        """
+        named = sources_named_in(view.sql)
+        used = {name: s for name, s in self.sources.items() if name.lower() in named}
+        return used or dict(self.sources)
+
     def view(self, name: str | None) -> ViewSettings:
         """The view of this name, or the only one there is."""
         if name is None and len(self.views) == 1:
@@ -107,6 +118,7 @@ class _Reader:
         for name in ("warehouse", "kafka", "job"):
             self._refuse_unknown(self._table(self._content, name, ""), name, _TABLES[name])
         sources = {name: self._source(name) for name in self._named("sources")}
+        self._refuse_shared_topics(sources)
         views = {name: self._view(name) for name in self._named("views")}
         warehouse = self._table(self._content, "warehouse", "")
         return Configuration(
@@ -136,6 +148,14 @@ class _Reader:
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
         )
+
+    def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:
+        owners: dict[str, str] = {}
+        for name, source in sources.items():
+            other = owners.setdefault(source.topic, name)
+            if other != name:
+                problem = f"is {source.topic!r}, the topic of source {other!r}; each needs its own"
+                self._refuse(f"sources.{name}.topic", problem)
 
     def _view(self, name: str) -> ViewSettings:
         table = self._named("views")[name]

@@ -34,7 +34,7 @@ from streaming.configuration import Configuration, SourceSettings, ViewSettings
 from streaming.feed import Feed, positions_of
 from streaming.measuring import Measures
 from streaming.topics import Lookahead, ends_of_topics, refuse_lost_records
-from warehouse.staging import Staging
+from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, Delivered, ViewTables
 
@@ -74,10 +74,9 @@ class Job:
     def check(self) -> None:
         """Checks everything that can be checked before any work is begun."""
         known = self._configuration
-        self._sources = Sources(
-            known.sources, known.job.patience_seconds, self._report, self.stopping
-        )
-        topics = {s.name: s.topic for s in known.sources.values()}
+        used = known.sources_of(self._settings)
+        self._sources = Sources(used, known.job.patience_seconds, self._report, self.stopping)
+        topics = {source.name: source.topic for source in used.values()}
         #: Asked before the versions: what is newer than those lies at or behind these offsets.
         self._ends = ends_of_topics(known.bootstrap, topics)
         statuses = self._sources.statuses()
@@ -105,6 +104,7 @@ class Job:
 
     def _resume(self) -> None:
         standing = self.tables.standing()
+        discard_pages(self.tables)
         self._start_from(standing)
         self.tables.recover_progress()
         self.tables.follow()
@@ -291,7 +291,8 @@ class Job:
             self._asked.setdefault(query.position, []).append(_question(query, answer))
 
     def close(self) -> None:
-        """Lets go of all connections."""
+        """Lets go of all connections, also of those on which something is still waited for."""
+        self.stopping.set()
         for part in ("_lookahead", "_sources"):
             if hasattr(self, part):
                 getattr(self, part).close()

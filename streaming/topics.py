@@ -93,7 +93,8 @@ def refuse_lost_records(source: str, topic: str, offset: int, ends: tuple[int, i
     if offset > high:
         raise SourceViolation(
             f"source {source}: topic {topic!r} ends at offset {high}, and the view has read up to"
-            f" {offset}: the topic was made anew. Remove the view's directory to make it anew"
+            f" {offset}: the topic was made anew, or sources.{source}.topic names another one now."
+            " Correct that, or remove the view's directory to make the view anew"
         )
 
 
@@ -144,12 +145,13 @@ class Lookahead:
         if message is None:
             return False
         messages = [message, *self._consumer.consume(_AT_ONCE, 0)]
+        records = [m for m in messages if not _is_error(m)]
         for topic, feed in self._feeds.items():
-            mine = [m for m in messages if m.topic() == topic and not _is_error(m)]
+            mine = [m for m in records if m.topic() == topic]
             if mine:
                 offsets = pl.Series("offset", [m.offset() for m in mine], dtype=pl.Int64)
                 feed.take(offsets, pl.Series("value", [m.value() for m in mine], dtype=pl.Binary))
-        return True
+        return bool(records)
 
 
 def _is_error(message: Message) -> bool:

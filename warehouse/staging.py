@@ -7,6 +7,7 @@ this table goes.
 """
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -27,7 +28,7 @@ class Staging:
 
     def __init__(self, tables: ViewTables, key: tuple[ColumnType, ...]) -> None:
         self._tables = tables
-        self._path = tables.directory / "first_state"
+        self._path = _place(tables)
         self._table = delta.table_at(self._path)
         #: Types of the root's key columns, to read the last key back.
         self._key = key
@@ -65,11 +66,7 @@ class Staging:
         with delta.plain_reading(self._path):
             rows = pages.filter(pl.col(COUNT) != 0).collect()
         self._tables.begin(rows, self.standing)
-        self.discard()
-
-    def discard(self) -> None:
-        """Removes what is left of the pages."""
-        shutil.rmtree(self._path, ignore_errors=True)
+        discard_pages(self._tables)
 
     def _empty(self) -> pl.DataFrame:
         schema = {name: type_.dtype for name, type_ in self._tables.view.schema.items()}
@@ -92,3 +89,12 @@ class Staging:
             raise WrongUse(
                 f"{self._path} is damaged; remove it to read the first state anew"
             ) from None
+
+
+def discard_pages(tables: ViewTables) -> None:
+    """Removes the pages of a first state that is visible by now."""
+    shutil.rmtree(_place(tables), ignore_errors=True)
+
+
+def _place(tables: ViewTables) -> Path:
+    return tables.directory / "first_state"

@@ -85,15 +85,23 @@ class FrameLog:
     """The changes of one relation as they were decoded: frames with `_count` and `_version`."""
 
     def __init__(self) -> None:
-        #: Parts in version order, each sorted by `_version`; none is empty.
+        #: Parts in version order, each sorted by `_version`; none is empty. Changes arrive in
+        #: dribbles, so small parts are merged into their like: there are few, and `between`
+        #: is asked for every answer.
         self._parts: list[pl.DataFrame] = []
         #: The last version of each part.
         self._ends: list[int] = []
 
     def append(self, changes: pl.DataFrame) -> None:
-        if not changes.is_empty():
-            self._parts.append(changes)
-            self._ends.append(changes.item(-1, VERSION))
+        if changes.is_empty():
+            return
+        smaller = len(self._parts)
+        height = changes.height
+        while smaller and self._parts[smaller - 1].height <= height:
+            smaller -= 1
+            height += self._parts[smaller].height
+        self._parts[smaller:] = [pl.concat([*self._parts[smaller:], changes])]
+        self._ends[smaller:] = [changes.item(-1, VERSION)]
 
     def between(self, after: int, upto: int) -> Frame | None:
         first = bisect_right(self._ends, after)
@@ -114,3 +122,6 @@ class FrameLog:
     def forget(self, upto: int) -> None:
         done = bisect_right(self._ends, upto)
         del self._parts[:done], self._ends[:done]
+        if self._parts:
+            first = self._parts[0]
+            self._parts[0] = first[int(first[VERSION].search_sorted(upto, side="right")) :]

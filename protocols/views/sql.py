@@ -36,6 +36,16 @@ def parse_view(name: str, sql: str, catalog: Catalog) -> View:
     return _Parser(name, sql, catalog).view()
 
 
+def sources_named_in(sql: str) -> set[str]:
+    """The sources that a text seems to speak of, in lower case; empty if it is not SQL at all."""
+    try:
+        statements = sqlglot.parse(sql, read="duckdb")
+    except SqlglotError:
+        return set()
+    tables = (table for s in statements if s is not None for table in s.find_all(exp.Table))
+    return {table.db.lower() for table in tables if table.db}
+
+
 @dataclass
 class _Parser:
     """The state of one parse; every refusal knows the text it speaks of."""

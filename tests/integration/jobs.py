@@ -1,0 +1,366 @@
+"""A small world for jobs without Spark: three sources with real parts, and who knows the truth.
+
+Each source is a database with its query server and its publisher, on a real broker. The job is
+given batches of records that the test cuts as it likes. The truth is DuckDB evaluating the view's
+SQL over the relations as the test committed them; nothing of viewsweep takes part in it.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from unittest import mock
+
+import duckdb
+import polars as pl
+from confluent_kafka import Consumer, TopicPartition
+
+from protocols.views.catalog import catalog_from_json
+from sources.database import SourceDatabase
+from sources.publisher import Publisher
+from sources.queryserver import Endpoint, QueryServer
+from sources.topics import CLIENT_LOG
+from sources.transaction import RowChange, Transaction
+from streaming.configuration import Configuration, read_configuration
+from streaming.job import Job
+from warehouse.tables import ViewTables
+
+PATIENCE = 120.0
+FORMS: dict[str, Any] = {
+    "a": {"r": {"columns": {"id": "BIGINT", "x": "BIGINT", "t": "VARCHAR"}, "key": ["id"]}},
+    "b": {
+        "s": {"columns": {"x": "BIGINT", "y": "BIGINT"}},
+        "unused": {"columns": {"n": "BIGINT"}},
+    },
+    "c": {"u": {"columns": {"y": "BIGINT", "z": "VARCHAR"}, "key": ["y"]}},
+}
+SQL = "SELECT r.id, r.t, s.y, u.z FROM a.r r JOIN b.s s ON r.x = s.x JOIN c.u u ON s.y = u.y"
+Rows = Counter[tuple[Any, ...]]
+#: (relation, row, how many more).
+Row = tuple[Any, ...]
+Change = tuple[str, Row, int]
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+class Source:
+    """One source's database, query server and publisher, and a log of its own of all commits."""
+
+    def __init__(self, name: str, directory: Path, bootstrap: str, topic: str) -> None:
+        self.name = name
+        self.topic = topic
+        self.bootstrap = bootstrap
+        self.catalog = catalog_from_json({name: {"relations": FORMS[name]}})
+        self.database = SourceDatabase.create(directory / f"{name}.duckdb", name, self.catalog, {})
+        self.server: QueryServer | None = QueryServer(self.database, topic=topic)
+        self.address = self.server.address
+        self.publisher: Publisher | None = None
+        #: (version, relation, row, count).
+        self.history: list[tuple[int, str, tuple[Any, ...], int]] = []
+
+    def publish(self) -> None:
+        """Starts to publish; goes on in the background."""
+        self.publisher = Publisher(self.database, self.bootstrap, self.topic)
+        self.publisher.start()
+
+    def commit(self, *changes: Change) -> None:
+        self.commit_many([changes])
+
+    def commit_many(self, transactions: Sequence[Sequence[Change]]) -> None:
+        """One version per transaction, in one go."""
+        first = self.database.version + 1
+        grouped = [Transaction(tuple(RowChange(*c) for c in each)) for each in transactions]
+        assert self.database.commit_many(grouped) == first + len(grouped) - 1
+        for version, changes in enumerate(transactions, first):
+            self.history += [(version, *change) for change in changes]
+
+    def commit_at_random(self, dice: random.Random, transactions: int) -> None:
+        """Each inserts, deletes or modifies up to three rows; few values, so that much matches."""
+        held = self.rows()
+        found = (self._changes(dice, held) for _ in range(transactions))
+        self.commit_many([changes for changes in found if changes])
+
+    def _changes(self, dice: random.Random, held: Counter[tuple[str, Row]]) -> list[Change]:
+        """The net changes of one transaction, which `held` is brought up to."""
+        net: Counter[tuple[str, Row]] = Counter()
+        for _ in range(dice.randint(1, 3)):
+            new = self._row(dice)
+            there = [row for row, count in held.items() if count > 0]
+            gone = [row for row in there if self._same_key(row, new)]
+            if not gone and there and dice.random() < 0.4:
+                gone = [dice.choice(there)]
+            for row, count in [(new, 1), *((row, -1) for row in gone)]:
+                net[row] += count
+                held[row] += count
+        return [(*row, count) for row, count in net.items() if count]
+
+    def _same_key(self, row: tuple[str, Row], new: tuple[str, Row]) -> bool:
+        relation = self.catalog.find(self.name, new[0])
+        assert relation is not None
+        return bool(relation.key) and row[0] == new[0] and row[1][0] == new[1][0]
+
+    def _row(self, dice: random.Random) -> tuple[str, tuple[Any, ...]]:
+        if self.name == "a":
+            return "r", (dice.randint(1, 30), dice.choice([*range(6), None]), dice.choice("pq"))
+        if self.name == "c":
+            return "u", (dice.randint(1, 6), dice.choice(["k", "m", None]))
+        if dice.random() < 0.2:
+            return "unused", (dice.randint(1, 3),)
+        return "s", (dice.choice([*range(6), None]), dice.randint(1, 6))
+
+    def rows(self) -> Counter[tuple[str, tuple[Any, ...]]]:
+        """What it holds now."""
+        held: Counter[tuple[str, tuple[Any, ...]]] = Counter()
+        for _, relation, row, count in self.history:
+            held[relation, row] += count
+        return +held
+
+    def wait_until_published(self) -> None:
+        assert self.publisher is not None
+        eventually(lambda: self.database.published == self.database.version)
+        assert self.publisher.error is None
+
+    def restart_server(self) -> None:
+        """At the address that it had."""
+        port = int(self.address.rpartition(":")[2])
+        self.server = QueryServer(self.database, Endpoint(port=port), self.topic)
+
+    def stop_publisher(self) -> None:
+        if self.publisher is not None:
+            self.publisher.stop()
+            self.publisher = None
+
+    def stop_server(self) -> None:
+        if self.server is not None:
+            self.server.stop()
+            self.server = None
+
+    def close(self) -> None:
+        self.stop_server()
+        self.stop_publisher()
+        self.database.close()
+
+
+@dataclass
+class World:
+    """The sources, the configuration that names them, and the truth about the view."""
+
+    directory: Path
+    bootstrap: str
+    prefix: str
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        # Tests wait for the watermark, which need not move more than once a second.
+        self._stack.enter_context(mock.patch("sources.publisher._MARK_EVERY", 0.02))
+        self.sources = {
+            name: Source(name, self.directory, self.bootstrap, f"{self.prefix}-{name}")
+            for name in FORMS
+        }
+        self.reports: list[str] = []
+        for source in self.sources.values():
+            self._stack.callback(source.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    # -- what the sources do -------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """All sources publish, and their topics are there."""
+        for source in self.sources.values():
+            source.publish()
+        for source in self.sources.values():
+            if source.database.version == 0:
+                source.commit(_FIRST[source.name])
+        self.wait_until_published()
+
+    def commit_at_random(self, dice: random.Random, transactions: int) -> None:
+        """In short runs of one source after the other."""
+        left = transactions
+        while left:
+            run = dice.randint(1, min(6, left))
+            self.sources[dice.choice("abc")].commit_at_random(dice, run)
+            left -= run
+
+    def wait_until_published(self) -> None:
+        for source in self.sources.values():
+            source.wait_until_published()
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return {name: source.database.version for name, source in self.sources.items()}
+
+    # -- the job -------------------------------------------------------------------------------
+
+    def write_configuration(self, sql: str = SQL, **changes: Any) -> Path:
+        """`warehouse.toml`; changes are values for [job] and, under `toml`, text replaced."""
+        replaced: Mapping[str, str] = changes.pop("toml", {})
+        settings = {"patience_seconds": 60.0, "current_every_seconds": 0.001, **changes}
+        (self.directory / "v.sql").write_text(sql)
+        lines = ["[warehouse]", 'path = "tables"', "[kafka]", f'bootstrap = "{self.bootstrap}"']
+        for source in self.sources.values():
+            lines += [f"[sources.{source.name}]", f'address = "{source.address}"']
+            lines += [f'topic = "{source.topic}"']
+        lines += ["[views.v]", 'sql = "v.sql"', "[job]"]
+        lines += [f"{key} = {value}" for key, value in settings.items()]
+        text = "\n".join(lines)
+        for old, new in replaced.items():
+            assert old in text
+            text = text.replace(old, new)
+        file = self.directory / "warehouse.toml"
+        file.write_text(text)
+        return file
+
+    def job(
+        self,
+        configuration: Configuration | None = None,
+        report: Callable[[str], None] | None = None,
+        protocol: str = "sweep",
+        **changes: Any,
+    ) -> "closing[Job]":
+        """A new job, which has neither checked nor prepared anything."""
+        known = configuration or read_configuration(self.write_configuration(**changes))
+        view = known.view("v").with_protocol(protocol)
+        return closing(Job(known, view, report or self.reports.append))
+
+    def go_on(self, **changes: Any) -> None:
+        """A job that starts, installs all that is in the topics, and is complete."""
+        self.wait_until_published()
+        with self.job(**changes) as job:
+            start(job)
+            job.process(self.records_after(job))
+            self.assert_complete(job.tables)
+            assert job.standing.vector == self.versions
+
+    def records_after(self, job: Job) -> pl.DataFrame:
+        """Everything in the topics behind the job's standing."""
+        offsets = {self.sources[s].topic: o for s, o in job.standing.offsets.items()}
+        return records(self.bootstrap, offsets)
+
+    # -- the truth -----------------------------------------------------------------------------
+
+    def assert_complete(self, tables: ViewTables) -> int:
+        """The view is right at every position, and positions are dense; returns how many."""
+        fresh = ViewTables(tables.directory.parent, tables.view)
+        standing = fresh.standing()
+        entries = list(fresh.progress().select("position", "source", "version").iter_rows())
+        assert [position for position, *_ in entries] == list(range(1, standing.position + 1))
+        vector = dict(standing.vector)
+        for _, source, _ in entries:
+            vector[source] -= 1
+        self._assert_every_state(fresh, vector, entries)
+        fresh.follow()
+        assert fresh.rows() == sum(self.oracle().at(standing.vector).values())
+        current = pl.read_delta(str(fresh.directory / "current"))
+        assert _counted(current) == self.oracle().at(standing.vector)
+        return standing.position
+
+    def _assert_every_state(
+        self, tables: ViewTables, vector: dict[str, int], entries: Iterable[tuple[int, str, int]]
+    ) -> None:
+        changes: dict[int, Rows] = {}
+        for *row, count, position in tables.changes().collect().iter_rows():
+            changes.setdefault(position, Counter())[tuple(row)] += count
+        oracle, held = self.oracle(), changes.get(0, Counter())
+        assert held == oracle.at(vector), "the first state"
+        for position, source, version in entries:
+            assert version == vector[source] + 1, f"position {position}"
+            vector[source] = version
+            held = _plus(held, changes.get(position, Counter()))
+            assert held == oracle.at(vector), f"position {position}"
+
+    def oracle(self) -> "Oracle":
+        return Oracle(self.sources.values())
+
+
+_FIRST: dict[str, Change] = {
+    "a": ("r", (1, 1, "p"), 1),
+    "b": ("s", (1, 1), 1),
+    "c": ("u", (1, "k"), 1),
+}
+
+
+def start(job: Job) -> None:
+    job.check()
+    job.prepare()
+
+
+def _plus(held: Rows, changes: Rows) -> Rows:
+    held = held.copy()
+    held.update(changes)
+    return Counter({row: count for row, count in held.items() if count})
+
+
+def _counted(frame: pl.DataFrame) -> Rows:
+    return Counter({tuple(row): count for *row, count in frame.iter_rows()})
+
+
+class Oracle:
+    """The view at any vector: its SQL in DuckDB, over what the sources were told to commit."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._db = duckdb.connect(":memory:", config={"threads": 1})
+        for source in sources:
+            self._db.execute(f"CREATE SCHEMA {source.name}")
+            for relation in source.catalog:
+                self._load(source, relation.name, relation.columns)
+
+    def _load(self, source: Source, relation: str, columns: Sequence[tuple[str, Any]]) -> None:
+        names = ", ".join(name for name, _ in columns)
+        types = ", ".join(f"{name} {type_.name}" for name, type_ in columns)
+        log = f"{source.name}.{relation}_log"
+        self._db.execute(f"CREATE TABLE {log} ({types}, _version BIGINT, _n BIGINT)")
+        rows = [(*row, v, n) for v, name, row, n in source.history if name == relation]
+        if rows:
+            places = ", ".join("?" * len(rows[0]))
+            self._db.executemany(f"INSERT INTO {log} VALUES ({places})", rows)
+        self._db.execute(
+            f"CREATE VIEW {source.name}.{relation} AS SELECT {names} FROM ("
+            f"SELECT {names}, unnest(range(copies)) FROM (SELECT {names}, sum(_n)::BIGINT AS copies"
+            f" FROM {log} WHERE _version <= getvariable('at_{source.name}') GROUP BY ALL))"
+        )
+
+    def at(self, vector: Mapping[str, int]) -> Rows:
+        for source, version in vector.items():
+            self._db.execute(f"SET VARIABLE at_{source} = {version}")
+        return Counter(self._db.execute(SQL).fetchall())
+
+
+def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
+    """What lies in the topics from these offsets on, as Spark hands it over."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "test", "enable.auto.commit": False}
+    found: list[tuple[str, int, bytes]] = []
+    with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
+        for topic, offset in offsets.items():
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
+            consumer.assign([TopicPartition(topic, 0, offset)])
+            wanted = len(found) + max(0, end - offset)
+            until = time.monotonic() + PATIENCE
+            while len(found) < wanted:
+                assert time.monotonic() < until
+                messages = consumer.consume(wanted - len(found), 0.2)
+                found += [(m.topic(), m.offset(), m.value()) for m in messages if not m.error()]
+    schema = {"topic": pl.String, "offset": pl.Int64, "value": pl.Binary}
+    return pl.DataFrame(found, schema=schema, orient="row")
+
+
+def cut(batch: pl.DataFrame, dice: random.Random, batches: int) -> list[pl.DataFrame]:
+    """The records in so many batches, each with a stretch of every topic (or none of it)."""
+    parts: list[list[pl.DataFrame]] = [[] for _ in range(batches)]
+    for part in batch.partition_by("topic", maintain_order=True):
+        edges = sorted(dice.randint(0, part.height) for _ in range(batches - 1))
+        borders = [0, *edges, part.height]
+        for number in range(batches):
+            parts[number].append(part[borders[number] : borders[number + 1]])
+    return [pl.concat(dice.sample(part, len(part))) for part in parts]

@@ -1,0 +1,390 @@
+"""The whole system as a user would run it, for tests and `bench/crashes.py` to watch and to break.
+
+A broker, three source processes and the streaming job: real processes, started through the command
+line, each with its own log in one directory. Nothing here looks into them; how far they are is read
+from Delta and asked of the sources.
+"""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import polars as pl
+from deltalake import DeltaTable
+
+from infra.localbroker import LOOPBACK, LocalBroker, free_port
+from infra.owned import OwnedProcess
+from protocols.errors import ViewsweepError
+from sources.client import SourceClient
+from sources.workloads import workload
+from warehouse.definition import stored_view
+from warehouse.standing import Standing, order_from_text
+from warehouse.tables import ViewTables
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 120.0
+WORKLOAD = workload("retail")
+SOURCES = WORKLOAD.sources
+#: The views that a `LiveSystem` can keep: name → protocol.
+VIEWS = {"kept": "sweep", "uncompensated": "naive"}
+
+_VIEWSWEEP = [sys.executable, "-m", "streaming.commandline"]
+_SCALE = 60
+_SEED = 11
+#: Small batches: many commits to crash between, and a view that is seen to move.
+_BATCH = 100
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Waits until it is so; nobody asks how long it took."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {PATIENCE_SECONDS:.0f} s: {what}")
+        time.sleep(0.1)
+
+
+class LiveSystem:
+    """Sources that commit, jobs that keep views of them; everything ends with the context."""
+
+    def __init__(self, directory: Path, bootstrap: str) -> None:
+        self.directory = directory
+        self.bootstrap = bootstrap
+        self.lake = directory / "lake"
+        #: A source comes back where it was.
+        self._ports = {name: free_port() for name in SOURCES}
+        #: What runs now, by name: sources, and jobs as `job-VIEW`.
+        self._running: dict[str, OwnedProcess] = {}
+
+    def __enter__(self) -> Self:
+        self._make_sources()
+        self._configure()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(list(self._running.values())):
+            process.stop()
+
+    # -- sources ---------------------------------------------------------------------------------
+
+    def topic(self, source: str) -> str:
+        """A given broker may have topics of earlier runs."""
+        return f"{source}-{self.directory.parent.name}-{self._ports[source]}"
+
+    def address(self, source: str) -> str:
+        return f"grpc://{LOOPBACK}:{self._ports[source]}"
+
+    def initial(self, source: str) -> Path:
+        """A copy of the source's file from before its first commit."""
+        return self.directory / f"{source}-initial.db"
+
+    def _make_sources(self) -> None:
+        for name in SOURCES:
+            ready = f"--workload {WORKLOAD.name} --scale {_SCALE} --seed {_SEED}"
+            self.done(f"sources init {name}.db --source {name} {ready}")
+            shutil.copy(self.directory / f"{name}.db", self.initial(name))
+
+    def serve(self, source: str, transactions: int | None = None, rate: float = 60.0) -> None:
+        """(Re)starts a source whose workload goes on up to so many transactions, or for ever."""
+        self.stop(source)
+        total = "" if transactions is None else f" --transactions {transactions}"
+        self._start(
+            source,
+            f"sources serve {source}.db --broker {self.bootstrap} --topic {self.topic(source)}"
+            f" --port {self._ports[source]} --address-file {source}.address"
+            f" --workload {WORKLOAD.name} --rate {rate / len(SOURCES):.3f}{total}",
+        )
+
+    def serve_all(self, transactions: int | None = None, rate: float = 60.0) -> None:
+        """(Re)starts all sources, and returns when each of them answers."""
+        for name in SOURCES:
+            self.serve(name, transactions, rate)
+        eventually(self._all_answer, "all sources answer")
+
+    def _all_answer(self) -> bool:
+        for name in SOURCES:
+            self.refuse_ended(name)
+        return all((self.directory / f"{name}.address").exists() for name in SOURCES)
+
+    def status(self, source: str) -> dict[str, Any]:
+        with SourceClient(self.address(source), source=source) as client:
+            return client.status()
+
+    def wait_until_published(self, transactions: int) -> None:
+        """Until every source has committed and published so many."""
+        eventually(
+            lambda: all(self.status(name)["published"] >= transactions for name in SOURCES),
+            f"{transactions} transactions of each source are published",
+        )
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def _configure(self) -> None:
+        sources = "".join(
+            f'\n[sources.{name}]\naddress = "{self.address(name)}"\ntopic = "{self.topic(name)}"\n'
+            for name in SOURCES
+        )
+        views = "".join(
+            f'\n[views.{view}]\nsql = "view.sql"\nprotocol = "{protocol}"\n'
+            for view, protocol in VIEWS.items()
+        )
+        (self.directory / "view.sql").write_text(WORKLOAD.view)
+        (self.directory / "warehouse.toml").write_text(
+            f'[warehouse]\npath = "lake"\n\n[kafka]\nbootstrap = "{self.bootstrap}"\n'
+            f"{sources}{views}\n[job]\nrecords_per_batch = {_BATCH}\n"
+        )
+
+    def start_job(self, view: str = "kept") -> OwnedProcess:
+        return self._start(f"job-{view}", f"run --config warehouse.toml --view {view}")
+
+    def stop(self, name: str) -> None:
+        """Stops a source or a job in order, if it runs."""
+        if name in self._running:
+            self._running.pop(name).stop()
+
+    def kill(self, name: str) -> None:
+        """Ends a source or a job with SIGKILL."""
+        self._running.pop(name).kill()
+
+    def refuse_ended(self, name: str) -> None:
+        """Nothing of the system ends by itself while it is waited for."""
+        process = self._running.get(name)
+        if process is not None and process.ended() is not None:
+            raise RuntimeError(f"{name} ended by itself:\n{process.last_words()}")
+
+    def has_ended(self, name: str) -> bool:
+        return self._running[name].ended() is not None
+
+    # -- how far a view is -----------------------------------------------------------------------
+
+    def tables(self, view: str = "kept") -> ViewTables:
+        return ViewTables(self.lake, stored_view(self.lake / view))
+
+    def standing(self, view: str = "kept") -> Standing | None:
+        """None as long as the view has no first state."""
+        if (self.lake / view / "changes" / "_delta_log").exists():
+            with contextlib.suppress(ViewsweepError):
+                return self.tables(view).standing()
+        return None
+
+    def wait_for_first_state(self, view: str = "kept") -> None:
+        def is_there() -> bool:
+            self.refuse_ended(f"job-{view}")
+            return self.standing(view) is not None
+
+        eventually(is_there, f"the first state of {view}")
+
+    def wait_until_installed(self, versions: int, view: str = "kept") -> None:
+        """Until the view stands at this version of every source."""
+
+        def is_there() -> bool:
+            self.refuse_ended(f"job-{view}")
+            standing = self.standing(view)
+            return standing is not None and set(standing.vector.values()) == {versions}
+
+        eventually(is_there, f"{view} stands at version {versions} of every source")
+
+    # -- the command line ------------------------------------------------------------------------
+
+    def verdict(self, view: str = "kept") -> tuple[int, dict[str, Any]]:
+        """Exit code and answer of the checker on the trace of the view's life so far."""
+        ran = self.run(f"check {self.trace(view)} --json")
+        if ran.returncode not in (0, 1):
+            raise RuntimeError(ran.stderr)
+        return ran.returncode, json.loads(ran.stdout)
+
+    def trace(self, view: str = "kept") -> Path:
+        """Writes the trace of the view's life so far."""
+        file = self.directory / f"{view}.jsonl"
+        self.done(f"trace {file} --config warehouse.toml --view {view}")
+        return file
+
+    def done(self, arguments: str) -> str:
+        """What a command says that has to succeed."""
+        ran = self.run(arguments)
+        if ran.returncode:
+            raise RuntimeError(f"viewsweep {arguments}\n{ran.stdout}{ran.stderr}")
+        return ran.stdout
+
+    def run(self, arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*_VIEWSWEEP, *arguments.split()],
+            cwd=self.directory,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+
+    def _start(self, name: str, arguments: str) -> OwnedProcess:
+        command = ["env", "-C", str(self.directory), *_VIEWSWEEP, *arguments.split()]
+        process = OwnedProcess(name, command, self.directory / f"{name}.log", environment())
+        self._running[name] = process
+        return process
+
+
+def environment() -> dict[str, str]:
+    """Ours, without the broker: the configuration names the one that the test has chosen."""
+    return {key: value for key, value in os.environ.items() if key != "VIEWSWEEP_BROKER"}
+
+
+# -- crashes -------------------------------------------------------------------------------------
+
+Part = Literal["job", "source", "broker"]
+
+
+@dataclass(frozen=True)
+class Crash:
+    """What is killed, when, and for how long it stays away."""
+
+    part: Part
+    #: One of the sources, if the part is one.
+    source: str
+    #: Whether the view moves on first; else the crash may hit the last restart.
+    after_progress: bool
+    #: Seconds before the crash, after that progress or after the last restart.
+    pause: float
+    away: float
+    #: Whether the job finds its Spark checkpoint deleted when it comes back.
+    without_checkpoint: bool
+
+
+def crashes(times: dict[Part, int], seed: int) -> list[Crash]:
+    """So many crashes of each part at moments drawn from the seed; one job loses its checkpoint."""
+    dice = random.Random(seed)
+    parts = [part for part, count in times.items() for _ in range(count)]
+    dice.shuffle(parts)
+    loses_checkpoint = dice.choice([i for i, part in enumerate(parts) if part == "job"])
+    return [_crash(dice, part, i == loses_checkpoint) for i, part in enumerate(parts)]
+
+
+def _crash(dice: random.Random, part: Part, loses_checkpoint: bool) -> Crash:
+    # A job that has installed something since its start has a checkpoint to lose.
+    after_progress = loses_checkpoint or dice.random() < 0.75
+    # Long enough to hit the batches at work, or any point of a start with its recovery.
+    pause = dice.uniform(0, 2.5 if after_progress else 12)
+    away = dice.uniform(0, 1.5)
+    return Crash(part, dice.choice(SOURCES), after_progress, pause, away, loses_checkpoint)
+
+
+class CrashingSystem:
+    """A live system under load whose parts are killed one after the other."""
+
+    def __init__(self, system: LiveSystem, broker: LocalBroker, rate: float = 12.0) -> None:
+        self._system = system
+        self._broker = broker
+        self._rate = rate
+        #: How often the job ended with a message because a part was away, and was started again.
+        self.gave_up = 0
+
+    def start(self) -> None:
+        """Sources that commit without end, and a job that has made its first state."""
+        self._system.serve_all(rate=self._rate)
+        self._system.wait_until_published(1)
+        self._system.start_job()
+        self._system.wait_for_first_state()
+
+    def suffer(self, crash: Crash) -> int:
+        """One crash and the restart; returns the position at which it happened."""
+        if crash.after_progress:
+            self._wait_for_progress()
+        time.sleep(crash.pause)
+        position = self._position()
+        if crash.part == "job":
+            self._crash_job(crash)
+        elif crash.part == "source":
+            self._system.kill(crash.source)
+            time.sleep(crash.away)
+            self._system.serve(crash.source, rate=self._rate)
+        else:
+            self._broker.kill()
+            time.sleep(crash.away)
+            self._broker.restart()
+        return position
+
+    def _crash_job(self, crash: Crash) -> None:
+        self._system.kill("job-kept")
+        time.sleep(crash.away)
+        if crash.without_checkpoint:
+            checkpoint = self._system.lake / "kept" / "checkpoint"
+            # At once, as Spark's JVM may outlive the job by a moment.
+            gone = checkpoint.rename(checkpoint.with_name("lost"))
+            shutil.rmtree(gone, ignore_errors=True)
+        self._system.start_job()
+
+    def _wait_for_progress(self) -> None:
+        before = self._position()
+        self._eventually(lambda: self._position() > before, "the view moves on")
+
+    def _position(self) -> int:
+        standing = self._system.standing()
+        return 0 if standing is None else standing.position
+
+    def settle(self) -> dict[str, int]:
+        """Lets the sources fall silent and the view reach their versions, which it returns."""
+        for name in SOURCES:
+            # The workload is over after none: whatever was committed is all there will be.
+            self._system.serve(name, transactions=0)
+        versions: dict[str, int] = {}
+
+        def is_there() -> bool:
+            with contextlib.suppress(ViewsweepError):
+                versions.update({n: int(self._system.status(n)["version"]) for n in SOURCES})
+            standing = self._system.standing()
+            return standing is not None and dict(standing.vector) == versions
+
+        self._eventually(is_there, "the view reaches the sources' last versions")
+        self._system.stop("job-kept")
+        return versions
+
+    def _eventually(self, condition: Callable[[], bool], what: str) -> None:
+        """As a supervisor would: a job that gives up is started again."""
+
+        def or_restart() -> bool:
+            if self._system.has_ended("job-kept"):
+                self.gave_up += 1
+                self._system.stop("job-kept")
+                self._system.start_job()
+            return condition()
+
+        eventually(or_restart, what)
+
+
+def twice(system: LiveSystem, view: str = "kept") -> list[str]:
+    """Whatever `progress` or `changes` holds more than once or not at all, in words."""
+    tables = system.tables(view)
+    standing = tables.standing()
+    recorded = tables.progress()
+    expected = list(range(1, standing.position + 1))
+    found = []
+    if recorded["position"].to_list() != expected:
+        found.append(f"progress: its positions are not 1 to {standing.position}, once each")
+    noted = list(_deliveries(DeltaTable(system.lake / view / "changes")))
+    if noted != list(recorded.select("source", "version").iter_rows()):
+        found.append("changes: its commits note other deliveries than progress")
+    if len(set(noted)) != len(noted):
+        found.append("changes: a transaction was installed twice")
+    columns = [*tables.view.schema, "_position"]
+    rows = tables.changes().select(columns).collect()
+    if rows.is_duplicated().any():
+        found.append("changes: a position holds the change of a row twice")
+    if tables.changes().filter(pl.col("_position") > standing.position).collect().height:
+        found.append("changes: there are rows beyond the last position")
+    return found
+
+
+def _deliveries(changes: DeltaTable) -> Iterator[tuple[str, int]]:
+    """What the commits of `changes` say they brought, oldest first."""
+    history: Sequence[dict[str, Any]] = list(reversed(changes.history()))
+    for commit in history:
+        yield from order_from_text(commit.get("viewsweep", ""))

@@ -1,0 +1,543 @@
+"""What goes wrong outside ends `viewsweep run` with one message and an exit code, loses nothing,
+and when the cause is gone the same command goes on.
+
+The command runs in this process, and Spark is replaced by a plain reader that hands the job
+everything in the topics as one batch; all else is real. At the end of (almost) every test the
+command succeeds and the view is compared with DuckDB at every position (see jobs.py).
+"""
+
+import contextlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import polars as pl
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from jobs import FORMS, PATIENCE, Source, World, eventually, records, start
+
+from infra.localbroker import LocalBroker, free_port
+from protocols.errors import ViewsweepError
+from sources.topics import CLIENT_LOG
+from streaming import commandline, sparkjob
+from streaming.configuration import Configuration
+from streaming.job import Job
+from warehouse.tables import ViewTables
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as running:
+        yield running
+
+
+class _OneBatch:
+    """In the place of Spark: everything that is in the topics, once."""
+
+    def __init__(self, job: Job, configuration: Configuration, _report: object) -> None:
+        self._job = job
+        self._bootstrap = configuration.bootstrap
+
+    def run(self, _spark: object, _once: bool) -> None:
+        standing = self._job.standing
+        offsets = {topic: standing.offsets[source] for topic, source in self._job.topics.items()}
+        self._job.process(records(self._bootstrap, offsets))
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    #: The one message, without the program's name; empty when there was none.
+    message: str
+    lines: list[str]
+
+
+class Command:
+    """`viewsweep run` over a world."""
+
+    def __init__(
+        self, world: World, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+    ) -> None:
+        self.world = world
+        self._capsys = capsys
+        self._patch = patch
+        patch.setattr(commandline, "_leave", sys.exit)
+        patch.setattr(sparkjob, "_Stream", _OneBatch)
+        patch.setattr(sparkjob, "spark_session", lambda _report: None)
+        patch.setattr("streaming.topics._PATIENCE", 2.0)
+        patch.delenv("VIEWSWEEP_BROKER", raising=False)
+
+    def run(self, **changes: Any) -> Ended:
+        file = self.world.write_configuration(**changes)
+        self._patch.setattr(sys, "argv", ["viewsweep", "run", "--config", str(file)])
+        with pytest.raises(SystemExit) as ended:
+            commandline.main()
+        lines = self._capsys.readouterr().err.splitlines()
+        assert not any("Traceback" in line for line in lines)
+        complaints = [line for line in lines if line.startswith("viewsweep: ")]
+        assert len(complaints) <= 1
+        message = complaints[0].removeprefix("viewsweep: ") if complaints else ""
+        return Ended(int(ended.value.code or 0), message, lines)
+
+    def goes_on(self, **changes: Any) -> None:
+        """The command succeeds, and the view is right and up to date."""
+        self.world.wait_until_published()
+        ended = self.run(**changes)
+        assert (ended.code, ended.message) == (0, "")
+        with self.world.job(**changes) as job:
+            job.check()
+            self.world.assert_complete(job.tables)
+            assert job.tables.standing().vector == self.world.versions
+
+    def is_refused(self, code: int, *parts: str, **changes: Any) -> Ended:
+        """The command fails with this code and a message with all of this in it."""
+        ended = self.run(**changes)
+        assert ended.code == code
+        for part in parts:
+            assert part in ended.message
+        return ended
+
+
+@pytest.fixture
+def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
+    with World(tmp_path, broker.bootstrap, prefix) as world:
+        world.publish()
+        world.commit_at_random(random.Random(1), 12)
+        world.wait_until_published()
+        yield world
+
+
+@pytest.fixture
+def command(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    return Command(world, capsys, monkeypatch)
+
+
+@pytest.fixture
+def kept(command: Command) -> Command:
+    """A view that is up to date, and a few commits since."""
+    command.goes_on()
+    command.world.commit_at_random(random.Random(2), 12)
+    for source in command.world.sources.values():
+        source.commit(*_one_more(source))
+    command.world.wait_until_published()
+    return command
+
+
+def _one_more(source: Source) -> list[tuple[str, tuple[Any, ...], int]]:
+    """A transaction of three records; the keys are used by nobody else."""
+    version = source.database.version
+    rows: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
+        "a": [("r", (1000 * version + n, 1, "p")) for n in range(3)],
+        "b": [("s", (1, n)) for n in range(3)],
+        "c": [("u", (1000 * version + n, "k")) for n in range(3)],
+    }
+    return [(*row, 1) for row in rows[source.name]]
+
+
+def _standing(world: World) -> Any:
+    with world.job() as job:
+        job.check()
+        return job.tables.standing()
+
+
+# ----------------------------------------------------------------------------------- the view
+
+
+@pytest.mark.parametrize(
+    ("sql", "complaint"),
+    [
+        ("SELECT id FROM a.q", "q"),
+        ("SELECT id FROM z.r", "z"),
+        ("SELECT nothing FROM a.r", "nothing"),
+        ("SELECT id FROM a.r WHERE id = CAST('1' AS GEOMETRY)", "GEOMETRY"),
+        ("SELECT id FROM a.r WHERE t > 5", "VARCHAR"),
+        ("SELECT id FORM a.r", "line 1"),
+        ("", "line 1"),
+    ],
+)
+def test_a_view_over_what_is_not_there_is_refused_with_its_place(
+    command: Command, sql: str, complaint: str
+) -> None:
+    command.is_refused(2, "line 1, column", complaint, sql=sql)
+    assert not (command.world.directory / "tables").exists()
+
+
+def test_after_the_views_text_is_corrected_the_command_goes_on(command: Command) -> None:
+    command.is_refused(2, "wrong", sql="SELECT wrong FROM a.r")
+    command.goes_on()
+
+
+# ----------------------------------------------------------------- what is not there, or another
+
+
+def test_a_broker_that_is_not_there(kept: Command) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    broker = kept.world.bootstrap
+    kept.is_refused(3, f"no Kafka broker answers at {nowhere}", toml={broker: nowhere})
+    kept.goes_on()
+
+
+def test_a_server_that_is_not_there(kept: Command) -> None:
+    source = kept.world.sources["b"]
+    source.stop_server()
+    ended = kept.is_refused(
+        3, "source b", "does not answer", "goes on when the source is back", patience_seconds=0.5
+    )
+    assert any("trying again" in line for line in ended.lines)
+    source.restart_server()
+    kept.goes_on()
+
+
+def test_a_server_that_dies_in_the_middle_of_a_batch(
+    kept: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, before = kept.world.sources["b"], _standing(kept.world)
+    prepare = Job.prepare
+
+    def prepare_and_lose_the_source(job: Job) -> None:
+        prepare(job)
+        source.stop_server()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "prepare", prepare_and_lose_the_source)
+        kept.is_refused(3, "source b", "does not answer", patience_seconds=0.5)
+    source.restart_server()
+    assert _standing(kept.world) == before
+    kept.goes_on()
+
+
+def test_a_publisher_that_is_not_there(kept: Command) -> None:
+    source = kept.world.sources["b"]
+    source.stop_publisher()
+    source.commit(("s", (1, 1), 1))
+    kept.is_refused(3, "version", "of source b", "publisher", patience_seconds=1.0)
+    source.publish()
+    kept.goes_on()
+
+
+def test_a_source_with_another_name_at_the_address(kept: Command) -> None:
+    b, c = kept.world.sources["b"].address, kept.world.sources["c"].address
+    kept.is_refused(2, "sources.b.address", "calls itself 'c'", toml={b: c})
+    kept.goes_on()
+
+
+def test_an_address_that_is_none(kept: Command) -> None:
+    kept.is_refused(2, "no address", toml={kept.world.sources["b"].address: "nonsense"})
+
+
+# --------------------------------------------------------------------------------- the topics
+
+
+def _admin(world: World) -> AdminClient:
+    """Lives on, for what it was asked to do ends with it."""
+    return _admin_at(world.bootstrap)
+
+
+@cache
+def _admin_at(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+
+
+def _make_topic(world: World, topic: str, partitions: int = 1) -> None:
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+    _admin(world).create_topics([new])[topic].result(PATIENCE)
+    eventually(lambda: topic in _admin(world).list_topics(timeout=10).topics)
+
+
+def _write(world: World, topic: str, values: Sequence[bytes]) -> None:
+    """A topic with these records."""
+    _make_topic(world, topic)
+    producer = Producer({"bootstrap.servers": world.bootstrap}, logger=CLIENT_LOG)
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(PATIENCE) == 0
+
+
+def _other_topic(world: World, change: Callable[[list[bytes], int], list[bytes]]) -> dict[str, str]:
+    """Puts a changed copy of b's topic in its place; `change` is told where the view stands."""
+    source = world.sources["b"]
+    values = records(world.bootstrap, {source.topic: 0})["value"].to_list()
+    topic = f"{source.topic}-other"
+    _write(world, topic, change(values, _standing(world).offsets["b"]))
+    return {f'topic = "{source.topic}"': f'topic = "{topic}"'}
+
+
+def test_a_topic_that_is_missing(kept: Command) -> None:
+    topic = kept.world.sources["b"].topic
+    wrong = {f'topic = "{topic}"': 'topic = "no-such-topic"'}
+    kept.is_refused(2, "source b", "there is no topic 'no-such-topic'", toml=wrong)
+    kept.goes_on()
+
+
+def test_a_topic_with_two_partitions(kept: Command) -> None:
+    topic = kept.world.sources["b"].topic
+    _make_topic(kept.world, f"{topic}-2", partitions=2)
+    wrong = {f'topic = "{topic}"': f'topic = "{topic}-2"'}
+    kept.is_refused(3, "source b", f"topic '{topic}-2' has 2 partitions", toml=wrong)
+    kept.goes_on()
+
+
+def _changed(value: bytes, **changes: Any) -> bytes:
+    content = orjson.loads(value)
+    for path, new in changes.items():
+        *parents, last = path.split("__")
+        place = content
+        for parent in parents:
+            place = place[parent]
+        place[last] = new
+    return orjson.dumps(content)
+
+
+BAD_RECORDS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "not JSON": (lambda _: b"hello", "not JSON"),
+    "no object": (lambda _: b"[1]", "JSON, but no object"),
+    "another shape": (lambda _: b'{"id": 7}', '"op" is missing'),
+    "another type": (lambda v: _changed(v, source__version="7"), '"source.version"'),
+    "global": (lambda v: _changed(v, **{"global": {"id": "g"}}), "global transaction"),
+    "another source": (lambda v: _changed(v, source__db="c"), 'comes from source "c"'),
+    "another schema": (lambda v: _changed(v, source__schema="0"), "schema of b.s has changed"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "complaint"), BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
+def test_a_record_that_is_none_of_ours(
+    kept: Command, spoil: Callable[[bytes], bytes], complaint: str
+) -> None:
+    def change(values: list[bytes], _standing: int) -> list[bytes]:
+        return [*values[:-1], spoil(values[-1])]
+
+    before = _standing(kept.world)
+    wrong = _other_topic(kept.world, change)
+    last = records(kept.world.bootstrap, {kept.world.sources["b"].topic: 0}).height - 1
+    kept.is_refused(3, "source b", "-b-other", f"offset {last}:", complaint, toml=wrong)
+    assert _standing(kept.world) == before
+    kept.goes_on()
+
+
+def test_a_version_gap(kept: Command) -> None:
+    wrong = _other_topic(kept.world, lambda values, at: values[:at] + values[at + 1 :])
+    kept.is_refused(3, "source b", "topic", "offset", "what lies between is missing", toml=wrong)
+    kept.goes_on()
+
+
+def test_duplicates_of_any_kind_do_no_harm(kept: Command) -> None:
+    again = _other_topic(
+        kept.world,
+        lambda values, at: [*values[: at + 2], *values[at:], *values[at - 1 :], *values[-2:]],
+    )
+    kept.goes_on(toml=again)
+
+
+def test_a_topic_made_anew_is_refused_until_it_is_filled_again(kept: Command) -> None:
+    source = kept.world.sources["b"]
+    source.stop_publisher()
+    _admin(kept.world).delete_topics([source.topic])[source.topic].result(PATIENCE)
+    eventually(lambda: source.topic not in _admin(kept.world).list_topics(timeout=10).topics)
+    _make_topic(kept.world, source.topic)
+    kept.is_refused(3, "source b", f"topic '{source.topic}' ends at offset 0", "made anew")
+    source.publish()
+    source.commit(("s", (1, 1), 1))
+    kept.goes_on()
+
+
+def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> None:
+    source = kept.world.sources["b"]
+    end = records(kept.world.bootstrap, {source.topic: 0}).height
+    place = TopicPartition(source.topic, 0, end)
+    _admin(kept.world).delete_records([place])[place].result(PATIENCE)
+    kept.is_refused(3, f"topic '{source.topic}' begins at offset {end} now", "are lost")
+    shutil.rmtree(kept.world.directory / "tables/v")
+    kept.goes_on()
+
+
+# -------------------------------------------------------------------------------- the sources
+
+
+@contextlib.contextmanager
+def _impostor(world: World, name: str, forms: dict[str, Any] | None = None) -> Iterator[Source]:
+    """Another source of that name, at version 0 and at an address of its own."""
+    directory = world.directory / "impostor"
+    directory.mkdir()
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        if forms is not None:
+            patch.setitem(FORMS, name, forms)
+        source = Source(name, directory, world.bootstrap, f"{world.prefix}-impostor")
+        stack.callback(source.close)
+        yield source
+
+
+def test_a_source_that_was_reset(kept: Command) -> None:
+    with _impostor(kept.world, "b") as reset:
+        wrong = {kept.world.sources["b"].address: reset.address}
+        kept.is_refused(3, "source b stands at version 0", "was reset", toml=wrong)
+    kept.goes_on()
+
+
+def test_a_relation_whose_schema_changed_at_the_source(kept: Command) -> None:
+    altered = {"s": {"columns": {"x": "BIGINT", "y": "BIGINT", "new": "DATE"}}}
+    with _impostor(kept.world, "b", altered) as source:
+        wrong = {kept.world.sources["b"].address: source.address}
+        kept.is_refused(2, "relation b.s had the schema", "DATE", toml=wrong)
+    kept.goes_on()
+
+
+# ------------------------------------------------------------------------------ the warehouse
+
+
+def test_delta_tables_of_another_view(kept: Command) -> None:
+    kept.is_refused(2, "tables/v holds a view with other SQL", sql="SELECT id FROM a.r")
+    kept.goes_on()
+
+
+def test_delta_tables_of_somebody_else(command: Command) -> None:
+    tables = command.world.directory / "tables/v/changes"
+    pl.DataFrame({"x": [1]}).write_delta(str(tables))
+    command.is_refused(2, "holds Delta tables, but not of a viewsweep view")
+    shutil.rmtree(tables)
+    command.goes_on()
+
+
+@contextlib.contextmanager
+def _small_disk(directory: Path) -> Iterator[Callable[[], Any]]:
+    """A file system of 4 MB at the directory, and a way to have it full; else a limit on files."""
+    directory.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)]
+    mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    try:
+        yield (lambda: _filled(directory)) if mounted else _limited
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@contextlib.contextmanager
+def _filled(directory: Path) -> Iterator[None]:
+    filler = directory / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    yield
+    filler.unlink()
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_at_commit(command: Command) -> None:
+    world = command.world
+    with _small_disk(world.directory / "tables") as full:
+        command.goes_on()
+        world.commit_at_random(random.Random(2), 12)
+        world.wait_until_published()
+        before = _standing(world)
+        with full():
+            command.is_refused(3, "the commit failed", "is the disk full?")
+        assert _standing(world) == before
+        command.goes_on()
+
+
+def test_a_full_disk_at_the_first_state(command: Command) -> None:
+    with _small_disk(command.world.directory / "tables") as full:
+        with full():
+            command.is_refused(3, "tables/v", "is the disk full?")
+        command.goes_on()
+
+
+def test_of_two_jobs_on_one_view_the_slower_one_is_fenced(kept: Command) -> None:
+    world = kept.world
+    with world.job() as quick, world.job() as slow:
+        start(quick)
+        start(slow)
+        assert quick.process(world.records_after(quick)) > 0
+        with pytest.raises(ViewsweepError, match="another job has committed") as fenced:
+            slow.process(world.records_after(slow))
+    assert fenced.value.exit_code == 3
+    assert world.assert_complete(ViewTables(world.directory / "tables", quick.view)) > 0
+    kept.goes_on()
+
+
+# ------------------------------------------------------------------------------------- Ctrl-C
+
+
+@contextlib.contextmanager
+def _running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
+    """The real command, with a terminal's process group."""
+    file = world.write_configuration(**changes)
+    command = [sys.executable, "-m", "streaming.commandline", "run", "--config", str(file)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ctrl_c_at(process: "subprocess.Popen[str]", line: str) -> str:
+    """Presses Ctrl-C when the line comes; returns everything on stderr from there on."""
+    assert process.stderr is not None
+    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog.start()
+    for said in process.stderr:
+        if line in said:
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    rest = process.stderr.read()
+    process.wait()
+    watchdog.cancel()
+    return rest
+
+
+def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:
+    command.world.sources["b"].stop_server()
+    with _running(command.world, patience_seconds=10 * PATIENCE) as process:
+        rest = _ctrl_c_at(process, "trying again")
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert rest.count("viewsweep: stopped") == 1
+    command.world.sources["b"].restart_server()
+    command.goes_on()
+
+
+def test_ctrl_c_in_the_first_state(command: Command) -> None:
+    """The one test that may have Spark started: the first state does not wait for it."""
+    source = command.world.sources["a"]
+    source.commit(*[("r", (10_000 + n, None, "p"), 1) for n in range(300)])
+    command.world.wait_until_published()
+    with _running(command.world, page_rows=1) as process:
+        rest = _ctrl_c_at(process, "from a.r so far")
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert rest.count("viewsweep: stopped") == 1
+    with command.world.job() as job:
+        start(job)
+    assert any("going on with the first state" in line for line in command.world.reports)
+    command.goes_on()

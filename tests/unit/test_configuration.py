@@ -1,0 +1,165 @@
+"""`warehouse.toml`: what is wrong in it is named by its key, and nothing is guessed."""
+
+from pathlib import Path
+
+import pytest
+
+from protocols.errors import WrongUse
+from streaming.configuration import JobSettings, read_configuration
+
+GOOD = """
+[warehouse]
+path = "tables"
+[kafka]
+bootstrap = "127.0.0.1:9092"
+[sources.shop]
+address = "grpc://127.0.0.1:1"
+[sources.crm]
+address = "grpc+tls://crm:2"
+topic = "crm-changes"
+token_env = "CRM_TOKEN"
+tls_roots = "crm.pem"
+[views.first]
+sql = "first.sql"
+[views.second]
+sql = "sub/second.sql"
+protocol = "naive"
+[job]
+records_per_batch = 7
+patience_seconds = 2.5
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_broker_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VIEWSWEEP_BROKER", raising=False)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "first.sql").write_text("SELECT id FROM shop.orders")
+    (tmp_path / "sub/second.sql").write_text("SELECT name FROM crm.people")
+    return tmp_path
+
+
+def written(directory: Path, text: str) -> Path:
+    file = directory / "warehouse.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_good_file_says_everything(directory: Path) -> None:
+    read = read_configuration(written(directory, GOOD))
+    assert read.warehouse == directory / "tables"
+    assert read.bootstrap == "127.0.0.1:9092"
+    shop, crm = read.sources["shop"], read.sources["crm"]
+    assert (shop.address, shop.topic, shop.token_env) == ("grpc://127.0.0.1:1", "shop", None)
+    assert (crm.topic, crm.token_env, crm.tls_roots) == (
+        "crm-changes",
+        "CRM_TOKEN",
+        directory / "crm.pem",
+    )
+    assert read.view("first").protocol == "sweep"
+    assert read.view("second").sql == "SELECT name FROM crm.people"
+    assert read.job == JobSettings(records_per_batch=7, patience_seconds=2.5)
+
+
+def test_the_environment_names_the_broker(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIEWSWEEP_BROKER", "elsewhere:1")
+    without = GOOD.replace('bootstrap = "127.0.0.1:9092"', "")
+    for text in (GOOD, without):
+        assert read_configuration(written(directory, text)).bootstrap == "elsewhere:1"
+
+
+def without(*lines: str) -> str:
+    return "\n".join(line for line in GOOD.splitlines() if not line.startswith(lines))
+
+
+WRONG = {
+    "warehouse.path is missing": without("path", "[warehouse]"),
+    "kafka.bootstrap is missing": without("bootstrap"),
+    "kafka.bootstrap has to be a text, not 9092": GOOD.replace('"127.0.0.1:9092"', "9092"),
+    "sources.shop.address is missing": GOOD.replace('address = "grpc://127.0.0.1:1"', ""),
+    "sources.crm.topic has to be a text, not ''": GOOD.replace("crm-changes", ""),
+    "sources.crm.token_env has to be a text, not True": GOOD.replace('"CRM_TOKEN"', "true"),
+    "sources.crm.tls_roots has to be a text": GOOD.replace('"crm.pem"', "[1]"),
+    "sources.crm.adress is not known here": GOOD.replace('address = "grpc+', 'adress = "grpc+'),
+    "sources.shop has to be a table": without("[sources.shop]", "address").replace(
+        "[sources.crm]", "[sources]\nshop = 1\n[sources.crm]"
+    ),
+    "views.first.sql is missing": GOOD.replace('sql = "first.sql"', ""),
+    "views.first.sql cannot read": GOOD.replace("first.sql", "third.sql"),
+    "views.second.protocol there is no protocol 'magic'": GOOD.replace("naive", "magic"),
+    "views.a/b a view's name becomes a directory": GOOD.replace("views.first", 'views."a/b"'),
+    "views at least one [views.NAME] is needed": GOOD.partition("[views.first]")[0],
+    "job.patience_seconds has to be a number above 0, not 0": GOOD.replace("2.5", "0"),
+    "job.patience_seconds has to be a number above 0, not nan": GOOD.replace("2.5", "nan"),
+    "job.patience_seconds has to be a number above 0, not '2.5'": GOOD.replace("2.5", "'2.5'"),
+    "job.records_per_batch has to be a whole number above 0, not 7.5": GOOD.replace("= 7", "= 7.5"),
+    "job.records_per_batch has to be a whole number above 0, not True": GOOD.replace(
+        "= 7", "= true"
+    ),
+    "job.page_rows has to be a whole number above 0, not -1": GOOD + "page_rows = -1",
+    "job.pages is not known here; there are: current_every_seconds": GOOD + "pages = 1",
+    "extra is not known here": GOOD + "[extra]",
+    "warehouse has to be a table": "warehouse = 1",
+}
+
+
+@pytest.mark.parametrize(("complaint", "text"), WRONG.items(), ids=WRONG.keys())
+def test_what_is_wrong_is_named_by_its_key(directory: Path, complaint: str, text: str) -> None:
+    file = written(directory, text)
+    with pytest.raises(WrongUse) as refused:
+        read_configuration(file)
+    message = str(refused.value)
+    assert message.startswith(f"{file}: ")
+    assert complaint in message
+    assert "\n" not in message
+
+
+def test_a_file_without_sources_is_refused(directory: Path) -> None:
+    head, _, rest = GOOD.partition("[sources.shop]")
+    text = head + "[views.first]" + rest.partition("[views.first]")[2]
+    with pytest.raises(WrongUse, match="sources at least one"):
+        read_configuration(written(directory, text))
+
+
+def test_text_that_is_not_toml_is_refused_with_its_place(directory: Path) -> None:
+    with pytest.raises(WrongUse, match=r"warehouse.toml is not TOML: .*line 2"):
+        read_configuration(written(directory, "[kafka]\nbootstrap\n[job]"))
+
+
+def test_bytes_that_are_no_text_are_refused(directory: Path) -> None:
+    (directory / "warehouse.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(WrongUse, match="is not TOML"):
+        read_configuration(directory / "warehouse.toml")
+
+
+def test_a_view_file_that_is_no_text_is_refused(directory: Path) -> None:
+    (directory / "first.sql").write_bytes(b"\xff")
+    with pytest.raises(WrongUse, match=r"views.first.sql cannot read .*first.sql"):
+        read_configuration(written(directory, GOOD))
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "sub"])
+def test_a_file_that_cannot_be_read_is_named(directory: Path, name: str) -> None:
+    with pytest.raises(WrongUse, match=f"cannot read .*{name}: "):
+        read_configuration(directory / name)
+
+
+def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
+    several = read_configuration(written(directory, GOOD))
+    with pytest.raises(WrongUse, match="choose one with --view: first, second"):
+        several.view(None)
+    with pytest.raises(WrongUse, match=r"there is no \[views.third\]; have: first, second"):
+        several.view("third")
+    alone = GOOD.replace('[views.second]\nsql = "sub/second.sql"\nprotocol = "naive"', "")
+    assert read_configuration(written(directory, alone)).view(None).name == "first"
+
+
+def test_another_protocol_may_be_chosen_and_must_exist(directory: Path) -> None:
+    view = read_configuration(written(directory, GOOD)).view("first")
+    assert view.with_protocol("naive").protocol == "naive"
+    with pytest.raises(WrongUse, match="there is no protocol 'magic'; there are: sweep, naive"):
+        view.with_protocol("magic")

@@ -1,0 +1,414 @@
+"""The Delta tables of a view: what was committed is read back, and everything else is rebuilt."""
+
+import datetime
+import decimal
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.types import column_type
+from protocols.errors import ViewsweepError, WrongUse
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.sql import parse_view
+from protocols.views.view import View
+from warehouse.definition import stored_view
+from warehouse.staging import Staging
+from warehouse.standing import Standing, order_from_text, order_to_text
+from warehouse.tables import POSITION, Delivered, ViewTables
+
+R = Relation(
+    "a",
+    "r",
+    (("id", column_type("BIGINT")), ("t", column_type("VARCHAR"))),
+    ("id",),
+)
+S = Relation("b", "s", (("id", column_type("BIGINT")), ("y", column_type("DOUBLE"))))
+SQL = "SELECT r.t, s.y FROM a.r r JOIN b.s s ON r.id = s.id"
+Row = tuple[str | None, float | None, int]
+
+
+def view(sql: str = SQL, *relations: Relation) -> View:
+    return parse_view("v", sql, Catalog(relations or (R, S)))
+
+
+def rows(*given_rows: Row, position: int | None = None) -> pl.DataFrame:
+    schema = {"t": pl.String, "y": pl.Float64, COUNT: pl.Int64}
+    frame = pl.DataFrame(given_rows, schema=schema, orient="row")
+    if position is None:
+        return frame
+    return frame.with_columns(pl.lit(position, pl.Int64).alias(POSITION))
+
+
+def standing(position: int, a: int, b: int) -> Standing:
+    return Standing(position, {"a": a, "b": b}, {"a": 10 * a, "b": 10 * b})
+
+
+def delivered(*order: tuple[int, str, int]) -> list[Delivered]:
+    return [Delivered(position, s, v, None, 0, []) for position, s, v in order]
+
+
+def made(directory: Path) -> ViewTables:
+    """A view at position 0 with two rows, one of them twice."""
+    tables = ViewTables(directory, view())
+    tables.define()
+    tables.begin(rows(("p", 1.0, 2), (None, None, 1)), standing(0, 3, 5))
+    return tables
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> ViewTables:
+    return made(tmp_path)
+
+
+def install(tables: ViewTables, position: int, *changes: Row, record: bool = True) -> None:
+    """Position k is version 3 + k of a."""
+    tables.install(
+        rows(*changes, position=position),
+        standing(position, 3 + position, 5),
+        [("a", 3 + position)],
+    )
+    if record:
+        tables.record(delivered((position, "a", 3 + position)))
+
+
+def anew(tables: ViewTables) -> ViewTables:
+    """As another process finds it."""
+    return ViewTables(tables.directory.parent, tables.view)
+
+
+def held(frame: pl.DataFrame) -> set[Row]:
+    return set(frame.select("t", "y", COUNT).iter_rows())
+
+
+def current(tables: ViewTables) -> set[Row]:
+    return held(pl.read_delta(str(tables.directory / "current")))
+
+
+# ---------------------------------------------------------------------------------- changes
+
+
+def test_the_standing_is_read_back(tables: ViewTables) -> None:
+    assert anew(tables).standing() == standing(0, 3, 5)
+    install(tables, 1, ("q", 2.0, 1))
+    tables.install(rows(position=3), standing(3, 4, 7), [("b", 6), ("b", 7)])
+    assert tables.standing() == anew(tables).standing() == standing(3, 4, 7)
+
+
+def test_each_position_is_a_state(tables: ViewTables) -> None:
+    install(tables, 1, ("p", 1.0, -1), ("q", 2.0, 1))
+    install(tables, 2, (None, None, -1))
+    read = anew(tables)
+    assert held(read.at(0)) == {("p", 1.0, 2), (None, None, 1)}
+    assert held(read.at(1)) == {("p", 1.0, 1), ("q", 2.0, 1), (None, None, 1)}
+    assert held(read.at(2)) == {("p", 1.0, 1), ("q", 2.0, 1)}
+    assert read.rows() == 2
+
+
+def test_duckdb_reads_the_same(tables: ViewTables) -> None:
+    install(tables, 1, ("p", 1.0, -2), ("q", None, 3))
+    tables.follow()
+    names = DeltaTable(tables.directory / "current").to_pyarrow_table()
+    found = duckdb.from_arrow(names).order("_count").fetchall()
+    assert found == [(None, None, 1), ("q", None, 3)]
+
+
+def test_a_second_writer_is_fenced(tables: ViewTables) -> None:
+    other = anew(tables)
+    install(tables, 1, ("q", 2.0, 1))
+    with pytest.raises(ViewsweepError, match="another job has committed to this view meanwhile"):
+        install(other, 1, ("q", 2.0, 1))
+    assert anew(tables).standing() == standing(1, 4, 5)
+    assert held(anew(tables).at(1)) == {("p", 1.0, 2), (None, None, 1), ("q", 2.0, 1)}
+
+
+def test_a_second_first_state_is_refused(tables: ViewTables, tmp_path: Path) -> None:
+    late = ViewTables(tmp_path / "other", view())
+    late.define()
+    shutil.copytree(tables.directory / "changes", late.directory / "changes")
+    with pytest.raises(ViewsweepError, match="changes"):
+        late.begin(rows(("p", 1.0, 2)), standing(0, 3, 5))
+    assert held(ViewTables(tmp_path / "other", view()).at(0)) == held(tables.at(0))
+
+
+# --------------------------------------------------------------------------------- progress
+
+
+def order(tables: ViewTables) -> list[tuple[int, str, int]]:
+    return list(tables.progress().select("position", "source", "version").iter_rows())
+
+
+def test_progress_says_which_transaction_each_position_was(tables: ViewTables) -> None:
+    now = datetime.datetime(2024, 2, 29, 1, 2, 3)
+    asked = {"source": "b", "relation": "s", "keys": 1, "bytes": 2, "version": 3, "rows": 4}
+    question = {**asked, "answer_bytes": 5}
+    tables.install(rows(position=1), standing(1, 4, 5), [("a", 4)])
+    tables.record([Delivered(1, "a", 4, now, 2, [question])])
+    [entry] = anew(tables).progress().iter_rows(named=True)
+    assert (entry["committed_at"], entry["skipped"], entry["questions"]) == (now, 2, [question])
+
+
+def test_after_a_crash_between_changes_and_progress_the_order_is_recovered(
+    tables: ViewTables,
+) -> None:
+    install(tables, 1, ("q", 2.0, 1))
+    crashing = anew(tables)
+    crashing.install(
+        rows(("q", 2.0, 1), position=2), standing(4, 5, 7), [("b", 6), ("a", 5), ("b", 7)]
+    )
+    after = anew(tables)
+    after.recover_progress()
+    after.recover_progress()
+    assert order(anew(after)) == [(1, "a", 4), (2, "b", 6), (3, "a", 5), (4, "b", 7)]
+
+
+def test_a_progress_table_that_was_deleted_is_recovered_from_the_log(tables: ViewTables) -> None:
+    for position in (1, 2, 3):
+        install(tables, position, ("q", 2.0, 1))
+    shutil.rmtree(tables.directory / "progress")
+    after = anew(tables)
+    after.recover_progress()
+    assert order(after) == [(1, "a", 4), (2, "a", 5), (3, "a", 6)]
+
+
+def test_nothing_is_recovered_where_nothing_is_missing(tables: ViewTables) -> None:
+    tables.recover_progress()
+    assert order(tables) == []
+    install(tables, 1)
+    anew(tables).recover_progress()
+    assert order(anew(tables)) == [(1, "a", 4)]
+
+
+ORDER = st.lists(st.tuples(st.text(min_size=1, max_size=4), st.integers(1, 10**12)), max_size=20)
+
+
+@settings(deadline=None)
+@given(ORDER)
+def test_an_order_of_delivery_survives_as_text(deliveries: list[tuple[str, int]]) -> None:
+    assert order_from_text(order_to_text(deliveries)) == deliveries
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "text"),
+    [
+        ([], ""),
+        ([("a", 1), ("a", 2), ("b", 7)], "a:1-2 b:7"),
+        ([("a", 1), ("b", 2), ("a", 2)], "a:1 b:2 a:2"),
+        ([("a", 2), ("a", 1)], "a:2 a:1"),
+    ],
+)
+def test_stretches_of_one_source_are_written_shortly(
+    deliveries: Sequence[tuple[str, int]], text: str
+) -> None:
+    assert order_to_text(deliveries) == text
+
+
+# ---------------------------------------------------------------------------------- current
+
+
+def test_current_follows_with_nulls_and_duplicates(tables: ViewTables) -> None:
+    tables.follow()
+    assert current(tables) == {("p", 1.0, 2), (None, None, 1)}
+    install(tables, 1, ("p", 1.0, -1), (None, None, 2), ("q", None, 1))
+    tables.follow()
+    assert current(tables) == {("p", 1.0, 1), (None, None, 3), ("q", None, 1)}
+    install(tables, 2, ("p", 1.0, -1), (None, None, -3), ("q", None, 1))
+    install(tables, 3, ("q", None, -2), ("p", None, 1))
+    tables.follow()
+    tables.follow()
+    assert current(tables) == {("p", None, 1)}
+
+
+def test_another_process_lets_current_follow_from_where_it_stands(tables: ViewTables) -> None:
+    tables.follow()
+    install(tables, 1, ("q", 2.0, 1))
+    install(anew(tables), 2, ("q", 2.0, 1))
+    after = anew(tables)
+    after.follow()
+    assert current(after) == {("p", 1.0, 2), (None, None, 1), ("q", 2.0, 2)}
+
+
+def test_current_is_rebuilt_when_its_directory_is_gone(tables: ViewTables) -> None:
+    tables.follow()
+    install(tables, 1, ("q", 2.0, 1))
+    shutil.rmtree(tables.directory / "current")
+    after = anew(tables)
+    after.follow()
+    assert current(after) == {("p", 1.0, 2), (None, None, 1), ("q", 2.0, 1)}
+
+
+VALUES = st.tuples(st.sampled_from(["p", "q", None]), st.sampled_from([0.0, 1.5, None]))
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.lists(st.lists(VALUES, min_size=1, max_size=4), max_size=4))
+def test_current_is_always_the_sum_of_the_changes(batches: list[list[tuple[Any, Any]]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        tables = made(Path(directory))
+        for position, batch in enumerate(batches, 1):
+            before = {row[:2]: row[2] for row in held(tables.at(position - 1))}
+            # What is there goes, what is not comes.
+            changes = [(*row, -before[row] if row in before else 1) for row in dict.fromkeys(batch)]
+            install(tables, position, *changes, record=False)
+            tables.follow()
+            assert current(tables) == held(tables.at(position))
+
+
+# ------------------------------------------------------------------------------- first state
+
+
+def test_the_first_state_goes_on_behind_the_last_page(tmp_path: Path) -> None:
+    key = (column_type("BIGINT"), column_type("DECIMAL(5,2)"), column_type("DATE"))
+    last = (7, decimal.Decimal("1.50"), datetime.date(2024, 2, 29))
+    tables = ViewTables(tmp_path, view())
+    tables.define()
+    first = Staging(tables, key)
+    assert first.standing is None
+    first.begin(standing(0, 3, 5))
+    assert Staging(tables, key).last_key is None
+    first.add(rows(("p", 1.0, 1)), last)
+    second = Staging(tables, key)
+    assert (second.last_key, second.finished, second.rows) == (last, False, 1)
+    assert second.standing == standing(0, 3, 5)
+    second.add(None, last)
+    second.add(rows(("p", 1.0, 1), ("q", None, 1)), None)
+    third = Staging(tables, key)
+    assert third.finished
+    assert not tables.exists
+    third.finish()
+    assert held(tables.at(0)) == {("p", 1.0, 2), ("q", None, 1)}
+    assert tables.standing() == standing(0, 3, 5)
+    assert not (tables.directory / "first_state").exists()
+
+
+def test_of_two_jobs_that_read_the_first_state_one_is_fenced(tmp_path: Path) -> None:
+    key = (column_type("BIGINT"),)
+    tables = ViewTables(tmp_path, view())
+    tables.define()
+    Staging(tables, key).begin(standing(0, 3, 5))
+    one, other = Staging(tables, key), Staging(tables, key)
+    one.add(rows(("p", 1.0, 1)), (1,))
+    with pytest.raises(ViewsweepError, match="another job"):
+        other.add(rows(("p", 1.0, 1)), (1,))
+    assert Staging(tables, key).rows == 1
+
+
+# ------------------------------------------------------------------- not ours, or no more so
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_view_with_other_sql_is_refused_and_other_spaces_are_not(
+    tmp_path: Path,
+) -> None:
+    assert ViewTables(tmp_path, view(SQL.replace(" FROM", "\n  FROM"))).exists
+    with pytest.raises(WrongUse, match=r"holds a view with other SQL: 'SELECT r.t.*another name"):
+        ViewTables(tmp_path, view(SQL + " WHERE s.y > 1"))
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_relation_with_another_schema_is_refused(tmp_path: Path) -> None:
+    wider = Relation("a", "r", (*R.columns, ("u", column_type("DATE"))), R.key)
+    with pytest.raises(WrongUse, match=r"relation a.r had the schema .* and has .*DATE.* now"):
+        ViewTables(tmp_path, view(SQL, wider, S))
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_relation_with_another_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match=r"relation a.r had the schema"):
+        ViewTables(tmp_path, view(SQL, Relation("a", "r", R.columns), S))
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_relation_that_the_view_does_not_use_may_change(
+    tmp_path: Path,
+) -> None:
+    assert ViewTables(tmp_path, view(SQL, R, S, Relation("a", "other", R.columns))).exists
+
+
+def test_the_stored_view_is_read_back(tables: ViewTables, tmp_path: Path) -> None:
+    assert stored_view(tables.directory) == view()
+    with pytest.raises(WrongUse, match="there is no view in"):
+        stored_view(tmp_path / "w")
+
+
+def test_delta_tables_of_somebody_else_are_refused(tmp_path: Path) -> None:
+    rows(("p", 1.0, 1)).write_delta(str(tmp_path / "v/changes"))
+    with pytest.raises(WrongUse, match="holds Delta tables, but not of a viewsweep view"):
+        ViewTables(tmp_path, view())
+
+
+def test_a_changes_table_written_by_somebody_else_is_refused(tables: ViewTables) -> None:
+    shutil.rmtree(tables.directory / "changes")
+    rows(("p", 1.0, 1)).write_delta(str(tables.directory / "changes"))
+    with pytest.raises(WrongUse, match="was not written by viewsweep: it lacks"):
+        anew(tables).standing()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "is damaged"),
+        (b"{", "is damaged"),
+        (b"[]", "another version of viewsweep"),
+        (b'{"format":2}', "another version of viewsweep"),
+        (b'{"format":1}', "is damaged"),
+        (b'{"format":1,"view":"v","sql":7,"sources":{}}', "is damaged"),
+        (b'{"format":1,"view":"v","sql":"SELECT 1","sources":[]}', "is damaged"),
+    ],
+)
+def test_a_damaged_definition_is_named(tables: ViewTables, content: bytes, complaint: str) -> None:
+    file = tables.directory / "view.json"
+    file.write_bytes(content)
+    with pytest.raises(WrongUse) as refused:
+        anew(tables)
+    assert str(file) in str(refused.value)
+    assert complaint in str(refused.value)
+
+
+def _log_files(tables: ViewTables) -> list[Path]:
+    return sorted((tables.directory / "changes/_delta_log").glob("*.json"))
+
+
+def test_a_damaged_log_is_named(tables: ViewTables) -> None:
+    _log_files(tables)[-1].write_text("{")
+    with pytest.raises(ViewsweepError, match=r"v/changes") as broke:
+        anew(tables)
+    assert "\n" not in str(broke.value)
+
+
+@pytest.mark.parametrize("damage", ["gone", "overwritten"])
+def test_a_damaged_data_file_is_named(tables: ViewTables, damage: str) -> None:
+    for file in (tables.directory / "changes").glob("*.parquet"):
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(bytes(file.stat().st_size))
+    read = anew(tables)
+    for reading in (read.rows, lambda: read.at(0), read.follow):
+        with pytest.raises(ViewsweepError, match=r"v/changes") as broke:
+            reading()
+        assert "\n" not in str(broke.value)
+
+
+def test_a_damaged_note_of_the_first_state_is_named(tmp_path: Path) -> None:
+    tables = ViewTables(tmp_path, view())
+    tables.define()
+    Staging(tables, ()).begin(standing(0, 3, 5))
+    [file] = (tables.directory / "first_state/_delta_log").glob("*.json")
+    lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["viewsweep"] = "{"
+    file.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    with pytest.raises(WrongUse, match="first_state is damaged; remove it to read"):
+        Staging(tables, ())
