@@ -12,7 +12,9 @@ Prints a table, the share of each step of a micro-batch, and with --json everyth
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +26,7 @@ from rich.table import Table
 from infra.broker import which_broker
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
+from sources.client import SourceClient
 from streaming.localsystem import Load, LocalSystem
 from streaming.tracing import write_live_trace
 
@@ -39,38 +42,88 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measure the whole path on this machine."""
-    steady = _run(Load("retail", int(rate * seconds), rate), protocol, _steady)
-    caught_up = _run(Load("retail", backlog, 100_000.0), protocol, _backlog)
+    steady = _steady(Load("retail", int(rate * seconds), rate), protocol)
+    caught_up = _backlog(Load("retail", backlog, 100_000.0), protocol)
     if as_json:
         print(json.dumps({"steady": steady, "backlog": caught_up}))
     else:
         _show(steady, caught_up)
 
 
-def _run(
-    load: Load, protocol: str, figures: Callable[[pl.DataFrame], dict[str, Any]]
-) -> dict[str, Any]:
+@contextmanager
+def _system(load: Load, protocol: str) -> Iterator[LocalSystem]:
     with (
         tempfile.TemporaryDirectory(prefix="viewsweep-bench-") as directory,
         which_broker() as broker,
         LocalSystem(Path(directory), broker.bootstrap, load, protocol) as system,
     ):
         system.make_sources()
+        yield system
+
+
+def _steady(load: Load, protocol: str) -> dict[str, Any]:
+    with _system(load, protocol) as system:
         system.serve()
-        job, since = system.start_job(), time.monotonic()
-        while not system.everything_is_installed():
-            system.refuse_to_wait_for(job, since)
-            time.sleep(0.5)
-        summary = system.stop_job(job)
-        tables = system.tables()
-        assert tables is not None
+        summary, progress = _kept(system)
+        warming = pl.col("committed_at").min() + pl.duration(seconds=_WARMING_SECONDS)
+        warm = progress.filter(pl.col("committed_at") > warming)
+        delay = (warm["installed_at"] - warm["committed_at"]).dt.total_microseconds() / 1000
         return {
-            "settings": vars(load) | {"protocol": protocol},
-            "verdict": _verdict(system),
-            **figures(tables.progress()),
-            "queries_per_update": summary["queries"] / summary["updates"],
-            "step_seconds": summary["step_seconds"],
+            **_common(system, protocol, summary),
+            "updates": warm.height,
+            "freshness_p50_ms": delay.quantile(0.5),
+            "freshness_p99_ms": delay.quantile(0.99),
         }
+
+
+def _backlog(load: Load, protocol: str) -> dict[str, Any]:
+    """The first state and a few updates, then everything at once while no job runs."""
+    with _system(replace(load, transactions=30), protocol) as system:
+        system.serve()
+        _kept(system)
+        system.stop_sources()
+        system.load = load
+        addresses = system.serve()
+        _wait_until_published(addresses, load.share)
+        summary, progress = _kept(system)
+        batches = progress.group_by("installed_at").len().sort("installed_at")
+        mine = batches.tail(summary["batches"])
+        # When the first batch was begun is not known: it starts the clock.
+        span = (mine["installed_at"][-1] - mine["installed_at"][0]).total_seconds()
+        return {
+            **_common(system, protocol, summary),
+            "updates": summary["updates"],
+            "updates_per_s": mine["len"][1:].sum() / span if span else None,
+        }
+
+
+def _kept(system: LocalSystem) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Runs the job until everything is installed; its figures and the `progress` table."""
+    job, since = system.start_job(), time.monotonic()
+    while not (system.everything_is_installed() and "keeping it" in job.last_words(1000)):
+        system.refuse_to_wait_for(job, since)
+        time.sleep(0.5)
+    summary = system.stop_job(job)
+    job.log.unlink()
+    tables = system.tables()
+    assert tables is not None
+    return summary, tables.progress()
+
+
+def _wait_until_published(addresses: dict[str, str], version: int) -> None:
+    for source, address in addresses.items():
+        with SourceClient(address, source=source) as client:
+            while client.status()["published"] < version:
+                time.sleep(0.5)
+
+
+def _common(system: LocalSystem, protocol: str, summary: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "settings": vars(system.load) | {"protocol": protocol},
+        "verdict": _verdict(system),
+        "queries_per_update": summary["queries"] / max(summary["updates"], 1),
+        "step_seconds": summary["step_seconds"],
+    }
 
 
 def _verdict(system: LocalSystem) -> str:
@@ -80,25 +133,6 @@ def _verdict(system: LocalSystem) -> str:
     with trace.open("rb") as lines:
         verdict = check(read_trace(lines))
     return f"{verdict.verdict}: {verdict.reached}"
-
-
-def _steady(progress: pl.DataFrame) -> dict[str, Any]:
-    warming = pl.col("committed_at").min() + pl.duration(seconds=_WARMING_SECONDS)
-    warm = progress.filter(pl.col("committed_at") > warming)
-    delay = (warm["installed_at"] - warm["committed_at"]).dt.total_microseconds() / 1000
-    return {
-        "updates": warm.height,
-        "freshness_p50_ms": delay.quantile(0.5),
-        "freshness_p99_ms": delay.quantile(0.99),
-    }
-
-
-def _backlog(progress: pl.DataFrame) -> dict[str, Any]:
-    batches = progress.group_by("installed_at").len().sort("installed_at")
-    # The first batch's beginning is not known; it counts as the start of the clock.
-    installed = batches["len"][1:].sum()
-    span = (batches["installed_at"][-1] - batches["installed_at"][0]).total_seconds()
-    return {"updates": progress.height, "updates_per_s": installed / span if span else None}
 
 
 def _show(steady: dict[str, Any], backlog: dict[str, Any]) -> None:

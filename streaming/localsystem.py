@@ -67,6 +67,7 @@ class LocalSystem:
         self._bootstrap = bootstrap
         self._protocol = protocol
         self._running = contextlib.ExitStack()
+        self._servers: dict[str, OwnedProcess] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +105,9 @@ class LocalSystem:
 
     def serve(self) -> dict[str, str]:
         """Starts the sources, which begin to commit; returns where each one answers."""
-        servers = {
+        for name in self.load.sources:
+            (self.directory / f"{name}.address").unlink(missing_ok=True)
+        self._servers = {
             name: self.start(
                 name,
                 f"sources serve {name}.db --broker {self._bootstrap} --topic {self.topic(name)}"
@@ -114,9 +117,14 @@ class LocalSystem:
             )
             for name in self.load.sources
         }
-        addresses = {name: self._address(name, server) for name, server in servers.items()}
+        addresses = {name: self._address(name, server) for name, server in self._servers.items()}
         self._write_configuration(addresses)
         return addresses
+
+    def stop_sources(self) -> None:
+        """Ends them; `serve` starts them again, and they go on with the workload."""
+        for server in self._servers.values():
+            server.stop()
 
     def topic(self, source: str) -> str:
         """A broker that was given may have topics of earlier runs."""

@@ -38,6 +38,8 @@ def run(
 ) -> Measures:
     """Keeps the view until SIGINT or SIGTERM, or, with `once`, until what is there is installed."""
     job = Job(configuration, view, report)
+    # Until the stream runs, both signals just end what is being done.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         job.check()
         # Spark takes seconds to start; the first state may take them as well.
