@@ -8,17 +8,49 @@ micro-batch and the lookahead; each record is decoded once, by whichever brings 
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from protocols.algebra.frame import Frame
+from protocols.algebra.frame import Frame, picked
 from protocols.errors import SourceViolation
 from protocols.maintenance.mailbox import Mailbox
 from protocols.views.catalog import Relation
-from sources.envelope import RECORD, BadRecord, decode
+from sources.envelope import RECORD, BadRecord, Records, decode
 
 #: (version, order) as one number; orders stay far below this.
 _ORDERS = 1 << 32
+
+Numbers: TypeAlias = NDArray[np.int64]
+_HEAD_NAMES = ("record", "version", "order", "count", "ts_ms")
+
+
+@dataclass(frozen=True, eq=False)
+class _Heads:
+    """The heads of some records, as arrays: a handful of records is the usual case."""
+
+    record: Numbers
+    version: Numbers
+    order: Numbers
+    count: Numbers
+    ts_ms: Numbers
+
+    def where(self, which: "slice | NDArray[np.bool_]") -> "_Heads":
+        return _Heads(*(getattr(self, name)[which] for name in _HEAD_NAMES))
+
+    def shifted(self, received: int) -> "_Heads":
+        """For each record the one before it; before the first one, a whole transaction."""
+        whole = {"record": -1, "version": received, "order": 0, "count": 0, "ts_ms": 0}
+        return _Heads(
+            *(np.concatenate(([whole[name]], getattr(self, name)[:-1])) for name in _HEAD_NAMES)
+        )
+
+
+def _heads_of(heads: pl.DataFrame) -> _Heads:
+    return _Heads(*(heads.get_column(name).to_numpy() for name in _HEAD_NAMES))
 
 
 class Feed:
@@ -63,68 +95,68 @@ class Feed:
                 f"source {self.source}, topic {self.topic}, offset {offsets[error.record]}:"
                 f" {error.reason}"
             ) from None
-        heads = self._new_heads(records.heads)
+        heads = self._fresh(_heads_of(records.heads))
         self._refuse_gaps(heads, offsets)
-        whole = heads.filter(pl.col("order") == pl.col("count"))
-        last = int(whole["version"][-1]) if whole.height else None
-        self._keep_pending(heads, last, offsets, values)
-        if last is not None:
-            self._receive(heads, last, records.rows)
-            self._remember(heads.filter(pl.col("version") <= last), offsets)
+        ends = np.flatnonzero(heads.order == heads.count)
+        whole = int(ends[-1]) + 1 if len(ends) else 0
+        start = int(heads.record[whole]) if whole < len(heads.record) else len(values)
+        self._keep_pending(offsets[start:], values[start:])
+        if whole:
+            complete = heads.where(slice(0, whole))
+            self._receive(complete, records, repeated=whole < records.heads.height)
+            self._remember(complete, offsets)
 
-    def _new_heads(self, heads: pl.DataFrame) -> pl.DataFrame:
-        """Without snapshot records and repetitions."""
-        line = (pl.col("version") * _ORDERS + pl.col("order")).alias("_line")
+    def _keep_pending(self, offsets: pl.Series, values: pl.Series) -> None:
+        """Keeps the beginning of a transaction for when its end comes."""
+        self._pending, self._pending_offsets = values, offsets
+
+    def _fresh(self, heads: "_Heads") -> "_Heads":
+        """Without repetitions; snapshot records, whose version is 0, are dropped like them."""
+        line = heads.version * _ORDERS + heads.order
         seen = self._mailbox.received(self.source) * _ORDERS + _ORDERS - 1
-        before = pl.col("_line").cum_max().shift(1, fill_value=seen).clip(lower_bound=seen)
-        fresh = heads.filter(pl.col("op") != "r").with_columns(line)
-        return fresh.filter(pl.col("_line") > before).drop("_line")
+        highest_before = np.maximum.accumulate(np.concatenate(([seen], line)))[:-1]
+        return heads.where(line > highest_before)
 
-    def _refuse_gaps(self, heads: pl.DataFrame, offsets: pl.Series) -> None:
+    def _refuse_gaps(self, heads: "_Heads", offsets: pl.Series) -> None:
         """Each record has to be the next of its transaction, or the first of the next one."""
-        version, order, count = pl.col("version"), pl.col("order"), pl.col("count")
         received = self._mailbox.received(self.source)
-        was_version = version.shift(1, fill_value=received)
-        was_order, was_count = order.shift(1, fill_value=0), count.shift(1, fill_value=0)
-        goes_on = (version == was_version) & (order == was_order + 1) & (count == was_count)
-        begins = (version == was_version + 1) & (order == 1) & (was_order == was_count)
-        wrong = heads.with_columns(was_version.alias("_was"), was_order.alias("_was_order")).filter(
-            ~(goes_on | begins)
+        was = heads.shifted(received)
+        goes_on = (
+            (heads.version == was.version)
+            & (heads.order == was.order + 1)
+            & (heads.count == was.count)
         )
-        if wrong.height:
-            row = wrong.row(0, named=True)
+        begins = (heads.version == was.version + 1) & (heads.order == 1) & (was.order == was.count)
+        wrong = np.flatnonzero(~(goes_on | begins))
+        if len(wrong):
+            i = wrong[0]
             raise SourceViolation(
-                f"source {self.source}, topic {self.topic}, offset {offsets[row['record']]}:"
-                f" after record {row['_was_order']} of version {row['_was']} comes record"
-                f" {row['order']} of {row['count']} of version {row['version']}: what lies between"
-                " is missing. If the topic lost it, the view has to be made anew (remove its"
-                " directory); if the publisher skipped it, let it publish again from"
-                f" version {received + 1}"
+                f"source {self.source}, topic {self.topic}, offset {offsets[int(heads.record[i])]}:"
+                f" after record {was.order[i]} of version {was.version[i]} comes record"
+                f" {heads.order[i]} of {heads.count[i]} of version {heads.version[i]}: what lies"
+                " between is missing. If the topic lost it, the view has to be made anew (remove"
+                " its directory); if the publisher skipped it, let it publish again from version"
+                f" {received + 1}"
             )
 
-    def _keep_pending(
-        self, heads: pl.DataFrame, last: int | None, offsets: pl.Series, values: pl.Series
-    ) -> None:
-        rest = heads if last is None else heads.filter(pl.col("version") > last)
-        start = int(rest["record"][0]) if rest.height else len(values)
-        self._pending, self._pending_offsets = values[start:], offsets[start:]
-
-    def _receive(self, heads: pl.DataFrame, last: int, rows: dict[str, pl.DataFrame]) -> None:
-        kept = heads.filter(pl.col("version") <= last).select("record")
+    def _receive(self, heads: "_Heads", records: Records, repeated: bool) -> None:
         changes = {}
         for relation in self._relations:
-            part = rows.get(relation.name)
-            if part is not None and part.height:
-                fresh = part.join(kept, left_on=RECORD, right_on="record", how="semi")
-                changes[relation] = fresh.drop(RECORD)
-        self._mailbox.receive(self.source, last, changes)
+            rows = records.rows.get(relation.name)
+            if rows is None or rows.is_empty():
+                continue
+            if repeated:
+                kept = pl.DataFrame({RECORD: heads.record})
+                rows = rows.join(kept, on=RECORD, how="semi", maintain_order="left")
+            changes[relation] = picked(rows, [name for name in rows.columns if name != RECORD])
+        self._mailbox.receive(self.source, int(heads.version[-1]), changes)
 
-    def _remember(self, heads: pl.DataFrame, offsets: pl.Series) -> None:
-        places = heads.with_columns(offsets.gather(heads["record"]).alias("_offset"))
-        self._starts += places.filter(pl.col("order") == 1)["_offset"].to_list()
-        last = places.filter(pl.col("order") == pl.col("count"))
-        self._ends += (last["_offset"] + 1).to_list()
-        self._times += last["ts_ms"].to_list()
+    def _remember(self, heads: "_Heads", offsets: pl.Series) -> None:
+        places = offsets.to_numpy()[heads.record]
+        ends = heads.order == heads.count
+        self._starts += places[heads.order == 1].tolist()
+        self._ends += (places[ends] + 1).tolist()
+        self._times += heads.ts_ms[ends].tolist()
 
     # -- what lies where -----------------------------------------------------------------------
 

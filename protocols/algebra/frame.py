@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT
@@ -29,16 +30,17 @@ class Frame:
     def plus(self, other: "Frame") -> "Frame":
         if other.is_empty():
             return self
-        return Frame(pl.concat([self.data, _picked(other.data, self.data.columns)]))
+        return Frame(pl.concat([self.data, picked(other.data, self.data.columns)]))
 
     def negated(self) -> "Frame":
-        return Frame(self.data.with_columns(-pl.col(COUNT)))
+        columns = [self.data.get_column(name) for name in self.columns]
+        return Frame(pl.DataFrame([*columns, -self.data.get_column(COUNT)]))
 
     def where(self, condition: Condition) -> "Frame":
         return Frame(self.data.filter(to_polars(condition)))
 
     def select(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
-        return Frame(_picked(self.data, [*outputs, (COUNT, COUNT)]))
+        return Frame(picked(self.data, [*outputs, (COUNT, COUNT)]))
 
     def consolidated(self) -> "Frame":
         if self.data.height < 2:
@@ -63,23 +65,24 @@ class Frame:
             nulls_equal=False,
             suffix="_theirs",
         )
-        count = joined[COUNT] * joined[COUNT + "_theirs"]
-        names = [*self.columns, *other.columns]
-        return Frame(_picked(joined, names).with_columns(count))
+        count = joined.get_column(COUNT) * joined.get_column(COUNT + "_theirs")
+        columns = [joined.get_column(name) for name in (*self.columns, *other.columns)]
+        return Frame(pl.DataFrame([*columns, count]))
 
     def keys(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
-        found = _picked(self.data, outputs)
+        found = picked(self.data, outputs)
         if any(column.null_count() for column in found):
             found = found.drop_nulls()
         if found.height > 1:
             found = found.unique(maintain_order=True)
-        return Frame(found.with_columns(pl.lit(1, pl.Int64).alias(COUNT)))
+        ones = pl.Series(COUNT, np.ones(found.height, np.int64))
+        return Frame(pl.DataFrame([*found.get_columns(), ones]))
 
     def matching(self, keys: "Frame") -> "Frame":
         return Frame(self.data.join(keys.data, on=list(keys.columns), how="semi"))
 
 
-def _picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.DataFrame:
+def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.DataFrame:
     """Columns (new name, from which) of a frame, put together without a query plan.
 
     A plan costs Polars some 50 microseconds, more than most steps of a small sweep are worth.
@@ -94,14 +97,29 @@ def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:
     return Frame(pl.DataFrame(schema={**schema, COUNT: pl.Int64()}))
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A stretch of a log: rows in version order and, for searching, their versions beside them."""
+
+    rows: pl.DataFrame
+    versions: np.ndarray
+
+    def after(self, version: int) -> int:
+        """The index of the first row above a version."""
+        return int(np.searchsorted(self.versions, version, side="right"))
+
+
+def _part(rows: pl.DataFrame) -> _Part:
+    return _Part(rows, rows[VERSION].to_numpy())
+
+
 class FrameLog:
     """The changes of one relation as they were decoded: frames with `_count` and `_version`."""
 
     def __init__(self) -> None:
-        #: Parts in version order, each sorted by `_version`; none is empty. Changes arrive in
-        #: dribbles, so small parts are merged into their like: there are few, and `between`
-        #: is asked for every answer.
-        self._parts: list[pl.DataFrame] = []
+        #: In version order; none is empty. Changes arrive in dribbles, so small parts are merged
+        #: into their like: there are few, and `between` is asked for every answer.
+        self._parts: list[_Part] = []
         #: The last version of each part.
         self._ends: list[int] = []
 
@@ -110,34 +128,33 @@ class FrameLog:
             return
         smaller = len(self._parts)
         height = changes.height
-        while smaller and self._parts[smaller - 1].height <= height:
+        while smaller and self._parts[smaller - 1].rows.height <= height:
             smaller -= 1
-            height += self._parts[smaller].height
-        self._parts[smaller:] = [pl.concat([*self._parts[smaller:], changes])]
+            height += self._parts[smaller].rows.height
+        merged = pl.concat([*(part.rows for part in self._parts[smaller:]), changes])
+        self._parts[smaller:] = [_part(merged)]
         self._ends[smaller:] = [changes.item(-1, VERSION)]
 
     def between(self, after: int, upto: int) -> Frame | None:
         first = bisect_right(self._ends, after)
         found = []
         for part in self._parts[first:]:
-            versions = part[VERSION]
-            start = int(versions.search_sorted(after, side="right"))
-            stop = int(versions.search_sorted(upto, side="right"))
+            start, stop = part.after(after), part.after(upto)
             if start >= stop:
                 break
-            found.append(part[start:stop])
+            found.append(part.rows[start:stop])
         if not found:
             return None
         names = [name for name in found[0].columns if name != VERSION]
-        return Frame(_picked(pl.concat(found), names))
+        return Frame(picked(pl.concat(found), names))
 
     def rows(self) -> pl.DataFrame | None:
         """All changes, each with its version; None when there are none."""
-        return pl.concat(self._parts) if self._parts else None
+        return pl.concat([part.rows for part in self._parts]) if self._parts else None
 
     def forget(self, upto: int) -> None:
         done = bisect_right(self._ends, upto)
         del self._parts[:done], self._ends[:done]
         if self._parts:
             first = self._parts[0]
-            self._parts[0] = first[int(first[VERSION].search_sorted(upto, side="right")) :]
+            self._parts[0] = _part(first.rows[first.after(upto) :])

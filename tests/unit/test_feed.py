@@ -272,10 +272,10 @@ def test_a_chunk_large_enough_to_be_read_in_columns_brings_the_same() -> None:
 class BelievingFeed(Feed):
     """Takes every record for a new one."""
 
-    def _new_heads(self, heads: pl.DataFrame) -> pl.DataFrame:
+    def _fresh(self, heads: Any) -> Any:
         return heads
 
-    def _refuse_gaps(self, heads: pl.DataFrame, offsets: pl.Series) -> None:
+    def _refuse_gaps(self, heads: Any, offsets: pl.Series) -> None:
         """Whatever comes is welcome."""
 
 
