@@ -20,8 +20,9 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/viewsweep demo $(ARGS)
 
+# Two processes: most of the time of the live tests is waiting for something real.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check

@@ -7,7 +7,6 @@ no test of a single part can: two of them remembering different things about whe
 finds nothing here does find the uncompensated protocol's errors on the same system.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ from live import CrashingSystem, LiveSystem, crashes, twice
 
 from infra.localbroker import LocalBroker
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
-    pytest.mark.timeout(900),
-]
+pytestmark = pytest.mark.timeout(900)
 SEED = 20
 
 
