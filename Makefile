@@ -13,7 +13,7 @@ setup: .venv/ready
 	@echo "installing what viewsweep needs into .venv (about a minute, once)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 # make demo ARGS="--protocol naive"

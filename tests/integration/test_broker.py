@@ -4,7 +4,6 @@ What confluent-kafka produced is read with kafka-python, so that no client is it
 """
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +28,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
-pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
 
 PATIENCE_SECONDS = 60.0
 TOPIC = "claims"

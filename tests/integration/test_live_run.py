@@ -8,7 +8,6 @@ The control is the same system with the uncompensated protocol; it must be convi
 """
 
 import json
-import shutil
 import sys
 import warnings
 from collections import Counter
@@ -35,7 +34,6 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, TopicPartition
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
     pytest.mark.timeout(600),
 ]
 
