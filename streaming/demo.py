@@ -37,10 +37,10 @@ def demo(
     ] = "retail",
     updates: Annotated[
         int, typer.Option(min=1, help="How many transactions, over all sources.")
-    ] = 3000,
+    ] = 2700,
     rate: Annotated[
         float, typer.Option(min=1, help="Transactions per second, over all sources.")
-    ] = 100.0,
+    ] = 60.0,
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 7,
     broker: Annotated[
         str | None, typer.Option(help="A Kafka broker to use instead of starting one.")

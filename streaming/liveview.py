@@ -19,9 +19,11 @@ class LiveView:
         self._measures = measures
         self._console = Console(file=sys.stderr)
         self._live: Live | None = None
-        #: When the last line was drawn, and the position then.
-        self._drawn = time.monotonic()
+        self._drawn = 0.0
+        #: When the position was last seen to change, and the position and the rate then.
+        self._changed = time.monotonic()
         self._position = measures.position
+        self._rate = 0.0
 
     def __enter__(self) -> "LiveView":
         if self._console.is_terminal:
@@ -36,15 +38,18 @@ class LiveView:
     def look(self) -> None:
         """Draws anew if enough time has passed and, on plain lines, if anything happened."""
         now = time.monotonic()
-        elapsed = now - self._drawn
-        if elapsed < (0.5 if self._live is not None else _EVERY_SECONDS):
+        if now - self._drawn < (0.5 if self._live is not None else _EVERY_SECONDS):
             return
-        rate = (self._measures.position - self._position) / elapsed
+        news = self._measures.position - self._position
+        if news:
+            self._rate = news / (now - self._changed)
+            self._changed, self._position = now, self._measures.position
         if self._live is not None:
-            self._live.update(_table(self._measures, rate), refresh=True)
-        elif rate:
-            self._console.print(_line(self._measures, rate), highlight=False, soft_wrap=True)
-        self._drawn, self._position = now, self._measures.position
+            self._live.update(_table(self._measures, self._rate), refresh=True)
+        elif news:
+            line = _line(self._measures, self._rate)
+            self._console.print(line, highlight=False, soft_wrap=True)
+        self._drawn = now
 
 
 def _facts(measures: Measures, rate: float) -> dict[str, str]:
