@@ -12,7 +12,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     forty lines behind the result that somebody wants to read.
     """
     status = getattr(config, "_viewsweep_status", None)
-    if status is not None and not hasattr(config, "workerinput"):
+    if status is not None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 import warnings
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -273,3 +275,10 @@ def test_the_command_prints_the_address_and_stops_at_ctrl_c() -> None:
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE_SECONDS) == 0
     assert not answers(bootstrap, seconds=0.5)
+
+
+def test_a_cluster_id_that_begins_with_a_dash_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    dashed = uuid.UUID(bytes=urlsafe_b64decode(b"-AAAAAAAQACAAAAAAAAAAA=="))
+    monkeypatch.setattr("infra.localbroker.uuid.uuid4", lambda: dashed)
+    with LocalBroker(progress=silent) as broker:
+        assert answers(broker.bootstrap, 10.0)
