@@ -43,7 +43,7 @@ lock: setup
 	$(BIN)/pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
 		--extra spark --extra containers --extra test \
-		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		--no-emit-options \
 		--output-file requirements.lock pyproject.toml
 
 clean:

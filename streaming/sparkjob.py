@@ -84,6 +84,7 @@ class _Stream:
             try:
                 while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
                     live.look()
+                    self._follow()
                 if not self._job.stopping.is_set():
                     query.awaitTermination()
             except StreamingQueryException as error:
@@ -128,6 +129,14 @@ class _Stream:
             except BaseException as error:
                 self._failure = error
                 raise
+
+    def _follow(self) -> None:
+        """Lets `current` catch up between batches, so that it is not left behind by a pause."""
+        if self._working.acquire(blocking=False):
+            try:
+                self._job.follow_now_and_then()
+            finally:
+                self._working.release()
 
     def _stop(self, query: StreamingQuery) -> None:
         """After the batch at hand. A batch that Spark begins meanwhile is refused, so its

@@ -20,7 +20,16 @@ import polars as pl
 import pyspark
 import pytest
 from deltalake import DeltaTable
-from live import PATIENCE_SECONDS, ROOT, SOURCES, WORKLOAD, LiveSystem, environment, twice
+from live import (
+    PATIENCE_SECONDS,
+    ROOT,
+    SOURCES,
+    WORKLOAD,
+    LiveSystem,
+    environment,
+    eventually,
+    twice,
+)
 
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
@@ -55,8 +64,15 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
         system.wait_for_first_state()
         system.serve_all(IN_THE_RUN)
         system.wait_until_installed(IN_THE_RUN)
+        # No batch comes any more, and the table for readers must not be left behind.
+        eventually(lambda: _current_has_followed(system), "current at the position of changes")
         system.stop("job-kept")
         yield system
+
+
+def _current_has_followed(system: LiveSystem) -> bool:
+    current = DeltaTable(system.tables().directory / "current")
+    return current.transaction_version("viewsweep/position") == system.tables().standing().position
 
 
 @pytest.fixture(scope="module")
