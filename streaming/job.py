@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.errors import SourceViolation, WrongUse
 from protocols.maintenance.firststate import root_of, stretch
 from protocols.maintenance.mailbox import Mailbox
@@ -313,15 +313,11 @@ def _catalog(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
 
 def _placed(view: View, installs: list[Install[Frame]]) -> pl.DataFrame:
     """All changes of a batch in one frame, each with its position."""
-    schema = {name: type_.dtype for name, type_ in view.schema.items()}
-    parts = [
-        install.change.data.with_columns(pl.lit(install.position, pl.Int64).alias(POSITION))
-        for install in installs
-        if install.change is not None
-    ]
-    if not parts:
-        return pl.DataFrame(schema={**schema, COUNT: pl.Int64(), POSITION: pl.Int64()})
-    return pl.concat(parts)
+    changes = [(i.change, i.position) for i in installs if i.change is not None]
+    return pl.concat(
+        change.data.with_columns(pl.lit(position, pl.Int64).alias(POSITION))
+        for change, position in changes or [(empty_frame(view.schema), 0)]
+    )
 
 
 def _question(query: Query[Frame], answer: Answer[Frame]) -> dict[str, Any]:

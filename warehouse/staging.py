@@ -14,6 +14,7 @@ import orjson
 import polars as pl
 
 from protocols.algebra.delta import COUNT
+from protocols.algebra.frame import empty_frame
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from warehouse import delta
@@ -45,7 +46,9 @@ class Staging:
     def begin(self, standing: Standing) -> None:
         """Fixes the vector that all pages are corrected to."""
         self.standing = standing
-        delta.append(self._path, self._empty(), standing.numbers(), self._note())
+        delta.append(
+            self._path, empty_frame(self._tables.view.schema).data, standing.numbers(), self._note()
+        )
         self._table = delta.table_at(self._path)
 
     def add(self, rows: pl.DataFrame | None, last_key: tuple[Any, ...] | None) -> None:
@@ -53,7 +56,7 @@ class Staging:
         assert self._table is not None
         assert self.standing is not None
         self.last_key, self.finished = last_key, last_key is None
-        part = self._empty() if rows is None else rows
+        part = empty_frame(self._tables.view.schema).data if rows is None else rows
         delta.append(self._table, part, self.standing.numbers(), self._note())
         self.rows += part.height
 
@@ -67,10 +70,6 @@ class Staging:
             rows = pages.filter(pl.col(COUNT) != 0).collect()
         self._tables.begin(rows, self.standing)
         discard_pages(self._tables)
-
-    def _empty(self) -> pl.DataFrame:
-        schema = {name: type_.dtype for name, type_ in self._tables.view.schema.items()}
-        return pl.DataFrame(schema={**schema, COUNT: pl.Int64()})
 
     def _note(self) -> dict[str, str]:
         key = self.last_key and [

@@ -103,8 +103,3 @@ def claimed_by(protocol: str) -> Level:
             f"{', '.join(map(str, LEVELS))}"
         )
     return CLAIMS[protocol]
-
-
-def implied_by(level: Level) -> tuple[Level, ...]:
-    """The level itself and all weaker ones, strongest first."""
-    return tuple(reversed(LEVELS[: LEVELS.index(level) + 1]))
