@@ -23,9 +23,9 @@ from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.errors import SourceViolation, WrongUse
 from protocols.maintenance.firststate import root_of, stretch
 from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Maintenance, Query
 from protocols.maintenance.registry import protocol
-from protocols.maintenance.sweep import Install
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import View
@@ -149,11 +149,17 @@ class Job:
             )
             for source, settings in used.items()
         }
-        self._protocol = protocol(self._settings.protocol).start(self.view, self._mailbox)
+        entry = protocol(self._settings.protocol)
+        self._protocol = entry.start(self.view, self._mailbox, self._contents)
         patience = self._configuration.job.patience_seconds
         self._lookahead = Lookahead(
             self._configuration.bootstrap, self._feeds, patience, self._report, self.stopping
         )
+
+    def _contents(self) -> Frame:
+        """The rows of the view at its standing."""
+        rows = self.tables.changes().select(*self.view.schema, COUNT).collect()
+        return Frame(rows).consolidated()
 
     @property
     def topics(self) -> dict[str, str]:
@@ -171,7 +177,9 @@ class Job:
         if not positions:
             return 0
         with self.measures.step("sweep"):
-            installs = self._drive(self._protocol.maintain(positions))
+            installs = []
+            while (work := self._protocol.begin()) is not None:
+                installs += self._drive(work)
         self._install(positions, installs)
         return len(positions)
 
@@ -197,7 +205,7 @@ class Job:
             after = self._mailbox.version_at(source, self._mailbox.last_position)
             batch[source] = (after, max(after, feed.version_up_to(end)))
         order = positions_of(batch, self._feeds)
-        return [self._mailbox.deliver(source, version) for source, version in order]
+        return [self._mailbox.deliver(update) for update in order]
 
     def _read_until(self, feed: Feed, done: Callable[[], bool]) -> None:
         what = f"the rest of a transaction in topic {feed.topic!r}"
@@ -207,7 +215,7 @@ class Job:
         first, last = positions[0], positions[-1]
         vector = self._mailbox.vector_at(last)
         standing = Standing(last, vector, self._offsets(vector))
-        order = [self._mailbox.at(position) for position in positions]
+        order = [update for position in positions for update in self._mailbox.at(position)]
         changes = _placed(self.view, installs)
         with self.measures.step("commit"):
             self.tables.install(changes, standing, order)

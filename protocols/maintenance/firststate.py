@@ -22,8 +22,9 @@ from protocols.algebra.expressions import (
     columns_of,
 )
 from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import total
 from protocols.maintenance.questions import Maintenance, Page, Query
-from protocols.maintenance.sweep import Sweep, total
+from protocols.maintenance.sweep import Sweep
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View

@@ -11,11 +11,14 @@ at or before k. What lies between the two is the error in the answer (algorithms
     R@cut = answer - (updates in the answer, after the cut) + (updates not in it, up to the cut)
 
 Both sides are contiguous stretches of j's log, because positions extend each source's own order.
+
+A global transaction has parts at several sources and one position, so what has a position is a
+group of versions: one for almost every update, several for a global one (see holdback.py).
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.errors import ProtocolBug
@@ -23,6 +26,9 @@ from protocols.views.catalog import Relation
 
 D = TypeVar("D", bound=Delta)
 D_co = TypeVar("D_co", bound=Delta, covariant=True)
+
+#: What is delivered at one position: (source, version), ascending within each source.
+Group: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Log(Protocol[D_co]):
@@ -60,8 +66,8 @@ class Mailbox(Generic[D]):
         self._received = dict(vector)
         #: Source → positions of its versions `_base + 1, _base + 2, …`; ascending.
         self._positions: dict[str, list[int]] = {source: [] for source in vector}
-        #: (source, version) by position, beginning at `_start + 1`.
-        self._order: list[tuple[str, int]] = []
+        #: The group delivered at each position, beginning at `_start + 1`.
+        self._order: list[Group] = []
 
     # -- receiving and delivering --------------------------------------------------------------
 
@@ -73,15 +79,21 @@ class Mailbox(Generic[D]):
             self._logs[relation].append(rows)
         self._received[source] = version
 
-    def deliver(self, source: str, version: int) -> int:
-        """Gives a received transaction the next position."""
-        positions = self._positions[source]
-        expected = self._base[source] + len(positions) + 1
-        if version != expected or version > self._received[source]:
-            raise ProtocolBug(f"source {source!r}: version {expected} is next, not {version}")
-        self._order.append((source, version))
-        positions.append(self.last_position)
+    def deliver(self, *group: tuple[str, int]) -> int:
+        """Gives received transactions, which belong together, the next position."""
+        self._order.append(group)
+        for source, version in group:
+            positions = self._positions[source]
+            expected = self._base[source] + len(positions) + 1
+            if version != expected or version > self._received[source]:
+                raise ProtocolBug(f"source {source!r}: version {expected} is next, not {version}")
+            positions.append(self.last_position)
         return self.last_position
+
+    @property
+    def start(self) -> int:
+        """The position that the logs begin after."""
+        return self._start
 
     @property
     def last_position(self) -> int:
@@ -98,8 +110,8 @@ class Mailbox(Generic[D]):
 
     # -- looking things up ---------------------------------------------------------------------
 
-    def at(self, position: int) -> tuple[str, int]:
-        """(source, version) of the update with this position."""
+    def at(self, position: int) -> Group:
+        """The transactions with this position."""
         return self._order[position - self._start - 1]
 
     def version_at(self, source: str, cut: int) -> int:
@@ -112,10 +124,12 @@ class Mailbox(Generic[D]):
 
     def change(self, relation: Relation, position: int) -> D | None:
         """What the update with this position changes in a relation."""
-        source, version = self.at(position)
-        if source != relation.source:
-            return None
-        return self._logs[relation].between(version - 1, version)
+        return self.changes(relation, position - 1, position)
+
+    def changes(self, relation: Relation, after: int, upto: int) -> D | None:
+        """What the updates with positions in (after, upto] change in a relation, added up."""
+        versions = (self.version_at(relation.source, cut) for cut in (after, upto))
+        return self._logs[relation].between(*versions)
 
     def difference(self, relation: Relation, version: int, cut: int) -> D | None:
         """What to add to an answer read at `version` so that it becomes the relation at `cut`."""

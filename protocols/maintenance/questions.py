@@ -1,19 +1,23 @@
 """What a protocol may ask of a source, and what comes back.
 
-There is one kind of question: the rows of one relation that satisfy a condition and match a set of
-keys, *now*. No joins, no outer joins, no DISTINCT, no aggregates: none of these is linear in the
-relation, and an error inside them could not be taken out again (algorithms.md, section 5).
-An answer says at which version of the source it is true; that is what makes compensation exact
-whatever way answers and updates travel.
+The question of almost every protocol (`Query`) is: the rows of one relation that satisfy a
+condition and match a set of keys, *now*. No joins, no outer joins, no DISTINCT, no aggregates: none
+of these is linear in the relation, and an error inside them could not be taken out again
+(algorithms.md, section 5). An answer says at which version of the source it is true; that is what
+makes compensation exact whatever way answers and updates travel.
+
+The ECA family comes from a world with one source that evaluates whole views (`Joint`). Its error
+terms are taken out by further questions to the same source, never here.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition
 from protocols.views.catalog import Relation
+from protocols.views.view import View
 
 D = TypeVar("D", bound=Delta)
 
@@ -40,6 +44,27 @@ class Query(Generic[D]):
     #: For whom it is asked: the position of the update (0 for the first state of the view).
     position: int = 0
 
+    @property
+    def source(self) -> str:
+        return self.relation.source
+
+
+@dataclass(frozen=True)
+class Joint(Generic[D]):
+    """A sum of joins over relations of one source, evaluated by it in a single state.
+
+    Each term is the view with some atoms replaced by given rows: atom index → rows with qualified
+    columns, their conditions applied, signs in the counts. The answer has the columns of the view.
+    """
+
+    view: View
+    terms: tuple[Mapping[int, D], ...]
+    position: int = 0
+
+    @property
+    def source(self) -> str:
+        return self.view.sources[0]
+
 
 @dataclass(frozen=True)
 class Answer(Generic[D]):
@@ -54,8 +79,9 @@ class Answer(Generic[D]):
     bytes_received: int = 0
 
 
+Question: TypeAlias = Query[D] | Joint[D]
 T = TypeVar("T")
 #: A protocol at work. It yields a round of questions, which go out together, is sent their answers
 #: in the same order, and returns its result. Whoever drives it sends the answers on only when the
 #: mailbox has caught up with their versions.
-Maintenance: TypeAlias = Generator[list[Query[D]], list[Answer[D]], T]
+Maintenance: TypeAlias = Generator[list[Question[D]], list[Answer[D]], T]

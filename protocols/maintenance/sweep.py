@@ -21,30 +21,19 @@ Deviations from the printed figure, all of them needed for correctness or for le
   with the multiplicities added up, comes last.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.maintenance.asof import Reading, asof
 from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import extended, seed, total
+from protocols.maintenance.protocol import Install, Work
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
-
-
-@dataclass(frozen=True)
-class Install(Generic[D]):
-    """What a protocol wants made visible: the change of the view up to this position."""
-
-    position: int
-    #: None when the view does not change.
-    change: D | None
-    #: Questions that were not asked because the partial change had become empty.
-    skipped: int = 0
 
 
 class Sweep(Generic[D]):
@@ -55,27 +44,32 @@ class Sweep(Generic[D]):
         self._mailbox = mailbox
         self._read = read
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
+        #: The last position that was begun; all behind it are the paper's UpdateMessageQueue.
+        self._begun = mailbox.start
+        self._busy = False
 
-    def maintain(self, positions: Iterable[int]) -> Maintenance[D, list[Install[D]]]:
-        """Process UpdateView: the updates at these positions, one after the other."""
-        installs = []
-        for position in positions:
-            installs.append((yield from self.update(position)))
-        return installs
+    def begin(self) -> Work[D] | None:
+        """Process UpdateView: the first update in the queue, when the one before is done."""
+        if self._busy or self._begun == self._mailbox.last_position:
+            return None
+        self._busy = True
+        self._begun += 1
+        return self._taking_turns(self._begun)
+
+    def _taking_turns(self, position: int) -> Work[D]:
+        install = yield from self.update(position)
+        self._busy = False
+        return [install]
 
     def update(self, position: int) -> Maintenance[D, Install[D]]:
         """One update: the sum of the sweeps of all occurrences that it changes."""
         sweeps = [
             self.view_change(self._plans[atom], change, position)
-            for atom, change in self._changed(position)
+            for atom, change in changed_atoms(self._view, self._mailbox, position)
         ]
         parts = yield from together(sweeps)
-        change = total([part for part, _ in parts if part is not None])
+        change = total(part for part, _ in parts if part is not None)
         return Install(position, change, sum(skipped for _, skipped in parts))
-
-    def _changed(self, position: int) -> list[tuple[Atom, D]]:
-        changes = ((a, self._mailbox.change(a.relation, position)) for a in self._view.atoms)
-        return [(atom, change) for atom, change in changes if change is not None]
 
     def view_change(
         self, way: Plan, change: D, position: int, before: int | None = None
@@ -93,26 +87,11 @@ class Sweep(Generic[D]):
                 return None, len(way.steps) - asked
             cut = position if step.atom.index < way.origin.index else before
             rows = yield from self._read(self._mailbox, step.atom, keys, cut, position)
-            partial = partial.join(rows, step.join_on)
-            if step.residual is not None:
-                partial = partial.where(step.residual)
+            partial = extended(partial, rows, step)
         return partial.select(self._view.projection), 0
 
 
-def seed(way: Plan, change: D) -> D:
-    """The change of the origin as the first partial: selected, with qualified columns."""
-    if way.origin.condition is not None:
-        change = change.where(way.origin.condition)
-    partial = change.select(way.origin.renaming)
-    return partial if way.residual is None else partial.where(way.residual)
-
-
-def total(parts: list[D]) -> D | None:
-    """The sum, consolidated; None when nothing remains."""
-    if not parts:
-        return None
-    first, *others = parts
-    for part in others:
-        first = first.plus(part)
-    change = first.consolidated()
-    return None if change.is_empty() else change
+def changed_atoms(view: View, mailbox: Mailbox[D], position: int) -> list[tuple[Atom, D]]:
+    """The atoms whose relations an update changes, with these changes."""
+    changes = ((atom, mailbox.change(atom.relation, position)) for atom in view.atoms)
+    return [(atom, change) for atom, change in changes if change is not None]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.questions import Answer, Maintenance, Query
+from protocols.maintenance.questions import Answer, Maintenance, Question
 
 D = TypeVar("D", bound=Delta)
 T = TypeVar("T")
@@ -13,7 +13,7 @@ T = TypeVar("T")
 def together(tasks: Sequence[Maintenance[D, T]]) -> Maintenance[D, list[T]]:
     """Runs the tasks in step; each sees only its own answers. Results in the tasks' order."""
     results: dict[int, T] = {}
-    rounds: dict[int, list[Query[D]]] = {}
+    rounds: dict[int, list[Question[D]]] = {}
 
     def advance(task: int, answers: list[Answer[D]] | None) -> None:
         try:

@@ -1,17 +1,19 @@
 """A simulated source: every version it ever had, and answers at any of them.
 
 It does what an autonomous database does, no more: it commits its own transactions, and answers one
-question about one relation at one version. That it remembers old versions is for stale reads and
+question at one version. That it remembers old versions is for stale reads and
 for telling afterwards which answers contained an error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from protocols.algebra.bag import Bag, Row
+from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import Condition
 from protocols.maintenance.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
 from protocols.views.catalog import Relation
+from protocols.views.plan import plan
+from protocols.views.view import Atom, View
 
 
 class SimulatedSource:
@@ -55,6 +57,33 @@ class SimulatedSource:
             return held
         matched = {row for key_set in keys for row in held.matching(key_set).counts}
         return Bag(held.columns, {row: n for row, n in held.counts.items() if row in matched})
+
+    def joined(self, terms: Sequence[Mapping[int, Bag]], view: View, version: int) -> Bag:
+        """A sum of joins over its relations at a version, some atoms replaced by given rows."""
+        contents, found = self._contents[version], bag([o.name for o in view.outputs], ())
+        for term in terms:
+            rows = {
+                atom: term[atom.index] if atom.index in term else _rows_of(atom, contents)
+                for atom in view.atoms
+            }
+            found = found.plus(_join(view, rows))
+        return found
+
+
+def _rows_of(atom: Atom, contents: Contents) -> Bag:
+    held = contents[atom.relation]
+    return (held if atom.condition is None else held.where(atom.condition)).select(atom.renaming)
+
+
+def _join(view: View, rows: Mapping[Atom, Bag]) -> Bag:
+    """The view over these rows: one loop after the other, as a textbook would."""
+    way = plan(view, view.atoms[0])
+    partial = rows[way.origin]
+    partial = partial if way.residual is None else partial.where(way.residual)
+    for step in way.steps:
+        partial = partial.join(rows[step.atom], step.join_on)
+        partial = partial if step.residual is None else partial.where(step.residual)
+    return partial.select(view.projection)
 
 
 def cut_page(relation: Relation, rows: Bag, page: Page) -> tuple[Bag, Row | None]:

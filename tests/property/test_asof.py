@@ -151,7 +151,7 @@ def _read(history: History, read: Reading[Any], algebra: str) -> Bag:
     if others := history.order.count("b"):
         mailbox.receive("b", others, {})
     for source in history.order:
-        mailbox.deliver(source, mailbox.version_at(source, mailbox.last_position) + 1)
+        mailbox.deliver((source, mailbox.version_at(source, mailbox.last_position) + 1))
     mailbox.forget(history.forgotten)
     keys = rooms.delta(types, history.keys)
     reading = read(mailbox, history.atom, keys, history.cut, history.cut)

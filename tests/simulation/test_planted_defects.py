@@ -23,7 +23,7 @@ SOON = 60
 
 
 def _reading(wrong_read: Callable[..., Any]) -> Entry:
-    return Entry("sweep", lambda view, mailbox: Sweep(view, mailbox, wrong_read), "defective")
+    return Entry("sweep", lambda view, mailbox, _: Sweep(view, mailbox, wrong_read), "defective")
 
 
 def _hunted(protocol: Entry = PROTOCOLS["sweep"], runs: int = SOON, **options: Any) -> Campaign:

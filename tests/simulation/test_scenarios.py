@@ -122,12 +122,6 @@ def test_sources_that_are_not_described_as_agreed_are_refused(sources: Any, word
         scenario_from_json({"view": "SELECT x FROM a.r", "sources": sources, "updates": []})
 
 
-def test_global_transactions_are_refused_rather_than_torn_apart() -> None:
-    scenario = scenario_from_json(_with(_at("a", _change("r", [2, "q"]), **{"global": "g"})))
-    with pytest.raises(WrongUse, match="global transactions cannot be simulated yet"):
-        simulate(scenario, PROTOCOLS["sweep"], Schedule(1))
-
-
 def test_random_scenarios_are_possible_ones_and_cover_bags_and_keys() -> None:
     scenarios = [random_scenario(seed).scenario for seed in range(50)]
     keyed = {bool(relation.key) for scenario in scenarios for relation in scenario.catalog}

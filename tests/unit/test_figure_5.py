@@ -15,9 +15,10 @@ from protocols.algebra.bag import Bag, BagLog
 from protocols.maintenance.asof import asof
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.naive import naive
+from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Query
 from protocols.maintenance.registry import PROTOCOLS
-from protocols.maintenance.sweep import Install, Sweep
+from protocols.maintenance.sweep import Sweep
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Schedule, simulate
 from protocols.simulation.source import SimulatedSource
@@ -45,7 +46,7 @@ class Figure5:
             self.sources[update.source] = source
             changes = {relation: (1, rows) for relation, rows in update.changes.items()}
             self.mailbox.receive(update.source, 1, changes)
-            self.mailbox.deliver(update.source, 1)
+            self.mailbox.deliver((update.source, 1))
 
     def answer(self, query: Query[Bag]) -> Answer[Bag]:
         """The source's present rows, at its version 1."""

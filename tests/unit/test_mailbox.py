@@ -23,7 +23,7 @@ def mailbox() -> Mailbox[Bag]:
     for version in (7, 8, 9):
         mailbox.receive("a", version, {R: (version, Bag(("x",), {(version,): 1}))})
     mailbox.receive("b", 2, {S: (2, Bag(("y",), {(0,): -1}))})
-    assert [mailbox.deliver(*at) for at in (("a", 7), ("b", 2), ("a", 8))] == [5, 6, 7]
+    assert [mailbox.deliver(at) for at in (("a", 7), ("b", 2), ("a", 8))] == [5, 6, 7]
     return mailbox
 
 
@@ -36,7 +36,7 @@ def test_a_cut_knows_the_version_of_every_source(mailbox: Mailbox[Bag]) -> None:
 
 
 def test_an_update_is_found_by_its_position(mailbox: Mailbox[Bag]) -> None:
-    assert mailbox.at(6) == ("b", 2)
+    assert mailbox.at(6) == (("b", 2),)
     assert mailbox.change(S, 6) == Bag(("y",), {(0,): -1})
     assert mailbox.change(R, 6) is None
     assert mailbox.change(R, 7) == Bag(("x",), {(8,): 1})
@@ -78,8 +78,8 @@ def test_what_is_forgotten_is_not_needed_by_later_cuts(mailbox: Mailbox[Bag]) ->
     assert (mailbox.difference(R, 9, 6), mailbox.difference(R, 7, 7)) == before[:2]
     assert mailbox.vector_at(6) == before[2]
     assert mailbox.last_position == 7
-    assert mailbox.at(7) == ("a", 8)
-    assert mailbox.deliver("a", 9) == 8
+    assert mailbox.at(7) == (("a", 8),)
+    assert mailbox.deliver(("a", 9)) == 8
 
 
 def test_a_version_received_twice_is_a_bug(mailbox: Mailbox[Bag]) -> None:
@@ -92,11 +92,11 @@ def test_positions_follow_each_source_and_what_is_here(
     mailbox: Mailbox[Bag], at: tuple[str, int]
 ) -> None:
     with pytest.raises(ProtocolBug, match="is next, not"):
-        mailbox.deliver(*at)
+        mailbox.deliver(at)
 
 
 def test_several_versions_may_be_received_in_one_piece() -> None:
     mailbox: Mailbox[Bag] = Mailbox({R: BagLog(), S: BagLog()}, {"a": 0, "b": 0})
     mailbox.receive("a", 3, {})
-    assert [mailbox.deliver("a", version) for version in (1, 2, 3)] == [1, 2, 3]
+    assert [mailbox.deliver(("a", version)) for version in (1, 2, 3)] == [1, 2, 3]
     assert mailbox.change(R, 2) is None

@@ -1,0 +1,107 @@
+"""Hold-back: a global transaction is delivered as a whole, at one position (algorithms.md, 6d).
+
+A global transaction has a part at each of several sources, and each source publishes its own part
+when it commits it. If the parts got positions of their own, the states between them would show half
+of a transaction. So a part waits at the head of its source's queue, and everything behind it waits
+too, until the other parts are here. Parts of two global transactions may have been committed in
+opposite orders at two sources; then no legal vector separates them, and both get one position
+together. In general a head is delivered together with the smallest set of queue prefixes that is
+closed under "all parts of a transaction" and "the order of each source".
+
+What waits here is received but not delivered: for the mailbox it has the position infinity.
+Liveness needs the message of every participant. A participant whose relations the view does not
+read is not waited for.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from protocols.maintenance.mailbox import Group
+
+
+@dataclass(frozen=True)
+class GlobalPart:
+    """What a part of a global transaction says about the whole."""
+
+    id: str
+    #: All sources that have a part.
+    participants: frozenset[str]
+
+
+_Waiting: TypeAlias = tuple[int, GlobalPart | None]
+
+
+class HoldBack:
+    """Received transactions on their way to a position."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        #: Per source what waits: (version, the global transaction that it is a part of).
+        self._queues: dict[str, deque[tuple[int, GlobalPart | None]]] = {
+            s: deque() for s in sources
+        }
+        #: Global transaction → the sources whose part waits.
+        self._here: dict[str, set[str]] = {}
+
+    def arrived(self, source: str, version: int, part: GlobalPart | None = None) -> None:
+        """A transaction was received; its source's transactions arrive in order."""
+        self._queues[source].append((version, part))
+        if part is not None:
+            self._here.setdefault(part.id, set()).add(source)
+
+    def waiting(self) -> bool:
+        """Whether anything has not been taken."""
+        return any(self._queues.values())
+
+    def ready(self) -> list[Group]:
+        """What could be delivered next: for each source's head its group, if that is complete."""
+        groups = (self._group(source) for source, queue in self._queues.items() if queue)
+        return list(dict.fromkeys(group for group in groups if group is not None))
+
+    def take(self, group: Group) -> None:
+        """Removes a group that is being delivered."""
+        for source, version in group:
+            at, part = self._queues[source].popleft()
+            assert at == version, f"version {at} of source {source!r} is next, not {version}"
+            if part is not None:
+                self._here[part.id].discard(source)
+                if not self._here[part.id]:
+                    del self._here[part.id]
+
+    def _group(self, source: str) -> Group | None:
+        """The smallest closed set with the head of this source; None if a part is not here yet."""
+        depth = {source: 1}
+        checked: set[str] = set()
+        grown = True
+        while grown:
+            grown = False
+            for name, length in list(depth.items()):
+                for part in self._parts(name, length):
+                    if part.id in checked:
+                        continue
+                    checked.add(part.id)
+                    others = part.participants & self._queues.keys()
+                    if not others <= self._here[part.id]:
+                        return None
+                    depth = self._deepened(depth, part.id, others)
+                    grown = True
+        return tuple(
+            (name, self._queues[name][index][0])
+            for name in sorted(depth)
+            for index in range(depth[name])
+        )
+
+    def _parts(self, source: str, length: int) -> list[GlobalPart]:
+        queue = self._queues[source]
+        parts = (queue[index][1] for index in range(length))
+        return [part for part in parts if part is not None]
+
+    def _deepened(self, depth: dict[str, int], id_: str, others: Collection[str]) -> dict[str, int]:
+        """The prefixes, each at least as long as its part of the transaction needs."""
+        deeper = dict(depth)
+        for name in others:
+            parts = enumerate(self._queues[name], 1)
+            place = next(place for place, (_, part) in parts if part and part.id == id_)
+            deeper[name] = max(deeper.get(name, 0), place)
+        return deeper

@@ -1,0 +1,58 @@
+"""Keys in the view: what the Strobe family and ECA-Key stand on.
+
+If the view shows the key of every relation that it joins, each of its rows is made from exactly one
+row of each, says which ones, and occurs once. Then a deletion can be carried out at the warehouse
+alone, and rows that arrive twice are recognised.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.errors import WrongUse
+from protocols.views.view import Atom, View
+
+D = TypeVar("D", bound=Delta)
+
+
+class ViewKeys:
+    """Where the view shows the key of each atom; WrongUse if it does not."""
+
+    def __init__(self, view: View) -> None:
+        shown = {output.column: output.name for output in view.outputs}
+        #: Per atom (column of the view, column of the relation) for each column of its key.
+        self._places = {atom: _places(atom, shown) for atom in view.atoms}
+        columns = dict.fromkeys(name for places in self._places.values() for name, _ in places)
+        self._whole = tuple((name, name) for name in columns)
+
+    def of(self, atom: Atom, changes: D) -> D:
+        """The keys of the changed rows of an atom, under the names that the view gives them."""
+        return changes.keys(self._places[atom])
+
+    def without(self, rows: D, atom: Atom, changes: D) -> D:
+        """key_delete: the rows of the view less those made from the changed rows of an atom."""
+        return rows.plus(rows.matching(self.of(atom, changes)).negated()).consolidated()
+
+    def missing(self, rows: D, there: D) -> D:
+        """The rows, less those whose combination of keys is there already."""
+        repeated = rows.matching(there.keys(self._whole))
+        return rows.plus(repeated.negated()).consolidated()
+
+    def distinct(self, rows: Iterable[D]) -> D | None:
+        """All rows together, each combination of keys once; None without any."""
+        found: D | None = None
+        for part in rows:
+            found = part if found is None else found.plus(self.missing(part, found))
+        return found
+
+
+def _places(atom: Atom, shown: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    if not atom.relation.key:
+        raise WrongUse(f"{atom.relation} (as {atom.alias}) has no key")
+    hidden = [c for c in atom.relation.key if atom.qualified(c) not in shown]
+    if hidden:
+        raise WrongUse(
+            f"the view does not show {atom.qualified(hidden[0])}, which is part of the key of"
+            f" {atom.relation}"
+        )
+    return tuple((shown[atom.qualified(column)], column) for column in atom.relation.key)

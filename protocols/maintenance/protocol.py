@@ -1,0 +1,50 @@
+"""What every protocol is, whoever drives it.
+
+The driver (a simulator, the streaming job) puts updates into the mailbox and gives them positions,
+whenever they come; it never waits for a protocol to do so. After every delivery and after every
+piece of work that has ended it calls `begin` until that returns None, and works on all pieces that
+have begun: it sends out their rounds of questions and hands each piece its answers. A piece returns
+what is to be made visible at that moment.
+
+So a protocol that takes one update at a time has one piece at work and looks into the mailbox when
+that has ended; one that pipelines has several; and one that reacts to every update at once (the
+Strobe family, ECA) begins a piece, possibly without questions, for each.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.questions import Maintenance
+from protocols.views.view import View
+
+D = TypeVar("D", bound=Delta)
+
+
+@dataclass(frozen=True)
+class Install(Generic[D]):
+    """What a protocol wants made visible: the change of the view up to this position."""
+
+    position: int
+    #: None when the view does not change.
+    change: D | None
+    #: Questions that were not asked because the partial change had become empty.
+    skipped: int = 0
+
+
+#: A piece of work: rounds of questions, then what is to be made visible.
+Work: TypeAlias = Maintenance[D, list[Install[D]]]
+
+
+class Maintaining(Protocol[D]):
+    """A protocol over one view and one mailbox, in the middle of things."""
+
+    def begin(self) -> Work[D] | None:
+        """The next piece of work; None if there is none before something else happens."""
+        ...
+
+
+#: (view, mailbox, the rows that the view has now, computed when asked for) → the protocol.
+Starting: TypeAlias = Callable[[View, Mailbox[D], Callable[[], D]], Maintaining[D]]
