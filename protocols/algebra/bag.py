@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from protocols.algebra.delta import POSITION
 from protocols.algebra.expressions import Condition, holds
 
 Row = tuple[Any, ...]
@@ -71,6 +72,14 @@ class Bag:
         kept = {row: n for row, n in self.counts.items() if pick(row) in keys.counts}
         return Bag(self.columns, kept)
 
+    def split(self, column: str) -> "dict[Any, Bag]":
+        place = self.columns.index(column)
+        names = self.columns[:place] + self.columns[place + 1 :]
+        parts: dict[Any, dict[Row, int]] = {}
+        for row, count in self.counts.items():
+            parts.setdefault(row[place], {})[row[:place] + row[place + 1 :]] = count
+        return {value: Bag(names, counts) for value, counts in parts.items()}
+
     def _picker(self, columns: Iterable[str]) -> Callable[[Row], Row]:
         indexes = [self.columns.index(column) for column in columns]
         return lambda row: tuple(row[index] for index in indexes)
@@ -98,6 +107,19 @@ class BagLog:
         if not found:
             return None
         return bag(found[0].columns, (item for part in found for item in part.counts.items()))
+
+    def placed(self, after: int, upto: int, positions: Sequence[int]) -> Bag | None:
+        found = [(version, change) for version, change in self._changes if after < version <= upto]
+        if not found:
+            return None
+        return bag(
+            (*found[0][1].columns, POSITION),
+            (
+                ((*row, positions[version - after - 1]), count)
+                for version, change in found
+                for row, count in change.counts.items()
+            ),
+        )
 
     def forget(self, upto: int) -> None:
         self._changes = [change for change in self._changes if change[0] > upto]

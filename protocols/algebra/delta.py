@@ -13,12 +13,14 @@ Two implementations obey these laws, and property tests hold them to each other:
 `bag.Bag`, a dictionary, is the reference; `frame.Frame`, Polars columns, is what production runs.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from protocols.algebra.expressions import Condition
 
 COUNT = "_count"
+#: Where changes of several updates lie in one delta: the column that tells them apart.
+POSITION = "_position"
 
 
 class Delta(Protocol):
@@ -66,4 +68,8 @@ class Delta(Protocol):
 
     def matching(self, keys: Self) -> Self:
         """Our rows whose columns of that name agree with one of the keys (a semi-join)."""
+        ...
+
+    def split(self, column: str) -> Mapping[Any, Self]:
+        """The rows by their value in a column, and without that column."""
         ...

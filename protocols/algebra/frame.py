@@ -3,11 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
 
@@ -81,6 +82,12 @@ class Frame:
     def matching(self, keys: "Frame") -> "Frame":
         return Frame(self.data.join(keys.data, on=list(keys.columns), how="semi"))
 
+    def split(self, column: str) -> "dict[Any, Frame]":
+        if self.data.is_empty():
+            return {}
+        parts = self.data.partition_by(column, as_dict=True, include_key=False)
+        return {value: Frame(part) for (value,), part in parts.items()}
+
 
 def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.DataFrame:
     """Columns (new name, from which) of a frame, put together without a query plan.
@@ -136,6 +143,22 @@ class FrameLog:
         self._ends[smaller:] = [changes.item(-1, VERSION)]
 
     def between(self, after: int, upto: int) -> Frame | None:
+        found = self._found(after, upto)
+        if found is None:
+            return None
+        return Frame(picked(found, [name for name in found.columns if name != VERSION]))
+
+    def placed(self, after: int, upto: int, positions: Sequence[int]) -> Frame | None:
+        found = self._found(after, upto)
+        if found is None:
+            return None
+        index = found.get_column(VERSION).to_numpy() - (after + 1)
+        place = pl.Series(POSITION, np.asarray(positions, dtype=np.int64)[index])
+        columns = [found.get_column(name) for name in found.columns if name != VERSION]
+        return Frame(pl.DataFrame([*columns, place]))
+
+    def _found(self, after: int, upto: int) -> pl.DataFrame | None:
+        """The changes with `after < version <= upto`; None when there are none."""
         first = bisect_right(self._ends, after)
         found = []
         for part in self._parts[first:]:
@@ -143,10 +166,7 @@ class FrameLog:
             if start >= stop:
                 break
             found.append(part.rows[start:stop])
-        if not found:
-            return None
-        names = [name for name in found[0].columns if name != VERSION]
-        return Frame(picked(pl.concat(found), names))
+        return pl.concat(found) if found else None
 
     def rows(self) -> pl.DataFrame | None:
         """All changes, each with its version; None when there are none."""

@@ -17,7 +17,7 @@ group of versions: one for almost every update, several for a global one (see ho
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
@@ -27,6 +27,8 @@ from protocols.views.catalog import Relation
 D = TypeVar("D", bound=Delta)
 D_co = TypeVar("D_co", bound=Delta, covariant=True)
 
+#: The position of what is received and not delivered.
+NOWHERE = 2**62
 #: What is delivered at one position: (source, version), ascending within each source.
 Group: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -40,6 +42,10 @@ class Log(Protocol[D_co]):
 
     def between(self, after: int, upto: int) -> D_co | None:
         """The sum of the changes with `after < version <= upto`; None when there are none."""
+        ...
+
+    def placed(self, after: int, upto: int, positions: Sequence[int]) -> D_co | None:
+        """The same, each row with a position: that of version `after + 1` first, and so on."""
         ...
 
     def forget(self, upto: int) -> None:
@@ -68,6 +74,9 @@ class Mailbox(Generic[D]):
         self._positions: dict[str, list[int]] = {source: [] for source in vector}
         #: The group delivered at each position, beginning at `_start + 1`.
         self._order: list[Group] = []
+        #: What was received, in this order: (source, version); the first has this number.
+        self._arrivals: list[tuple[str, int]] = []
+        self._first_arrival = 0
 
     # -- receiving and delivering --------------------------------------------------------------
 
@@ -77,6 +86,8 @@ class Mailbox(Generic[D]):
             raise ProtocolBug(f"version {version} of source {source!r} was received before")
         for relation, rows in changes.items():
             self._logs[relation].append(rows)
+        arrived = range(self._received[source] + 1, version + 1)
+        self._arrivals += [(source, each) for each in arrived]
         self._received[source] = version
 
     def deliver(self, *group: tuple[str, int]) -> int:
@@ -108,6 +119,29 @@ class Mailbox(Generic[D]):
         """Whether everything that an answer at this version contains has been received."""
         return self._received[source] >= version
 
+    # -- in the order of receipt ---------------------------------------------------------------
+
+    @property
+    def first_arrival(self) -> int:
+        """The number of the first transaction received that is not forgotten."""
+        return self._first_arrival
+
+    def arrival(self, number: int) -> tuple[str, int] | None:
+        """The transaction received with this number; None if it has not come yet."""
+        index = number - self._first_arrival
+        return self._arrivals[index] if index < len(self._arrivals) else None
+
+    def published(self, relation: Relation, version: int) -> D | None:
+        """What this version of its source changes in a relation."""
+        return self._logs[relation].between(version - 1, version)
+
+    def holds_parts(self) -> bool:
+        """Whether anything received is not delivered: it waits for parts at other sources."""
+        return any(
+            received > self._base[source] + len(self._positions[source])
+            for source, received in self._received.items()
+        )
+
     # -- looking things up ---------------------------------------------------------------------
 
     def at(self, position: int) -> Group:
@@ -131,6 +165,17 @@ class Mailbox(Generic[D]):
         versions = (self.version_at(relation.source, cut) for cut in (after, upto))
         return self._logs[relation].between(*versions)
 
+    def placed(self, relation: Relation, after: int, upto: int) -> D | None:
+        """The changes of a relation in versions (after, upto], each row with its position.
+
+        What has no position yet lies behind all that have one.
+        """
+        source = relation.source
+        start = after - self._base[source]
+        known = self._positions[source][start : upto - self._base[source]]
+        nowhere = [NOWHERE] * (upto - after - len(known))
+        return self._logs[relation].placed(after, upto, [*known, *nowhere])
+
     def difference(self, relation: Relation, version: int, cut: int) -> D | None:
         """What to add to an answer read at `version` so that it becomes the relation at `cut`."""
         wanted = self.version_at(relation.source, cut)
@@ -148,5 +193,9 @@ class Mailbox(Generic[D]):
             self._base[source] = version
         for relation, log in self._logs.items():
             log.forget(self._base[relation.source])
+        kept = (i for i, (s, v) in enumerate(self._arrivals) if v > self._base[s])
+        done = next(kept, len(self._arrivals))
+        del self._arrivals[:done]
+        self._first_arrival += done
         del self._order[: position - self._start]
         self._start = position

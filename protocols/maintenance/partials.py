@@ -13,11 +13,14 @@ from protocols.views.plan import Plan, Step
 D = TypeVar("D", bound=Delta)
 
 
-def seed(way: Plan, change: D) -> D:
-    """The change of the origin as the first partial: selected, with qualified columns."""
+def seed(way: Plan, change: D, also: tuple[str, ...] = ()) -> D:
+    """The change of the origin as the first partial: selected, with qualified columns.
+
+    `also` names columns that are not of the relation and stay what they are.
+    """
     if way.origin.condition is not None:
         change = change.where(way.origin.condition)
-    partial = change.select(way.origin.renaming)
+    partial = change.select([*way.origin.renaming, *((name, name) for name in also)])
     return partial if way.residual is None else partial.where(way.residual)
 
 

@@ -77,6 +77,14 @@ class Answer(Generic[D]):
     #: Size of question and answer on the wire, where there was one.
     bytes_sent: int = 0
     bytes_received: int = 0
+    #: A source in partitions reads each at its own moment: (which rows, version), disjoint and
+    #: together all rows. `version` is then the highest of them. Empty: all rows at one version.
+    parts: tuple[tuple[Condition, int], ...] = ()
+
+    @property
+    def readings(self) -> tuple[tuple[Condition | None, int], ...]:
+        """What was read at which version; None stands for all rows."""
+        return self.parts or ((None, self.version),)
 
 
 Question: TypeAlias = Query[D] | Joint[D]

@@ -6,6 +6,7 @@ right. On a chain this is exactly the double sweep of Figure 4 (SWEEP, section 5
 graph is no chain, an atom that is not linked to what has been gathered so far waits for its turn.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from protocols.algebra.expressions import Condition, conjunction
@@ -43,27 +44,32 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-def plan(view: View, origin: Atom) -> Plan:
-    """The sweep that starts at `origin`."""
+def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Plan:
+    """The sweep that starts at `origin`, over all atoms or over these, which hang together."""
+    atoms = [atom for atom in view.atoms if within is None or atom in within]
     bound, steps = [origin], []
-    while len(bound) < len(view.atoms):
-        atom = _next_atom(view, origin, bound)
-        before = view.residuals_within(bound)
-        links = _links_between(view, bound, atom)
+    while len(bound) < len(atoms):
+        atom = _next_atom(view, atoms, origin, bound)
+        steps.append(step_to(view, bound, atom))
         bound.append(atom)
-        new = tuple(r for r in view.residuals_within(bound) if r not in before)
-        steps.append(Step(atom, links, conjunction(new)))
     return Plan(origin, conjunction(view.residuals_within([origin])), tuple(steps))
 
 
-def _next_atom(view: View, origin: Atom, bound: list[Atom]) -> Atom:
+def step_to(view: View, bound: Sequence[Atom], atom: Atom) -> Step:
+    """Taking in an atom when these are there."""
+    before = view.residuals_within(bound)
+    new = tuple(r for r in view.residuals_within([*bound, atom]) if r not in before)
+    return Step(atom, _links_between(view, bound, atom), conjunction(new))
+
+
+def _next_atom(view: View, atoms: Sequence[Atom], origin: Atom, bound: Sequence[Atom]) -> Atom:
     """The nearest linked atom on the left; when there is none, the nearest one on the right."""
-    linked = [a for a in view.atoms if a not in bound and _links_between(view, bound, a)]
+    linked = [a for a in atoms if a not in bound and _links_between(view, bound, a)]
     left = [atom for atom in linked if atom.index < origin.index]
     return left[-1] if left else linked[0]
 
 
-def _links_between(view: View, bound: list[Atom], atom: Atom) -> tuple[tuple[str, str], ...]:
+def _links_between(view: View, bound: Sequence[Atom], atom: Atom) -> tuple[tuple[str, str], ...]:
     there = {other.index: other for other in bound}
     ends = (link.seen_from(atom.index) for link in view.links)
     return tuple(

@@ -31,6 +31,11 @@ class Atom:
         return f"{self.alias}.{column}"
 
     @property
+    def qualified_columns(self) -> tuple[str, ...]:
+        """Its used columns by their qualified names."""
+        return tuple(self.qualified(column) for column in self.columns)
+
+    @property
     def renaming(self) -> tuple[tuple[str, str], ...]:
         """Its used columns as (qualified name, own name)."""
         return tuple((self.qualified(column), column) for column in self.columns)

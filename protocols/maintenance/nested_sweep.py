@@ -1,0 +1,142 @@
+"""Nested SWEEP (SIGMOD'97, section 6, Figure 6), horizon form: one composite for many updates.
+
+Strong consistency; at most n - 1 queries per update and far fewer when updates are concurrent. The
+sweep of an update meets other updates that have been delivered meanwhile. Instead of taking them
+out of the answers and sweeping each by itself later, it *absorbs* them: their effect on the atoms
+visited so far is computed by a nested sweep, and from there on both travel together.
+
+With base = what the view reflects, S = the updates absorbed so far and W = the join over the atoms
+visited, the composite is always W(base + S) - W(base). To absorb the changes T of an atom j adds
+T ⋈ (the other visited atoms at base + S), which is what the nested sweep of T computes; what that
+absorbs itself is already part of S for everything that follows.
+
+Deviations from the printed figure (algorithms.md, section 3):
+
+* The horizon. H = min(delivered, first + budget) is fixed when a composite begins. Updates up to H
+  are absorbed, all later ones compensated. The printed form absorbs whatever is there, so two
+  sources that answer each question with a new update keep it from ever installing; and with a mere
+  limit on the number of absorbed updates the composite would not end on a prefix of the order.
+* An atom therefore has two states only, before and at the horizon, and is absorbed once, all its
+  changes merged. So frames nest at most n deep; they are kept on an explicit stack, which shows the
+  whole state of a composite.
+* What is absorbed is read in the log and not inferred from what lay in the queue when the answer
+  came: no race, no need for FIFO channels. It also makes questions for an empty partial needless,
+  which the printed form has to ask: its answers were what told it of updates to absorb.
+* The join graph may be any; "Left..Right" becomes the set of atoms that a frame has to cover.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.asof import asof
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import extended, seed, total
+from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.questions import Maintenance
+from protocols.maintenance.sweep import changed_atoms
+from protocols.views.plan import plan, step_to
+from protocols.views.view import Atom, View
+
+D = TypeVar("D", bound=Delta)
+
+
+@dataclass
+class _Frame(Generic[D]):
+    """One ViewChange under way: `change`, which began at an atom, over the atoms `bound`."""
+
+    #: None when it has become empty.
+    change: D | None
+    bound: list[Atom]
+    #: The atoms that it has yet to take in; more may not come.
+    left: list[Atom]
+
+
+class NestedSweep(Generic[D]):
+    """The protocol over one view and one mailbox."""
+
+    def __init__(self, view: View, mailbox: Mailbox[D], budget: int = 100) -> None:
+        self._view = view
+        self._mailbox = mailbox
+        #: At most so many updates behind the first one go into a composite.
+        self._budget = budget
+        self._installed = mailbox.start
+        self._busy = False
+
+    def begin(self) -> Work[D] | None:
+        """Process UpdateView: a composite that starts with the first update in the queue."""
+        if self._busy or self._installed == self._mailbox.last_position:
+            return None
+        self._busy = True
+        return self._composite(min(self._mailbox.last_position, self._installed + 1 + self._budget))
+
+    def _composite(self, horizon: int) -> Work[D]:
+        first = self._first_that_changes_anything(horizon)
+        install: Install[D] = Install(first, None)
+        origins = changed_atoms(self._view, self._mailbox, first)
+        if origins:
+            origin, change = origins[0]
+            #: Atom → the position as of which it has been counted in so far.
+            cuts = dict.fromkeys(self._view.atoms, first - 1) | {origin: first}
+            composite = yield from self._view_change(origin, change, cuts, horizon)
+            # All atoms were visited, so all are at the horizon; but the origin is only if some
+            # other atom had something to absorb. If none had, the composite is `first` alone.
+            missed = self._mailbox.changes(origin.relation, cuts[origin], horizon) is not None
+            end = first if missed else horizon
+            shown = [] if composite is None else [composite.select(self._view.projection)]
+            install = Install(end, total(shown))
+        self._installed = install.position
+        self._busy = False
+        return [install]
+
+    def _first_that_changes_anything(self, horizon: int) -> int:
+        """Updates of relations that the view does not read go along with the one behind them."""
+        for position in range(self._installed + 1, horizon):
+            if changed_atoms(self._view, self._mailbox, position):
+                return position
+        return horizon
+
+    def _view_change(
+        self, origin: Atom, change: D, cuts: dict[Atom, int], horizon: int
+    ) -> Maintenance[D, D | None]:
+        """Function ViewChange, its recursion as a stack of frames."""
+        position = cuts[origin]
+        stack = [self._frame(origin, change, self._view.atoms)]
+        while True:
+            frame = stack[-1]
+            if not frame.left:
+                done = stack.pop()
+                if not stack:
+                    return done.change
+                stack[-1].change = _sum(stack[-1].change, done.change)
+                continue
+            atom = frame.left.pop(0)
+            yield from self._take_in(frame, atom, cuts[atom], position)
+            absorbed = self._mailbox.changes(atom.relation, cuts[atom], horizon)
+            cuts[atom] = horizon
+            if absorbed is not None:
+                stack.append(self._frame(atom, absorbed, tuple(frame.bound)))
+
+    def _take_in(
+        self, frame: _Frame[D], atom: Atom, cut: int, position: int
+    ) -> Maintenance[D, None]:
+        """One leg: asks the atom's source and takes out what the composite has not absorbed."""
+        step = step_to(self._view, frame.bound, atom)
+        frame.bound.append(atom)
+        keys = None if frame.change is None else frame.change.keys(step.keys)
+        if frame.change is None or keys is None or keys.is_empty():
+            frame.change = None
+            return
+        rows = yield from asof(self._mailbox, atom, keys, cut, position)
+        frame.change = extended(frame.change, rows, step)
+
+    def _frame(self, origin: Atom, change: D, scope: tuple[Atom, ...]) -> _Frame[D]:
+        way = plan(self._view, origin, scope)
+        return _Frame(seed(way, change), [origin], [step.atom for step in way.steps])
+
+
+def _sum(outer: D | None, inner: D | None) -> D | None:
+    """Two partials over the same atoms, whose columns may stand in different orders."""
+    if outer is None or inner is None:
+        return inner if outer is None else outer
+    return outer.plus(inner.select([(name, name) for name in outer.columns])).consolidated()

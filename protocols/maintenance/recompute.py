@@ -1,0 +1,58 @@
+"""The other control: ask for everything, and compute the view anew (SIGMOD'97, section 3, opening).
+
+Strong: one state for whatever was delivered meanwhile. It is right, because every relation is
+brought to the same cut like any other answer, and it is what incremental maintenance has to beat:
+n questions per state, each answered with a whole relation.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.asof import corrected
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import extended, total
+from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.questions import Query
+from protocols.views.plan import plan
+from protocols.views.view import View
+
+D = TypeVar("D", bound=Delta)
+
+
+class Recompute(Generic[D]):
+    """The protocol over one view and one mailbox."""
+
+    def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
+        self._view = view
+        self._mailbox = mailbox
+        self._shown = contents()
+        self._way = plan(view, view.atoms[0])
+        self._begun = mailbox.start
+        self._busy = False
+
+    def begin(self) -> Work[D] | None:
+        """The view as of everything delivered."""
+        if self._busy or self._begun == self._mailbox.last_position:
+            return None
+        self._busy, self._begun = True, self._mailbox.last_position
+        return self._anew(self._begun)
+
+    def _anew(self, cut: int) -> Work[D]:
+        atoms = self._view.atoms
+        answers = yield [
+            Query(a.relation, a.columns, a.condition, keys=None, position=cut) for a in atoms
+        ]
+        rows = {
+            atom: corrected(self._mailbox, atom, answer, None, cut)
+            for atom, answer in zip(atoms, answers, strict=True)
+        }
+        whole = rows[self._way.origin]
+        if self._way.residual is not None:
+            whole = whole.where(self._way.residual)
+        for step in self._way.steps:
+            whole = extended(whole, rows[step.atom], step)
+        shown = whole.select(self._view.projection).consolidated()
+        change = total([shown, self._shown.negated()])
+        self._shown, self._busy = shown, False
+        return [Install(cut, change)]

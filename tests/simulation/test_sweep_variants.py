@@ -1,0 +1,291 @@
+"""SWEEP's relatives: parallel legs, pipelined, nested, batched, and the control that reads all.
+
+Each is run over random scenarios and schedules and held against DuckDB at every state that it
+shows. Then each mistake that algorithms.md warns of (sections 3 and 5) is made on purpose, as a
+slip in the real code, and has to be found.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from campaigns import planted
+from oracle import Oracle, Rows
+from random_scenarios import random_scenario
+
+from protocols.algebra.bag import Bag
+from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.nested_sweep import NestedSweep
+from protocols.maintenance.parallel_sweep import ParallelSweep
+from protocols.maintenance.pipelined_sweep import PipelinedSweep
+from protocols.maintenance.registry import PROTOCOLS, Entry
+from protocols.simulation.simulator import Outcome, Schedule, simulate
+from protocols.views.jointree import queries_per_batch
+from protocols.views.sql import parse_view
+
+COMPLETE = ("parallel-sweep", "pipelined-sweep", "batched-sweep")
+STRONG = ("nested-sweep", "recompute")
+#: A mistake that shows in many schedules may not survive this many runs.
+SOON = 150
+
+
+@dataclass(frozen=True)
+class Found:
+    """The number of the first wrong run, counted from 1, and whether anything was concurrent."""
+
+    wrong: int | None
+    runs: int
+    concurrent: int
+    states: int
+    positions: int
+
+
+def wrong_state(outcome: Outcome, oracle: Oracle) -> int | None:
+    """The first position with a state that is not the view there, or out of order, or missing."""
+    held: Rows = Counter()
+    before = -1
+    for state in outcome.states:
+        held.update({} if state.change is None else dict(state.change.counts))
+        shown = {row: count for row, count in held.items() if count}
+        if state.position <= before or shown != oracle.at(state.vector):
+            return state.position
+        before = state.position
+    return None
+
+
+def hunt(entry: Entry, seeds: Iterable[int], algebra: str = "bag", stale: bool = True) -> Found:
+    """Runs until a state is wrong; complete protocols have to show every position."""
+    runs = concurrent = states = positions = 0
+    for seed in seeds:
+        scenario = random_scenario(seed).scenario
+        schedule = Schedule(seed, algebra, stale and seed % 2 == 1, late_start=seed % 3 == 0)
+        outcome = simulate(scenario, entry, schedule)
+        runs += 1
+        concurrent += sum(outcome.concurrent.values())
+        last = outcome.states[-1]
+        top = dict.fromkeys(last.vector, 0) | Counter(u.source for u in scenario.updates)
+        shown, every = len(outcome.states) - 1, last.position
+        states, positions = states + shown, positions + every
+        lost = last.vector != dict(top) or (entry.name in COMPLETE and shown != every)
+        if lost or wrong_state(outcome, Oracle(scenario)) is not None:
+            print(f"{entry.name}: caught in run {runs}")
+            return Found(runs, runs, concurrent, states, positions)
+    return Found(None, runs, concurrent, states, positions)
+
+
+def assert_right(found: Found) -> Found:
+    assert found.wrong is None
+    assert found.concurrent > found.runs, "vacuous: hardly any answer needed compensation"
+    return found
+
+
+@pytest.mark.parametrize(("algebra", "runs"), [("bag", 120), ("frame", 50)])
+@pytest.mark.parametrize("name", COMPLETE)
+def test_every_position_becomes_visible_and_is_right(name: str, algebra: str, runs: int) -> None:
+    found = assert_right(hunt(PROTOCOLS[name], range(runs), algebra))
+    assert found.states == found.positions
+
+
+@pytest.mark.parametrize(("algebra", "runs"), [("bag", 120), ("frame", 50)])
+@pytest.mark.parametrize("name", STRONG)
+def test_what_is_shown_is_an_exact_prefix_of_the_order(name: str, algebra: str, runs: int) -> None:
+    found = assert_right(hunt(PROTOCOLS[name], range(runs), algebra))
+    assert found.states < found.positions, "vacuous: nothing was ever taken together"
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2])
+def test_a_composite_of_any_budget_ends_on_a_prefix(budget: int) -> None:
+    entry = _entry("nested-sweep", lambda v, m: NestedSweep(v, m, budget))
+    assert_right(hunt(entry, range(60)))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_any_width_of_the_pipeline_installs_in_order(width: int) -> None:
+    entry = _entry("pipelined-sweep", lambda v, m: PipelinedSweep(v, m, width))
+    assert_right(hunt(entry, range(60)))
+
+
+def test_a_batch_asks_no_more_than_its_bound_whatever_its_size() -> None:
+    reached = 0
+    for seed in range(150):
+        scenario = random_scenario(seed, updates=14).scenario
+        view = parse_view("v", scenario.view, scenario.catalog)
+        outcome = simulate(scenario, PROTOCOLS["batched-sweep"], Schedule(seed, "bag"))
+        bound = queries_per_batch(view)
+        most = max((n for position, n in outcome.queries.items() if position), default=0)
+        assert most <= bound, scenario.view
+        reached += most == bound
+    assert reached > 20, "vacuous: the bound was hardly ever reached"
+
+
+def test_nested_asks_at_most_n_minus_1_per_update_and_atom_and_less_under_load() -> None:
+    asked = single = 0
+    for seed in range(100):
+        scenario = random_scenario(seed).scenario
+        view = parse_view("v", scenario.view, scenario.catalog)
+        changed = sum(
+            atom.relation in update.changes for update in scenario.updates for atom in view.atoms
+        )
+        nested = _asked(simulate(scenario, PROTOCOLS["nested-sweep"], Schedule(seed, "bag")))
+        assert nested <= changed * (len(view.atoms) - 1)
+        asked += nested
+        single += _asked(simulate(scenario, PROTOCOLS["sweep"], Schedule(seed, "bag")))
+    assert asked < 0.9 * single
+
+
+def _asked(outcome: Outcome) -> int:
+    return sum(n for position, n in outcome.queries.items() if position)
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_caught_when_nothing_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = "changes = {} if change is None else change.split(POSITION)"
+    monkeypatch.setattr(BatchedSweep, "_batch", planted(BatchedSweep._batch, same, same))
+    assert_right(hunt(PROTOCOLS["batched-sweep"], range(60)))
+
+
+def test_counts_on_both_sides_of_the_merge_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The printed merge of the legs: a deletion squared is an insertion."""
+    right = "partial.keys([(_LEG + name, name) for name in leg.links])"
+    both = "partial.select([(_LEG + name, name) for name in leg.links])"
+    monkeypatch.setattr(ParallelSweep, "_walk", planted(ParallelSweep._walk, right, both))
+    assert hunt(PROTOCOLS["parallel-sweep"], range(SOON)).wrong
+
+
+def test_a_condition_between_the_legs_that_is_forgotten_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "if legs.at_merge is not None:"
+    untested = planted(ParallelSweep._view_change, right, "if False:")
+    monkeypatch.setattr(ParallelSweep, "_view_change", untested)
+    assert hunt(PROTOCOLS["parallel-sweep"], range(SOON)).wrong
+
+
+def test_overlooking_what_a_sibling_is_sweeping_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compensate only what is "still in the queue": here, what has not been begun."""
+    monkeypatch.setattr(PipelinedSweep, "_taking_part", _taking_only_the_queue_for_concurrent())
+    assert hunt(PROTOCOLS["pipelined-sweep"], range(SOON)).wrong
+
+
+def _taking_only_the_queue_for_concurrent() -> Callable[..., Any]:
+    # At the time of each answer the cut is what has been begun, not the update's own position.
+    right = "self._done[position] = yield from self._sweep.update(position)"
+    wrong = (
+        "work = self._sweep.update(position)\n"
+        "    cuts = self._mailbox.difference\n"
+        "    answers = None\n"
+        "    while True:\n"
+        "        self._mailbox.difference = (\n"
+        "            lambda r, v, cut: cuts(r, v, self._begun if cut == position else cut))\n"
+        "        try:\n"
+        "            asked = next(work) if answers is None else work.send(answers)\n"
+        "        except StopIteration as end:\n"
+        "            self._done[position] = end.value\n"
+        "            break\n"
+        "        finally:\n"
+        "            del self._mailbox.difference\n"
+        "        answers = yield asked"
+    )
+    return planted(PipelinedSweep._taking_part, right, wrong)
+
+
+def test_installing_in_the_order_in_which_sweeps_end_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "while self._installed + 1 in self._done:"
+    unordered = planted(
+        PipelinedSweep._taking_part, right, "for self._installed in [position - 1]:"
+    )
+    monkeypatch.setattr(PipelinedSweep, "_taking_part", unordered)
+    assert hunt(PROTOCOLS["pipelined-sweep"], range(SOON)).wrong
+
+
+def test_absorbing_only_the_first_pending_update_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "absorbed = self._mailbox.changes(atom.relation, cuts[atom], horizon)"
+    first = "absorbed = self._mailbox.changes(atom.relation, cuts[atom], cuts[atom] + 1)"
+    monkeypatch.setattr(
+        NestedSweep, "_view_change", planted(NestedSweep._view_change, right, first)
+    )
+    assert hunt(PROTOCOLS["nested-sweep"], range(SOON)).wrong
+
+
+def test_a_budget_without_a_horizon_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To absorb what is there at each visit: the composite ends on no prefix of the order."""
+    right = "yield from self._take_in(frame, atom, cuts[atom], position)"
+    later = right + "; horizon = self._mailbox.last_position"
+    monkeypatch.setattr(
+        NestedSweep, "_view_change", planted(NestedSweep._view_change, right, later)
+    )
+    assert hunt(PROTOCOLS["nested-sweep"], range(SOON)).wrong
+
+
+def test_a_nested_sweep_over_too_few_atoms_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = "stack.append(self._frame(atom, absorbed, tuple(frame.bound)))"
+    never = "pass"
+    monkeypatch.setattr(
+        NestedSweep, "_view_change", planted(NestedSweep._view_change, right, never)
+    )
+    assert hunt(PROTOCOLS["nested-sweep"], range(SOON)).wrong
+
+
+@pytest.mark.parametrize("always", ["True", "False"])
+def test_a_batch_without_a_tie_break_is_caught(
+    always: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = "before = atom.index < partial.origin.index"
+    untied = planted(BatchedSweep._extend, right, f"before = {always}")
+    monkeypatch.setattr(BatchedSweep, "_extend", untied)
+    assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
+
+
+def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = "yield rows.negated() if unwanted else rows, unwanted"
+    nothing = "yield from ()"
+    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, nothing))
+    assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
+
+
+def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compensate for what comes after the batch, and not for what is in it."""
+    right = "earliest, latest = self._versions(atom, first - 1), self._versions(atom, last)"
+    unordered = "earliest = latest = self._versions(atom, last)"
+    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, unordered))
+    assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_inferring_from_fifo_what_an_answer_contains_is_caught(
+    stale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Updates and answers travel over channels of their own, and replicas lag behind."""
+    right = "for condition, version in answer.readings:"
+    inferred = "for condition, version in [(None, self._mailbox.received(atom.relation.source))]:"
+    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, inferred))
+    assert hunt(PROTOCOLS["batched-sweep"], range(4 * SOON), stale=stale).wrong
+
+
+def test_null_that_equals_null_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bag, "keys", planted(Bag.keys, " if None not in row", ""))
+    monkeypatch.setattr(Bag, "join", planted(Bag.join, "if None not in theirs(row):", "if True:"))
+    assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
+
+
+def test_a_recomputation_that_believes_its_answers_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "protocols.maintenance.recompute.corrected",
+        lambda _mailbox, atom, answer, _keys, _cut: answer.rows.select(atom.renaming),
+    )
+    assert hunt(PROTOCOLS["recompute"], range(SOON)).wrong
+
+
+def _entry(name: str, start: Callable[[Any, Mailbox[Any]], Any]) -> Entry:
+    return replace(PROTOCOLS[name], start=lambda view, mailbox, _contents: start(view, mailbox))
