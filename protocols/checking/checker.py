@@ -34,6 +34,7 @@ from protocols.checking.levels import (
     Level,
     claimed_by,
 )
+from protocols.checking.nearest import nearest_step
 from protocols.checking.order import Order, Vectors, first_half, is_monotone, order_of
 from protocols.checking.trace import Trace
 
@@ -349,7 +350,36 @@ class _Case:
             if arrived
             else "The first state has to be the view over the initial relations"
         )
-        return f"{opening}; however {words}{' ' + half if half else ''} A contradiction."
+        near = self._nearest_position(state)
+        return f"{opening}; however {words}{' ' + half if half else ''} {near} A contradiction."
+
+    def _nearest_position(self, state: int) -> str:
+        """Which delivered state a wrong one is most like."""
+        position = int(min(self.positions[state], self.last))
+        found = nearest_step(self.shown.until(state), self.expected, self.last)
+        # A value of the view lasts until the next position that changes it.
+        place = min(found.places, key=lambda each: abs(each - position))
+        vector = _vector(self.order.vector(self.order.prefixes[place]))
+        if found.off == 0:
+            return f"It is the view at position {place} ({vector})."
+        return (
+            f"Of all delivered states it comes closest to that of position {place} ({vector}),"
+            f" from which it is {_copies(found.off)} away."
+        )
+
+    def _nearest_vectors(self, state: int, lattice: Lattice) -> str:
+        """The vectors at which the view is most like a state that is no view at all."""
+        found = lattice.nearest(self.shown.until(state))
+        if found is None:
+            return self._nearest_position(state)
+        places = [
+            _vector(self.order.vector(self._whole(lattice, flat))) for flat in found.places[:3]
+        ]
+        more = f" and {len(found.places) - 3} more" if len(found.places) > 3 else ""
+        return (
+            f"Closest come the vectors ({'), ('.join(places)}){more}, from which it is"
+            f" {_copies(found.off)} away."
+        )
 
     def _reach(self, scene: Scene, difference: Mapping[int, int]) -> int:
         """The last position that a wrong row may have to do with."""
@@ -394,6 +424,7 @@ class _Case:
                 f"Every state has to be the view at some version vector; however the state of "
                 f"position {position} is the view at none of the {lattice.size:,} legal ones."
             )
+            opening += f" {self._nearest_vectors(state, lattice)}"
             wrong = self.wrong.until(state)
             if not wrong:
                 return f"{opening} A contradiction."
@@ -422,6 +453,10 @@ class _Case:
 
 def _vector(vector: Mapping[str, int]) -> str:
     return ", ".join(f"{source}:{version}" for source, version in vector.items())
+
+
+def _copies(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
 
 
 def _sentence(trouble: Trouble) -> str:

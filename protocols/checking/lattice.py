@@ -17,7 +17,7 @@ Illegal vectors (half of a global transaction) are never reached.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocols.checking.history import Changes, History, Ints
+from protocols.checking.nearest import Nearest, nearest_vectors
 from protocols.checking.order import Order
 
 Grid = npt.NDArray[np.bool_]
@@ -80,6 +81,8 @@ class Lattice:
         # Global transactions as (axis, coordinate) of their parts.
         self.globals = _globals_on(order, self.axes, self.low)
         self.legal = self._legal()
+        #: Result rows with their places on the grid and counts, if the view has such.
+        self._tagged: tuple[Ints, tuple[Ints, ...], Ints] | None = None
         self._first, self._second = self._fingerprints(history, shown, states)
         self._order = np.argsort(self._first, axis=None, kind="stable")
         self._sorted = self._first.ravel()[self._order]
@@ -92,6 +95,12 @@ class Lattice:
         found = self._order[start:stop]
         kept = (self._second.ravel()[found] == second) & self.legal.ravel()[found]
         return np.asarray(found[kept], dtype=np.int64)
+
+    def nearest(self, held: Mapping[int, int]) -> Nearest | None:
+        """The legal vectors, as flat numbers, at which the view is most like these rows."""
+        if self._tagged is None:
+            return None
+        return nearest_vectors(held, self._tagged, self.shape, self.legal)
 
     def vector(self, flat: int) -> Point:
         """The versions, per axis, of a flat number."""
@@ -230,6 +239,8 @@ class Lattice:
         place = tuple(
             np.maximum(tag[kept] - low, 0) for tag, low in zip(tags, self.low, strict=True)
         )
+        if history.text.is_spj:
+            self._tagged = rows[kept], place, counts[kept]
         known = max([*rows.tolist(), *shown.rows.tolist()], default=0) + 1
         grids = []
         self.states: list[npt.NDArray[np.uint64]] = []

@@ -5,7 +5,7 @@ A run of the simulator and a live run write the same JSON Lines:
     run      the protocol, the view, the sources with their initial rows         (first line, once)
     commit   a source committed a transaction; versions are dense from 1
     deliver  the transaction reached the warehouse and got its position
-    query    the warehouse asked a source about a relation, for a position
+    query    the warehouse asked a source about a relation (`*`: a join of several), for a position
     answer   … and got rows, evaluated at a version of that source
     state    the view became visible: its change since the state before, the vector it claims
     end      what had been delivered when the run stopped                         (last line)
@@ -35,6 +35,9 @@ from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, catalog_from_json
 
 Row = tuple[Any, ...]
+
+#: In place of the relation of a query: the source evaluates a join of its relations.
+JOINT = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +435,9 @@ class _Reader:
         if id_ in self.asked:
             raise _BrokenError(f"query {id_} is asked twice")
         self.asked.add(id_)
-        relation, position = self._relation(source, form), _natural(form, "position")
+        joint = form.get("relation") == JOINT
+        relation = JOINT if joint else self._relation(source, form)
+        position = _natural(form, "position")
         keys, size = _natural(form, "keys", 0), _natural(form, "bytes", 0)
         return Query(id_, position, source, relation, keys, size, number)
 
