@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
+import orjson
 
 from protocols.checking.checker import check
 from protocols.checking.history import Changes
@@ -77,10 +78,20 @@ def test_a_contradiction_names_what_the_state_is_most_like() -> None:
     assert (
         "closest to that of position 1 (a:0, b:1, c:0), from which it is 1 row away" in of_delivery
     )
-    of_any = check(read_trace(forged), WEAK).contradiction
-    assert of_any is not None
-    assert "Closest come the vectors (" in of_any
-    assert "a:0, b:1, c:0" in of_any
+
+
+def test_a_state_that_is_no_view_at_all_names_the_nearest_vectors() -> None:
+    """A row too many at position 1, taken back at position 2: convergent, and not weak."""
+    lines = []
+    for line in (REPLAY / "figure_5.jsonl").read_bytes().splitlines():
+        form = orjson.loads(line)
+        if form["type"] == "state" and form["position"] in (1, 2):
+            row = {"row": [7, 8], "count": 1 if form["position"] == 1 else -1}
+            form["changes"] = [*form["changes"], row]
+        lines.append(orjson.dumps(form))
+    words = check(read_trace(lines), WEAK).contradiction
+    assert words is not None
+    assert "Closest come the vectors (a:0, b:1, c:0), from which it is 1 row away" in words
 
 
 def test_a_lost_change_is_the_view_of_an_earlier_position() -> None:
