@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak bench lock clean
+.PHONY: setup demo test lint soak tables bench lock clean
 
 setup: .venv/ready
 
@@ -30,10 +30,14 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Long campaigns: crashes at random moments, and the live path under each of them.
+# Long campaigns: a million simulated runs, every protocol live, and crashes of real processes.
 soak: setup
+	$(BIN)/python bench/protocols.py
 	$(BIN)/python bench/crashes.py --times 5
-	VIEWSWEEP_CAMPAIGN=20 $(BIN)/python -m pytest tests/simulation
+
+# The tables of the README and the plot beside it.
+tables: setup
+	$(BIN)/viewsweep compare --into README.md --plot docs/messages.svg
 
 bench: setup
 	$(BIN)/python bench/path.py

@@ -26,6 +26,7 @@ from rich.table import Table
 from infra.broker import which_broker
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
+from protocols.maintenance.registry import DEFAULT
 from sources.client import SourceClient
 from streaming.localsystem import Load, LocalSystem
 from streaming.tracing import write_live_trace
@@ -38,7 +39,7 @@ def main(
     rate: Annotated[float, typer.Option(help="Updates per second of the steady run.")] = 50.0,
     seconds: Annotated[float, typer.Option(help="Length of the steady run.")] = 90.0,
     backlog: Annotated[int, typer.Option(help="Updates of the backlog run.")] = 5000,
-    protocol: Annotated[str, typer.Option(help="Which protocol keeps the view.")] = "sweep",
+    protocol: Annotated[str, typer.Option(help="Which protocol keeps the view.")] = DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Measure the whole path on this machine."""

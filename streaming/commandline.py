@@ -19,8 +19,10 @@ from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from sources.commands import app as sources_app
 from streaming.checking import check
+from streaming.comparing import compare, protocols
 from streaming.configuration import read_configuration
 from streaming.demo import demo
+from streaming.simulating import simulate
 
 #: What Typer makes of Ctrl-C, without a word.
 _INTERRUPTED = 130
@@ -33,7 +35,10 @@ app = typer.Typer(
 )
 app.add_typer(sources_app, name="sources")
 app.command()(check)
+app.command()(simulate)
+app.command()(compare)
 app.command()(demo)
+app.command()(protocols)
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The warehouse.toml that describes everything.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import WrongUse
-from protocols.maintenance.registry import protocol
+from protocols.maintenance.registry import DEFAULT, protocol
 from protocols.views.sql import sources_named_in
 
 _TABLES = {
@@ -168,7 +168,7 @@ class _Reader:
             sql = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             self._refuse(f"{where}.sql", f"cannot read {file}: {error}")
-        chosen = self._text(table, "protocol", where, "sweep") or "sweep"
+        chosen = self._text(table, "protocol", where, DEFAULT) or DEFAULT
         try:
             protocol(chosen)
         except WrongUse as error:

@@ -1,9 +1,27 @@
-"""What all tests share: how the test process ends."""
+"""What all tests share: a table of the planted defects, and how the test process ends."""
 
 import os
+import re
 import sys
 
 import pytest
+
+_CAUGHT = re.compile(r"caught in run (\d+)")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many runs each campaign needed to find the defect that was planted for it."""
+    found: dict[str, list[int]] = {}
+    for report in terminalreporter.stats.get("passed", ()):
+        runs = [int(run) for _, text in report.sections for run in _CAUGHT.findall(text)]
+        if runs:
+            found[report.nodeid.rpartition("::")[2]] = runs
+    if not found:
+        return
+    terminalreporter.section("planted defects, and the run that caught them", "-")
+    for test, runs in sorted(found.items(), key=lambda each: max(each[1])):
+        name = test.removeprefix("test_").replace("_", " ").replace(" is caught", "")
+        terminalreporter.write_line(f"{max(runs):6}  {name}")
 
 
 @pytest.hookimpl(trylast=True)

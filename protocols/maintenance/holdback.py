@@ -55,9 +55,16 @@ class HoldBack:
         return any(self._queues.values())
 
     def ready(self) -> list[Group]:
-        """What could be delivered next: for each source's head its group, if that is complete."""
-        groups = (self._group(source) for source, queue in self._queues.items() if queue)
-        return list(dict.fromkeys(group for group in groups if group is not None))
+        """What could be delivered next: for each source's head its group, if that is complete.
+
+        Of a group that holds a smaller one, what is left of it can wait for a position of its own.
+        """
+        found = (self._group(source) for source, queue in self._queues.items() if queue)
+        groups = list(dict.fromkeys(group for group in found if group is not None))
+        if max(map(len, groups), default=0) < 2:
+            return groups
+        sets = [frozenset(group) for group in groups]
+        return [g for g, own in zip(groups, sets, strict=True) if not any(s < own for s in sets)]
 
     def take(self, group: Group) -> None:
         """Removes a group that is being delivered."""

@@ -6,10 +6,12 @@ alone, and rows that arrive twice are recognised.
 """
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.algebra.expressions import Column, IsNull, Not
 from protocols.errors import WrongUse
+from protocols.maintenance.partials import total
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
@@ -35,8 +37,8 @@ class ViewKeys:
 
     def missing(self, rows: D, there: D) -> D:
         """The rows, less those whose combination of keys is there already."""
-        repeated = rows.matching(there.keys(self._whole))
-        return rows.plus(repeated.negated()).consolidated()
+        met = there.matching(rows.keys(self._whole))
+        return rows.plus(rows.matching(met.keys(self._whole)).negated()).consolidated()
 
     def distinct(self, rows: Iterable[D]) -> D | None:
         """All rows together, each combination of keys once; None without any."""
@@ -44,6 +46,60 @@ class ViewKeys:
         for part in rows:
             found = part if found is None else found.plus(self.missing(part, found))
         return found
+
+
+class WorkingCopy(Generic[D]):
+    """The rows of a view with keys, and what has happened to them since it was last asked."""
+
+    def __init__(self, keys: ViewKeys, rows: D) -> None:
+        self._keys = keys
+        self._rows = rows.consolidated()
+        self._changes: list[D] = []
+
+    def key_delete(self, atom: Atom, deleted: D) -> None:
+        """Removes what was made from these rows of an atom."""
+        self._take(self._rows.matching(self._keys.of(atom, deleted)).negated())
+
+    def insert(self, rows: D) -> None:
+        """Adds rows; those that are there already are duplicates."""
+        self._take(self._keys.missing(rows, self._rows))
+
+    def changed(self) -> D | None:
+        """The change since the last call; None when there is none."""
+        changes, self._changes = self._changes, []
+        return total(changes)
+
+    def _take(self, change: D) -> None:
+        if not change.is_empty():
+            self._rows = self._rows.plus(change).consolidated()
+            self._changes.append(change)
+
+
+def apart(change: D) -> tuple[D, D]:
+    """A change of a keyed relation as (rows deleted, rows inserted), all with count 1.
+
+    A modification, -old +new with one key, has a row in both.
+    """
+    change = change.consolidated()
+    inserted = _inserted(change, change.columns)
+    return change.plus(inserted.negated()).consolidated().negated(), inserted
+
+
+def _inserted(change: D, columns: tuple[str, ...]) -> D:
+    """The rows with count 1, the others having -1; these columns tell all of them apart.
+
+    Rows count twice or not at all once each is there one more time. Only values that are not NULL
+    can be looked up, so rows with a NULL are treated on their own, without that column.
+    """
+    for column in columns:
+        null = IsNull(Column(column))
+        without = change.where(null)
+        if not without.is_empty():
+            others = tuple(other for other in columns if other != column)
+            return _inserted(without, others).plus(_inserted(change.where(Not(null)), columns))
+    whole = [(column, column) for column in columns]
+    twice = change.keys(whole).plus(change.select(whole)).consolidated()
+    return change.matching(twice.keys(whole))
 
 
 def _places(atom: Atom, shown: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -10,11 +10,24 @@ from typing import Any, Literal
 
 from protocols.checking.levels import Level, claimed_by
 from protocols.errors import WrongUse
+from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.c_strobe import CStrobe
+from protocols.maintenance.eca import Eca
+from protocols.maintenance.eca_key import EcaKey
+from protocols.maintenance.eca_local import EcaLocal
+from protocols.maintenance.g_strobe import GStrobe
 from protocols.maintenance.keys import ViewKeys
+from protocols.maintenance.lca import Lca
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.naive import naive
+from protocols.maintenance.nested_sweep import NestedSweep
+from protocols.maintenance.parallel_sweep import ParallelSweep
+from protocols.maintenance.pipelined_sweep import PipelinedSweep
 from protocols.maintenance.protocol import Maintaining, Starting
+from protocols.maintenance.recompute import Recompute
+from protocols.maintenance.strobe import Strobe
 from protocols.maintenance.sweep import Sweep
+from protocols.maintenance.t_strobe import TStrobe
 from protocols.views.view import View
 
 
@@ -36,6 +49,8 @@ class Entry:
     fifo: bool = False
     #: It takes the parts of a global transaction as they come, and waits for the others itself.
     takes_parts: bool = False
+    #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
+    control: bool = False
 
     @property
     def level(self) -> Level:
@@ -84,9 +99,99 @@ def _from_nothing(start: Callable[[View, Mailbox[Any]], Maintaining[Any]]) -> St
 PROTOCOLS = _by_name(
     (
         Entry("sweep", _from_nothing(Sweep), "one update at a time, errors taken out locally"),
-        Entry("naive", _from_nothing(naive), "the control: SWEEP that believes every answer"),
+        Entry(
+            "parallel-sweep",
+            _from_nothing(ParallelSweep),
+            "SWEEP whose left and right legs go out together",
+        ),
+        Entry("pipelined-sweep", _from_nothing(PipelinedSweep), "several sweeps under way at once"),
+        Entry(
+            "nested-sweep",
+            _from_nothing(NestedSweep),
+            "one composite change for updates that meet each other",
+        ),
+        Entry(
+            "batched-sweep",
+            _from_nothing(BatchedSweep),
+            "a whole batch in n + I - 1 questions, every state shown",
+        ),
+        Entry(
+            "strobe",
+            Strobe,
+            "deletions by key, insertions by queries, shown when all is quiet",
+            transactions="local",
+            needs_keys=True,
+            fifo=True,
+        ),
+        Entry(
+            "t-strobe",
+            TStrobe,
+            "Strobe with one query for all that a transaction inserts",
+            transactions="local",
+            needs_keys=True,
+            fifo=True,
+        ),
+        Entry(
+            "g-strobe",
+            GStrobe,
+            "T-Strobe that shows nothing while a global transaction is here in part",
+            needs_keys=True,
+            fifo=True,
+            takes_parts=True,
+        ),
+        Entry(
+            "c-strobe",
+            CStrobe,
+            "one update at a time, further queries for what concurrent deletions hid",
+            transactions="local",
+            needs_keys=True,
+            fifo=True,
+        ),
+        Entry(
+            "eca",
+            _from_nothing(Eca),
+            "one source: the next query takes out what disturbs the last",
+            transactions="local",
+            one_source=True,
+            fifo=True,
+        ),
+        Entry(
+            "eca-key",
+            EcaKey,
+            "one source, all keys in the view: no compensation, keys tell what is too much",
+            transactions="local",
+            one_source=True,
+            needs_keys=True,
+            fifo=True,
+        ),
+        Entry(
+            "eca-local",
+            EcaLocal,
+            "one source: ECA that carries out at home what needs no query",
+            transactions="local",
+            one_source=True,
+            fifo=True,
+        ),
+        Entry(
+            "lca",
+            _from_nothing(Lca),
+            "one source: every update is corrected by itself, so every state is shown",
+            transactions="local",
+            one_source=True,
+            fifo=True,
+        ),
+        Entry(
+            "recompute",
+            Recompute,
+            "what all others have to beat: asks for every relation, every time",
+        ),
+        Entry("naive", _from_nothing(naive), "SWEEP that believes every answer", control=True),
     )
 )
+
+
+#: Complete, and the cheaper the more there is to do.
+DEFAULT = "batched-sweep"
 
 
 def protocol(name: str) -> Entry:

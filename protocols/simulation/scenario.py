@@ -29,9 +29,9 @@ class Update:
     global_id: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scenario:
-    """The story before a schedule is chosen."""
+    """The story before a schedule is chosen. It is what it is, not what it equals."""
 
     name: str
     #: The SQL text.

@@ -1,14 +1,15 @@
 """A simulated source: every version it ever had, and answers at any of them.
 
 It does what an autonomous database does, no more: it commits its own transactions, and answers one
-question at one version. That it remembers old versions is for stale reads and
-for telling afterwards which answers contained an error.
+question at one version. That it remembers old versions is for stale reads, for relations in parts
+that are read at different moments, and for telling afterwards what was right.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from protocols.algebra.bag import Bag, Row, bag
-from protocols.algebra.expressions import Condition
+from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal, Or
 from protocols.maintenance.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
 from protocols.views.catalog import Relation
@@ -43,6 +44,10 @@ class SimulatedSource:
         self._contents.append({**now, **after(now, update.changes)})
         return update
 
+    def held(self, relation: Relation, version: int) -> Bag:
+        """All rows of a relation at a version."""
+        return self._contents[version][relation]
+
     def rows(
         self,
         relation: Relation,
@@ -52,11 +57,14 @@ class SimulatedSource:
     ) -> Bag:
         """The rows that satisfy the condition and match one of the key sets, at a version."""
         held = self._contents[version][relation]
-        held = held if condition is None else held.where(condition)
-        if keys is None:
-            return held
-        matched = {row for key_set in keys for row in held.matching(key_set).counts}
-        return Bag(held.columns, {row: n for row, n in held.counts.items() if row in matched})
+        if keys is not None:
+            if len(keys) == 1:
+                held = held.matching(keys[0])
+            else:
+                matched = {row for key_set in keys for row in held.matching(key_set).counts}
+                kept = {row: n for row, n in held.counts.items() if row in matched}
+                held = Bag(held.columns, kept)
+        return held if condition is None else held.where(condition)
 
     def joined(self, terms: Sequence[Mapping[int, Bag]], view: View, version: int) -> Bag:
         """A sum of joins over its relations at a version, some atoms replaced by given rows."""
@@ -68,6 +76,30 @@ class SimulatedSource:
             }
             found = found.plus(_join(view, rows))
         return found
+
+    def parts(self, relation: Relation, number: int) -> tuple[Condition, ...]:
+        """A relation cut into at most so many parts by the values of its first column.
+
+        Each row satisfies exactly one of the conditions, also at every other version.
+        """
+        place, type_ = Column(relation.column_names[0]), relation.columns[0][1]
+        bounds = [Literal(bound, type_) for bound in self._bounds(relation, number)]
+        if not bounds:
+            return ()
+        below = [Comparison(place, "<", bound) for bound in bounds]
+        above = [Comparison(place, ">=", bound) for bound in bounds]
+        between = [And(both) for both in zip(above, below[1:], strict=False)]
+        return (Or((IsNull(place), below[0])), *between, above[-1])
+
+    def _bounds(self, relation: Relation, number: int) -> list[Any]:
+        rows = list(self._contents[0][relation].counts)
+        for update in self.updates:
+            if relation in update.changes:
+                rows += update.changes[relation].counts
+        values = {row[0] for row in rows if row[0] is not None and row[0] == row[0]}
+        ordered = sorted(values)
+        step = max(1, len(ordered) // number)
+        return ordered[step::step][: number - 1]
 
 
 def _rows_of(atom: Atom, contents: Contents) -> Bag:

@@ -1,0 +1,134 @@
+"""ECA, the eager compensating algorithm [ZGHW95]: strong consistency, one query per update.
+
+Zhuge, Garcia-Molina, Hammer, Widom: View maintenance in a warehousing environment, SIGMOD 1995.
+
+The source evaluates whole joins. An update U_i is answered by the query V<U_i>: the view with one
+relation replaced by the change. Whatever happens at the source before it evaluates that query is in
+the answer too, and is taken out again by the *next* queries: an update U that arrives while Q is
+unanswered adds the terms -Q<U> to its own query, for every such Q. The answers are collected, and
+once none is missing their sum is exactly what the view lacks:
+
+    view + COLLECT + (all unanswered queries, evaluated now) = V over the source as it is now
+
+An update keeps this true, because Q = Q[now with U] - Q<U>; so does an answer.
+
+It relies on: one source; one FIFO channel for updates and answers, so that an answer contains
+exactly the updates that come before it; a query evaluated in a single state. The view changes only
+when nothing is unanswered, so under a stream of updates without a pause it never does. With K
+updates unanswered in a join of n relations the next query has Theta(K^(n-2)) terms.
+
+Deviations from the pseudo-code:
+
+* An update is a transaction. It is taken for a sequence of changes of one occurrence of a relation
+  each, in the order of FROM; the later ones compensate the terms of the earlier ones as well, and
+  all terms travel in one query. That makes self-joins right too.
+* Terms with all relations replaced need no source and are evaluated here; terms without rows are
+  dropped, and a query without terms is not asked.
+* Terms are never merged, though their sum could be written shorter: the growth of the messages is
+  a property of ECA that is measured here (Table 1 of the SWEEP paper calls it quadratic, which is
+  all queries of n = 3 together).
+"""
+
+from collections.abc import Mapping
+from typing import Generic, TypeAlias, TypeVar
+
+from protocols.algebra.delta import Delta
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import extended, total
+from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.questions import Joint
+from protocols.views.plan import Plan, plan
+from protocols.views.view import Atom, View
+
+D = TypeVar("D", bound=Delta)
+
+#: The view with some atoms replaced by rows: atom index → rows, the term's sign in their counts.
+Term: TypeAlias = Mapping[int, D]
+
+
+class Eca(Generic[D]):
+    """The protocol over one view and one mailbox."""
+
+    def __init__(self, view: View, mailbox: Mailbox[D]) -> None:
+        self._view = view
+        self._mailbox = mailbox
+        #: The position of the last update that was taken in.
+        self._seen = mailbox.start
+        #: UQS, the unanswered query set: position → terms.
+        self._unanswered: dict[int, list[Term[D]]] = {}
+        #: COLLECT: what answers and local terms have brought since the last install.
+        self._collected: list[D] = []
+        self._installed = mailbox.start
+
+    def begin(self) -> Work[D] | None:
+        """At the source's update U_i: Q_i = V<U_i> - sum of Q_j<U_i> over Q_j in UQS; send it."""
+        if self._seen == self._mailbox.last_position:
+            return None
+        self._seen += 1
+        terms = self._query(changed_rows(self._view, self._mailbox, self._seen))
+        local, remote = divided(self._view, terms)
+        self._collected += local
+        if remote:
+            self._unanswered[self._seen] = remote
+        return self._answered(self._seen, remote)
+
+    def _query(self, changes: list[tuple[Atom, D]]) -> list[Term[D]]:
+        terms: list[Term[D]] = []
+        for atom, rows in changes:
+            unanswered = [term for query in self._unanswered.values() for term in query]
+            corrections = compensating([*unanswered, *terms], atom, rows)
+            terms += [{atom.index: rows}, *corrections]
+        return terms
+
+    def _answered(self, position: int, terms: list[Term[D]]) -> Work[D]:
+        """At the answer A_i: COLLECT += A_i; if UQS is empty, the view += COLLECT."""
+        if terms:
+            (answer,) = yield [Joint(self._view, tuple(terms), position)]
+            self._collected.append(answer.rows)
+            del self._unanswered[position]
+        return self._when_quiet()
+
+    def _when_quiet(self) -> list[Install[D]]:
+        if self._unanswered or self._installed == self._seen:
+            return []
+        change, self._collected = total(self._collected), []
+        self._installed = self._seen
+        return [Install(self._seen, change)]
+
+
+def changed_rows(view: View, mailbox: Mailbox[D], position: int) -> list[tuple[Atom, D]]:
+    """What an update changes in each atom as far as the view can see it; atoms with nothing go."""
+    found = []
+    for atom in view.atoms:
+        change = mailbox.change(atom.relation, position)
+        if change is not None:
+            change = change if atom.condition is None else change.where(atom.condition)
+            change = change.select(atom.renaming).consolidated()
+            if not change.is_empty():
+                found.append((atom, change))
+    return found
+
+
+def compensating(terms: list[Term[D]], atom: Atom, rows: D) -> list[Term[D]]:
+    """-Q<U>: what the change of an atom adds to the answers of these terms, with opposite sign.
+
+    A term in which the atom is replaced already does not read it, and so has no error from it.
+    """
+    taken_out = rows.negated()
+    return [{**term, atom.index: taken_out} for term in terms if atom.index not in term]
+
+
+def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
+    """The values of the terms that need no source, and the terms that do."""
+    way = plan(view, view.atoms[0])
+    local = [term for term in terms if len(term) == len(view.atoms)]
+    remote = [term for term in terms if len(term) < len(view.atoms)]
+    return [_joined(view, way, term) for term in local], remote
+
+
+def _joined(view: View, way: Plan, term: Term[D]) -> D:
+    """The view over the rows of a term that replaces all atoms."""
+    partial = term[0] if way.residual is None else term[0].where(way.residual)
+    for step in way.steps:
+        partial = extended(partial, term[step.atom.index], step)
+    return partial.select(view.projection)

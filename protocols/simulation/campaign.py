@@ -1,0 +1,206 @@
+"""Campaigns: many runs, each judged, and whether they could have found anything at all.
+
+Every run is judged by `judging`; where that objects, the checker decides which level the run really
+reached. Every now and then the checker is asked as well although the judge is content, to keep the
+judge honest. A campaign in which (almost) nothing was concurrent proves nothing: it is *vacuous*.
+"""
+
+import gc
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing import get_context
+from typing import Any, Literal
+
+from protocols.checking.checker import check
+from protocols.checking.trace import read_trace
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import Entry, protocol
+from protocols.simulation.bounds import exceeded
+from protocols.simulation.drawn import Shaped, scenario_for
+from protocols.simulation.journal import Outcome
+from protocols.simulation.judging import Contents, objection
+from protocols.simulation.scenario import Scenario
+from protocols.simulation.schedule import Schedule, drawn_schedule
+from protocols.simulation.simulator import setting_of, simulate
+
+Kind = Literal["wrong", "bound", "broke"]
+#: Seeds that share a drawn scenario: drawing and parsing one costs as much as a run.
+SHARING = 4
+#: Updates of a drawn scenario.
+UPDATES = 9
+#: One run in so many is shown to the checker although the judge is content.
+DOUBLE_CHECKED = 200
+#: Seeds that a worker takes at once.
+_CHUNK = 40 * SHARING
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong with a run: below its level (wrong), too many questions (bound), or broke."""
+
+    kind: Kind
+    words: str
+    #: The level that was reached all the same.
+    reached: str | None = None
+    #: Where viewsweep itself broke.
+    traceback: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "words": self.words, "reached": self.reached}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run and what is wrong with it; no outcome if it broke."""
+
+    outcome: Outcome | None
+    trouble: Trouble | None
+
+
+def judged_run(
+    scenario: Scenario, entry: Entry, schedule: Schedule, double_check: bool = False
+) -> Judged:
+    """Runs and judges; WrongUse if the protocol cannot keep the scenario."""
+    setting_of(scenario, entry, schedule.algebra)
+    try:
+        outcome = simulate(scenario, entry, schedule)
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        return Judged(None, Trouble("broke", words, None, traceback.format_exc()))
+    return Judged(outcome, trouble_of(scenario, entry, outcome, double_check))
+
+
+def trouble_of(
+    scenario: Scenario,
+    entry: Entry,
+    outcome: Outcome,
+    double_check: bool = False,
+    contents: Contents | None = None,
+) -> Trouble | None:
+    """What is wrong with a run that came to its end."""
+    view = setting_of(scenario, entry, "bag").view
+    objected = objection(view, entry, outcome, contents)
+    if objected is not None or double_check:
+        try:
+            verdict = check(read_trace(outcome.lines), entry.level)
+        except WrongUse as error:
+            return Trouble("broke", f"the trace of the run is none: {error}; {objected}")
+        if verdict.verdict != "valid":
+            reached = verdict.reached.name if verdict.reached else "none"
+            words = verdict.contradiction or verdict.undecided or ""
+            return Trouble("wrong", objected or f"only the checker noticed: {words}", reached)
+    bound = exceeded(view, entry, outcome)
+    return None if bound is None else Trouble("bound", bound)
+
+
+@dataclass
+class Tally:
+    """What a campaign has found; tallies of parts add up."""
+
+    runs: int = 0
+    states: int = 0
+    queries: int = 0
+    #: Answers that differed from what was asked for: those that a wrong protocol falls for.
+    concurrent: int = 0
+    #: The same among the questions of the first states.
+    concurrent_at_first: int = 0
+    #: Crashes of the warehouse, which is part of the game.
+    crashes: int = 0
+    shapes: Counter[str] = field(default_factory=Counter)
+    #: (seed, what was wrong), by seed.
+    troubles: list[tuple[int, Trouble]] = field(default_factory=list)
+
+    def add(self, other: "Tally") -> None:
+        for name in ("runs", "states", "queries", "concurrent", "concurrent_at_first", "crashes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.shapes += other.shapes
+        self.troubles = sorted(self.troubles + other.troubles, key=lambda found: found[0])
+
+    def of(self, kind: Kind) -> list[tuple[int, Trouble]]:
+        return [found for found in self.troubles if found[1].kind == kind]
+
+    @property
+    def vacuous(self) -> bool:
+        """Several runs, and hardly an answer that was not what it would have been in peace."""
+        return self.runs > 1 and self.concurrent * 10 < self.runs
+
+    def took(self, judged: Judged) -> None:
+        """One more run."""
+        self.runs += 1
+        outcome = judged.outcome
+        if outcome is not None:
+            self.states += len(outcome.states)
+            self.queries += sum(outcome.queries.values())
+            self.concurrent += sum(outcome.concurrent.values())
+            self.concurrent_at_first += outcome.concurrent.get(0, 0)
+            self.crashes += outcome.crashes
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Which runs: a protocol over a scenario, or over those of the seeds, with some knobs fixed."""
+
+    entry: Entry
+    #: The scenario; None draws one for every few seeds.
+    given_scenario: Shaped | None = None
+    updates: int = UPDATES
+    #: Knob → value, for all that are not drawn.
+    given: Mapping[str, Any] = field(default_factory=dict)
+    double_checked: int = DOUBLE_CHECKED
+
+    def shaped(self, seed: int) -> Shaped:
+        """The scenario of a seed."""
+        if self.given_scenario is not None:
+            return self.given_scenario
+        return _drawn(seed // SHARING, self.entry, self.updates)
+
+    def schedule(self, seed: int) -> Schedule:
+        return drawn_schedule(seed, self.entry, self.given)
+
+    def run(self, seed: int) -> Judged:
+        double_check = self.double_checked > 0 and seed % self.double_checked == 0
+        return judged_run(self.shaped(seed).scenario, self.entry, self.schedule(seed), double_check)
+
+    def over(self, seeds: Iterable[int], until_trouble: bool = False) -> Tally:
+        """All runs, one after the other, in this process."""
+        tally = Tally()
+        for seed in seeds:
+            judged = self.run(seed)
+            tally.took(judged)
+            tally.shapes[self.shaped(seed).shape] += 1
+            if judged.trouble is not None:
+                tally.troubles.append((seed, judged.trouble))
+                if until_trouble:
+                    break
+        return tally
+
+    def in_parallel(self, seeds: range, workers: int, chunk: int = _CHUNK) -> Iterator[Tally]:
+        """The tallies of its parts, as they come; with one worker nothing is started."""
+        chunks = [seeds[start : start + chunk] for start in range(0, len(seeds), chunk)]
+        if workers == 1 or len(chunks) == 1:
+            yield from map(self.over, chunks)
+            return
+        # Workers look the protocol up by its name: what it consists of cannot travel.
+        order = (
+            self.entry.name,
+            self.given_scenario,
+            self.updates,
+            dict(self.given),
+            self.double_checked,
+        )
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(_worker, [(order, part) for part in chunks])
+
+
+def _worker(task: tuple[Any, range]) -> Tally:
+    (name, *rest), seeds = task
+    # Nearly everything of a run dies without the collector's help.
+    gc.set_threshold(100_000, 50, 100)
+    return Campaign(protocol(name), *rest).over(seeds)
+
+
+_drawn = lru_cache(maxsize=4)(scenario_for)

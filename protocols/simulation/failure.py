@@ -1,0 +1,75 @@
+"""A run written down so that it can be repeated: scenario, knobs, choices, and what was found.
+
+    {"scenario": …, "schedule": {knobs and choices}, "protocol": …, "verdict": {…} or null}
+
+`viewsweep simulate --replay FILE` runs it again. A schedule of the exhaustive mode is just
+`{"exhaustive": [choices]}`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import Entry
+from protocols.simulation.campaign import Judged, Trouble, judged_run, trouble_of
+from protocols.simulation.exhaustive import Exploration
+from protocols.simulation.scenario import scenario_from_json
+from protocols.simulation.schedule import Schedule, schedule_from_json
+
+
+@dataclass(frozen=True)
+class WrittenRun:
+    """One run of a protocol, and what was found when it was written down."""
+
+    form: Mapping[str, Any]
+    protocol: str
+    #: The knobs, or the choices of the exhaustive mode.
+    schedule: Schedule | tuple[int, ...]
+    trouble: Trouble | None
+
+    def to_json(self) -> dict[str, Any]:
+        schedule = self.schedule
+        return {
+            "protocol": self.protocol,
+            "verdict": None if self.trouble is None else self.trouble.to_json(),
+            "schedule": schedule.to_json()
+            if isinstance(schedule, Schedule)
+            else {"exhaustive": list(schedule)},
+            "scenario": self.form,
+        }
+
+    def again(self, entry: Entry) -> Judged:
+        """The same run once more."""
+        scenario = scenario_from_json(self.form)
+        if isinstance(self.schedule, Schedule):
+            return judged_run(scenario, entry, self.schedule, double_check=True)
+        outcome = Exploration(scenario, entry).outcome(self.schedule)
+        return Judged(outcome, trouble_of(scenario, entry, outcome, double_check=True))
+
+
+def written_run_from_json(form: Any) -> WrittenRun:
+    """Reads a run that was written down; WrongUse says what is missing."""
+    if not isinstance(form, dict):
+        raise WrongUse("a run that was written down is a JSON object")
+    for key, kind in (("scenario", dict), ("schedule", dict), ("protocol", str)):
+        if not isinstance(form.get(key), kind):
+            raise WrongUse(f"a run that was written down has {key!r}")
+    verdict = form.get("verdict")
+    trouble = None if verdict is None else _trouble(verdict)
+    return WrittenRun(form["scenario"], form["protocol"], _schedule(form["schedule"]), trouble)
+
+
+def _schedule(form: Any) -> Schedule | tuple[int, ...]:
+    if "exhaustive" not in form:
+        return schedule_from_json(form)
+    choices = form["exhaustive"]
+    if not isinstance(choices, list) or not all(isinstance(choice, int) for choice in choices):
+        raise WrongUse("the choices of the exhaustive mode are a list of whole numbers")
+    return tuple(choices)
+
+
+def _trouble(form: Any) -> Trouble:
+    if not isinstance(form, dict) or form.get("kind") not in ("wrong", "bound", "broke"):
+        raise WrongUse('a verdict is null or has a "kind": wrong, bound or broke')
+    return Trouble(form["kind"], str(form.get("words", "")), form.get("reached"))

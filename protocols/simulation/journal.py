@@ -1,0 +1,122 @@
+"""What a run has done: the events of its trace, the states it showed, the questions it asked.
+
+A crash takes back what was not durable: deliveries behind the last visible state, and the questions
+of work that was not installed. Lines of text are made only when somebody reads them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from protocols.algebra.bag import Bag
+from protocols.checking import trace
+from protocols.maintenance.mailbox import Group
+from protocols.simulation.source import SimulatedSource
+
+
+@dataclass(frozen=True)
+class VisibleState:
+    """A state that a reader of the view could see: its change since the state before."""
+
+    position: int
+    vector: dict[str, int]
+    change: Bag | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened, for whoever judges it."""
+
+    events: tuple[trace.Line, ...]
+    states: tuple[VisibleState, ...]
+    #: Questions that were asked, by the position that they were asked for.
+    queries: dict[int, int]
+    #: Questions that the protocol could save, by position.
+    skipped: dict[int, int]
+    #: Answers that differed from what the relation held at the position they were for.
+    concurrent: dict[int, int]
+    #: The sources at the end, which remember all their versions.
+    sources: Mapping[str, SimulatedSource]
+    #: Crashes that happened.
+    crashes: int = 0
+    #: The choices made; a schedule with them repeats the run.
+    choices: tuple[int, ...] = ()
+
+    @cached_property
+    def lines(self) -> tuple[bytes, ...]:
+        """The trace, line by line."""
+        return tuple(trace.write_trace(self.events))
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """What was delivered at the positions 1, 2, …"""
+        groups: list[list[tuple[str, int]]] = []
+        for event in self.events:
+            if isinstance(event, trace.Deliver) and event.position > 0:
+                if event.position > len(groups):
+                    groups.append([])
+                groups[-1].append((event.source, event.version))
+        return tuple(map(tuple, groups))
+
+
+@dataclass
+class Journal:
+    """The record of a run that is going on; the fields are those of its outcome."""
+
+    events: list[trace.Line]
+    states: list[VisibleState] = field(default_factory=list)
+    queries: dict[int, int] = field(default_factory=dict)
+    skipped: dict[int, int] = field(default_factory=dict)
+    concurrent: dict[int, int] = field(default_factory=dict)
+    #: The number of the last question; never given twice.
+    last_id: int = 0
+
+    @property
+    def position(self) -> int:
+        """The position of the last visible state; -1 before the first one."""
+        return self.states[-1].position if self.states else -1
+
+    def delivered(self, group: Group, position: int) -> None:
+        for source, version in group:
+            self.events.append(trace.Deliver(source, version, position))
+
+    def asked(self, position: int, source: str, relation: str, keys: int) -> int:
+        self.last_id += 1
+        self.events.append(trace.Query(self.last_id, position, source, relation, keys))
+        self.queries[position] = self.queries.get(position, 0) + 1
+        return self.last_id
+
+    def answered(self, id_: int, version: int, rows: int) -> None:
+        self.events.append(trace.Answer(id_, version, rows))
+
+    def differed(self, position: int) -> None:
+        self.concurrent[position] = self.concurrent.get(position, 0) + 1
+
+    def shown(self, state: VisibleState, skipped: int) -> None:
+        changes = () if state.change is None else tuple(state.change.counts.items())
+        self.events.append(trace.State(state.position, state.vector, changes, skipped))
+        self.states.append(state)
+        self.skipped[state.position] = skipped
+
+    def undo(self) -> list[Group]:
+        """Takes back what a crash loses; returns what was delivered in vain, in its order."""
+        durable = self.position
+        undone: dict[int, list[tuple[str, int]]] = {}
+        done = {event.id for event in self.events if isinstance(event, trace.Answer)}
+        asked = (event for event in self.events if isinstance(event, trace.Query))
+        lost = {query.id for query in asked if query.position > durable or query.id not in done}
+        kept: list[trace.Line] = []
+        for event in self.events:
+            match event:
+                case trace.Deliver(source, version, position) if position > max(durable, 0):
+                    undone.setdefault(position, []).append((source, version))
+                case trace.Query(id_, position) if id_ in lost:
+                    self.queries[position] -= 1
+                case trace.Answer(id_) if id_ in lost:
+                    pass
+                case _:
+                    kept.append(event)
+        self.events = kept
+        self.queries = {p: number for p, number in self.queries.items() if number}
+        self.concurrent = {p: n for p, n in self.concurrent.items() if p <= durable}
+        return [tuple(undone[position]) for position in sorted(undone)]

@@ -1,0 +1,122 @@
+"""The knobs of a run: everything that decides about it besides its scenario."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import Entry
+from protocols.simulation.algebras import ALGEBRAS
+
+#: What can happen next to a source or to a message from it.
+KINDS = ("commit", "arrive", "deliver", "evaluate", "hand over")
+#: Kind of event → source → how likely it is, compared with all others that are possible.
+Delays = Mapping[str, Mapping[str, int]]
+Redelivery = Literal["same", "other"]
+_SPEEDS = (1, 4, 16)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The knobs. Same scenario, same protocol, same knobs: same run."""
+
+    seed: int
+    algebra: str = "frame"
+    #: Whether answers may be evaluated at older versions (a replica that lags behind).
+    stale: bool = False
+    #: Whether the sources have a past already when the view gets its first state.
+    late_start: bool = False
+    #: Rows per page of the first state.
+    page: int = 2
+    #: Into how many parts a relation is cut, each of which is read at its own moment.
+    partitions: int = 1
+    #: How often the warehouse loses everything but what it has installed.
+    crashes: int = 0
+    #: Whether what a crash undid is delivered again in the same order, or in any other.
+    redelivery: Redelivery = "same"
+    #: How fast each channel is; None draws it from the seed.
+    delays: Delays | None = None
+    #: The choices made, in their order; None draws them from the seed.
+    choices: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.algebra not in ALGEBRAS:
+            raise WrongUse(f"there is no algebra {self.algebra!r}: {', '.join(ALGEBRAS)}")
+        if self.redelivery not in ("same", "other"):
+            raise WrongUse(f"redelivery is same or other, not {self.redelivery!r}")
+        if min(self.page, self.partitions) < 1 or self.crashes < 0:
+            raise WrongUse("a page has a row, a relation a part, and crashes are not negative")
+        speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
+        if any(not isinstance(speed, int) or speed < 1 for speed in speeds):
+            raise WrongUse("delays are whole numbers from 1, by kind of event and source")
+
+    def settled(self, sources: Iterable[str]) -> "Schedule":
+        """With nothing left to draw but the choices themselves."""
+        if self.delays is not None:
+            return self
+        rng = Random(f"delays {self.seed}")
+        # Some runs are nearly sequential and others pile everything up; within a run the
+        # channels of one source may be much slower than those of another.
+        usual = {kind: rng.choice(_SPEEDS) for kind in KINDS}
+        delays = {
+            kind: {source: usual[kind] * rng.choice((1, 1, 4)) for source in sources}
+            for kind in KINDS
+        }
+        return dataclasses.replace(self, delays=delays)
+
+    def to_json(self) -> dict[str, Any]:
+        form = {**dataclasses.asdict(self)}
+        form["choices"] = None if self.choices is None else list(self.choices)
+        return form
+
+    def in_words(self) -> str:
+        """All knobs on a line or two, for the top of a report."""
+        knobs = [f"seed {self.seed}", f"algebra {self.algebra}", f"page {self.page}"]
+        knobs += [f"stale {_yes(self.stale)}", f"late start {_yes(self.late_start)}"]
+        knobs += [f"partitions {self.partitions}", f"crashes {self.crashes}"]
+        knobs += [f"redelivery {self.redelivery}"]
+        for kind, speeds in (self.delays or {}).items():
+            each = " ".join(f"{source}:{speed}" for source, speed in speeds.items())
+            knobs.append(f"{kind} {each}")
+        if self.choices is not None:
+            knobs.append(f"{len(self.choices)} choices given")
+        return ", ".join(knobs)
+
+
+def schedule_from_json(form: Any) -> Schedule:
+    """Reads the knobs of a run that was written down; WrongUse if they are none."""
+    known = {field.name for field in dataclasses.fields(Schedule)}
+    if not isinstance(form, dict) or "seed" not in form or not form.keys() <= known:
+        raise WrongUse(f"a schedule is an object with a seed and some of: {', '.join(known)}")
+    choices = form.get("choices")
+    try:
+        given = None if choices is None else tuple(int(choice) for choice in choices)
+        return Schedule(**{**form, "choices": given})
+    except (TypeError, ValueError, AttributeError) as error:
+        raise WrongUse(f"the schedule cannot be read: {error}") from None
+
+
+def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedule:
+    """The knobs of a seed, as far as they are not given.
+
+    A protocol over FIFO channels knows neither replicas nor partitions.
+    """
+    rng = Random(f"knobs {seed}")
+    drawn: dict[str, Any] = {
+        "algebra": "bag",
+        "stale": rng.random() < 0.4,
+        "late_start": rng.random() < 0.4,
+        "page": rng.choice((1, 2, 3, 20)),
+        "partitions": rng.choice((1, 1, 1, 2, 3)),
+        "crashes": rng.choice((0, 0, 0, 1, 2)),
+        "redelivery": rng.choice(("same", "other")),
+    }
+    if entry.fifo:
+        drawn.update(stale=False, partitions=1)
+    return Schedule(seed, **{**drawn, **given})
+
+
+def _yes(truth: bool) -> str:
+    return "yes" if truth else "no"
