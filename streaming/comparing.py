@@ -50,6 +50,9 @@ def compare(
     names = tuple(PROTOCOLS) if not only else tuple(protocol(name).name for name in only)
     sizes = tuple(sorted({*Settings.sizes, relations}))
     settings = Settings(names, relations, sizes=sizes, updates=updates, runs=runs)
+    if into is not None:
+        for mark in (_COMPARED, _LISTED):
+            _around(into, mark)
     found = measure(settings, _say)
     if plot is not None:
         _write(plot, drawn(_charts(found)))
@@ -204,6 +207,12 @@ def _charts(found: Comparison) -> list[Chart]:
 
 def _put(file: Path, mark: str, text: str) -> None:
     """Replaces what stands between `<!-- MARK -->` and `<!-- end of MARK -->`."""
+    before, after = _around(file, mark)
+    _write(file, f"{before}\n{text}\n{after}")
+
+
+def _around(file: Path, mark: str) -> tuple[str, str]:
+    """What stands before the place of a table, and behind it, with the marks."""
     begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     try:
         content = file.read_text()
@@ -213,7 +222,7 @@ def _put(file: Path, mark: str, text: str) -> None:
     _, closed, after = rest.partition(end)
     if not found or not closed:
         raise WrongUse(f"{file} has no place for the table: the lines '{begin}' and '{end}'")
-    _write(file, f"{before}{begin}\n{text}\n{end}{after}")
+    return before + begin, end + after
 
 
 def _write(file: Path, text: str) -> None:
