@@ -16,7 +16,7 @@ from pyarrow import flight
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse
-from protocols.maintenance.questions import Answer, Query
+from protocols.maintenance.questions import Answer, Joint, Question
 from protocols.views.catalog import Relation, relation_from_json
 from sources.transaction import Transaction
 from sources.wire import (
@@ -26,7 +26,7 @@ from sources.wire import (
     VERSION,
     check_token,
     counted,
-    encode_query,
+    encode_question,
     encode_transactions,
 )
 
@@ -76,15 +76,15 @@ class SourceClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, query: Query[Frame], timeout: float = 30.0) -> Answer[Frame]:
-        """The rows that the query asks for, and the version of the source they belong to."""
-        self._source = query.relation.source
-        ticket = encode_query(query)
+    def ask(self, question: Question[Frame], timeout: float = 30.0) -> Answer[Frame]:
+        """The rows that are asked for, and the version of the source they belong to."""
+        self._source = question.source
+        ticket = encode_question(question)
         with self._failing(SourceViolation):
             reader = self._client.do_get(flight.Ticket(ticket), self._options(timeout))
             rows = reader.read_all()
         return Answer(
-            rows=self._frame(query, rows),
+            rows=self._frame(question, rows),
             version=self._version(rows),
             bytes_sent=len(ticket),
             bytes_received=rows.nbytes,
@@ -136,12 +136,17 @@ class SourceClient:
             raise SourceViolation(f"{self._place()}: an answer without a version")
         return int(metadata[VERSION])
 
-    def _frame(self, query: Query[Frame], rows: pa.Table) -> Frame:
+    def _frame(self, question: Question[Frame], rows: pa.Table) -> Frame:
         frame = counted(rows)
-        expected = {name: query.relation.type_of(name).dtype for name in query.columns}
+        if isinstance(question, Joint):
+            what, types = f"view {question.view.name}", question.view.schema
+        else:
+            relation = question.relation
+            what, types = f"relation {relation}", {n: relation.type_of(n) for n in question.columns}
+        expected = {name: type_.dtype for name, type_ in types.items()}
         if dict(frame.data.schema) != {**expected, COUNT: pl.Int64()}:
             raise SourceViolation(
-                f"{self._place()}: relation {query.relation} came as {dict(frame.data.schema)},"
+                f"{self._place()}: {what} came as {dict(frame.data.schema)},"
                 f" expected was {expected}; was it altered?"
             )
         return frame

@@ -51,7 +51,9 @@ def init(
     source: Annotated[str, typer.Option("--source", help="The name of the source in views.")],
     workload_name: Annotated[
         str | None,
-        typer.Option("--workload", help="Fill it as this workload needs it: retail or bank."),
+        typer.Option(
+            "--workload", help=f"Fill it as this workload needs it: {', '.join(WORKLOADS)}."
+        ),
     ] = None,
     scale: Annotated[
         int, typer.Option(min=1, help="Size of the workload; its relations have a few times more.")
@@ -153,7 +155,9 @@ def apply(
     """Commit the transactions of a file, in order, up to the first one that is refused.
 
     Each is {"changes": [{"relation": "item", "row": [1, "pen"], "count": 1}]}; count -1 deletes a
-    row, and deleting the old row and adding the new one in one transaction modifies it.
+    row, and deleting the old row and adding the new one in one transaction modifies it. A part of a
+    transaction over several sources adds "global": {"id": "t1", "participants": ["shop", "bank"]};
+    warehouses show it when all participants have committed their parts.
     """
     forms = _read_transactions(file)
     try:

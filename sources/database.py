@@ -21,7 +21,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ import polars as pl
 import pyarrow as pa
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import encode_transaction
 from sources.transaction import RowChange, Transaction, net_changes
@@ -245,7 +246,26 @@ class SourceDatabase:
                 changes.append(_typed(self.relation(change.relation), change))
             except WrongUse as error:
                 raise TransactionRefused(index, str(error)) from None
-        return Transaction(net_changes(changes))
+        net = net_changes(changes)
+        self._check_part(index, transaction.part, net)
+        return Transaction(net, transaction.part)
+
+    def _check_part(self, index: int, part: GlobalPart | None, net: Sequence[RowChange]) -> None:
+        """Whoever waits for the other parts has to be told of this one, and by this source."""
+        if part is None:
+            return
+        if self.source not in part.participants:
+            raise TransactionRefused(
+                index,
+                f"global transaction {part.id!r} has the participants"
+                f" {', '.join(sorted(part.participants))}; this is source {self.source}",
+            )
+        if not net:
+            raise TransactionRefused(
+                index,
+                f"global transaction {part.id!r} changes nothing at source {self.source}, so"
+                " nothing would be published, and the other parts would be waited with for ever",
+            )
 
     def _write_group(self, transactions: Sequence[Transaction], driven: int) -> int:
         """Checks and writes the group in one DuckDB transaction; returns the last version."""
@@ -483,8 +503,12 @@ def registered(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table
     connection.register(name, table)
     try:
         yield
-    finally:
-        connection.unregister(name)
+    except BaseException:
+        # An error in SQL may have aborted the transaction, which then refuses this as well.
+        with suppress(duckdb.Error):
+            connection.unregister(name)
+        raise
+    connection.unregister(name)
 
 
 def _all(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = None) -> list[Any]:

@@ -4,9 +4,12 @@ One record is one changed row, in Debezium's flat JSON form:
 
     {"before": {…}|null, "after": {…}|null, "op": "c"|"u"|"d"|"r", "ts_ms": …,
      "source": {"db": source, "table": relation, "version": n, "ts_ms": …, "schema": digest},
-     "transaction": {"id": "source:n", "total_order": 1…m, "event_count": m}}
+     "transaction": {"id": "source:n", "total_order": 1…m, "event_count": m,
+                     "global": {"id": …, "participants": [source, …]}}}
 
-Version n is written as m records in a row, so a reader knows by itself when a transaction is whole.
+`global` is there when the transaction is a part of one that spans several sources, and then in all
+of its records. Version n is written as m records in a row, so a reader knows by itself when a
+transaction is whole.
 `schema` is a digest of the relation's columns and types: a table altered under a running view is
 found at the first record of the new form. A foreign producer may leave it out.
 
@@ -19,7 +22,7 @@ other would, and reads the same from it; when in doubt it declines, and the batc
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -31,6 +34,7 @@ import pyarrow.json as pj
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import ColumnType
 from protocols.errors import SourceViolation
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation
 from sources.transaction import RowChange, Transaction
 
@@ -73,6 +77,8 @@ class Records:
     heads: pl.DataFrame
     #: Per relation asked for, the signed rows: its columns, `_count`, `_version`, `_record`.
     rows: dict[str, pl.DataFrame]
+    #: Which of the versions are parts of global transactions.
+    parts: dict[int, GlobalPart] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +100,11 @@ def encode_transaction(
         (forms[source, relation], before, after)
         for relation, before, after in _images(source, transaction, forms)
     ]
-    identity, total = f"{source}:{version}", len(images)
+    whole: dict[str, Any] = {"event_count": len(images)}
+    if transaction.part is not None:
+        participants = sorted(transaction.part.participants)
+        whole["global"] = {"id": transaction.part.id, "participants": participants}
+    identity = f"{source}:{version}"
     return [
         orjson.dumps(
             {
@@ -109,7 +119,7 @@ def encode_transaction(
                     "ts_ms": ts_ms,
                     "schema": form.digest,
                 },
-                "transaction": {"id": identity, "total_order": order, "event_count": total},
+                "transaction": {"id": identity, "total_order": order, **whole},
             }
         )
         for order, (form, before, after) in enumerate(images, 1)
@@ -252,6 +262,7 @@ _Head = tuple[int, int, int, int, str, str]
 
 def _read_by_record(values: pl.Series, batch: _Batch) -> Records:
     heads: list[tuple[Any, ...]] = []
+    parts: dict[int, GlobalPart | None] = {}
     rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in batch.relations}
     for record, value in enumerate(values):
         if value is None:
@@ -261,6 +272,12 @@ def _read_by_record(values: pl.Series, batch: _Batch) -> Records:
             head = _head(content, batch)
             heads.append((record, *head))
             version, table, op = head[0], head[4], head[5]
+            part = _part(content["transaction"], batch)
+            if parts.setdefault(version, part) != part:
+                raise _RecordError(
+                    f"another global transaction than in a record of version {version} before it;"
+                    f" {_PRODUCER}"
+                )
             relation = batch.relations.get(table)
             if relation is not None and op != _SNAPSHOT:
                 for row, count in _signed_rows(content, op, relation):
@@ -270,6 +287,7 @@ def _read_by_record(values: pl.Series, batch: _Batch) -> Records:
     return Records(
         _frame(heads, _HEADS),
         {name: _frame(found, batch.row_schemas[name]) for name, found in rows.items()},
+        {version: part for version, part in parts.items() if part is not None},
     )
 
 
@@ -301,8 +319,8 @@ def _head(content: dict[str, Any], batch: _Batch) -> _Head:
     transaction = _field(content, "transaction", dict)
     if op not in _IMAGES:
         raise _RecordError(f'unknown op "{op}", there are {", ".join(_IMAGES)}; {_PRODUCER}')
-    if any(part.get("global") is not None for part in (content, transaction)):
-        raise _RecordError("belongs to a global transaction, which is not supported yet")
+    if content.get("global") is not None:
+        raise _RecordError(f'"global" has its place in "transaction"; {_PRODUCER}')
     db, table = _field(origin, "db", str, "source."), _field(origin, "table", str, "source.")
     if db != batch.source:
         raise _RecordError(f'comes from source "{db}"; {_WRONG_TOPIC}')
@@ -319,6 +337,24 @@ def _head(content: dict[str, Any], batch: _Batch) -> _Head:
     if not 1 <= order <= count:
         raise _RecordError(f"it is number {order} of {count} of its transaction; {_PRODUCER}")
     return version, order, count, _number(origin, "ts_ms", "source."), table, op
+
+
+def _part(transaction: dict[str, Any], batch: _Batch) -> GlobalPart | None:
+    if transaction.get("global") is None:
+        return None
+    form = _field(transaction, "global", dict, "transaction.")
+    id_ = _field(form, "id", str, "transaction.global.")
+    participants = form.get("participants")
+    if not _are_participants(participants, batch.source):
+        raise _RecordError(
+            f'"transaction.global.participants" should name sources, {batch.source} among them;'
+            f" {_PRODUCER}"
+        )
+    return GlobalPart(id_, frozenset(participants))
+
+
+def _are_participants(form: Any, source: str) -> bool:
+    return isinstance(form, list) and all(isinstance(n, str) for n in form) and source in form
 
 
 def _field(content: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
@@ -406,18 +442,20 @@ class _UnusualError(Exception):
 def _read_in_columns(values: pl.Series, batch: _Batch) -> Records | None:
     try:
         texts = _texts(values)
-        heads, rows = [], {}
+        heads, rows, globals_ = [], {}, []
         for relation, group in _by_relation(texts, batch):
             parsed = _parse(group, relation)
             heads.append(_heads_in_columns(parsed, batch, relation))
+            globals_.append(_globals_in_columns(parsed))
             if relation is not None:
                 rows[relation.name] = _rows_in_columns(parsed, group, relation)
+        parts = _parts_in_columns(globals_, batch)
     except (_UnusualError, pa.ArrowInvalid, pl.exceptions.PolarsError):
         return None
     for name, schema in batch.row_schemas.items():
         rows.setdefault(name, pl.DataFrame(schema=schema))
     whole = pl.concat(heads) if heads else pl.DataFrame(schema=_HEADS)
-    return Records(whole.sort("record"), rows)
+    return Records(whole.sort("record"), rows, parts)
 
 
 def _texts(values: pl.Series) -> pl.DataFrame:
@@ -472,7 +510,8 @@ def _arrow_schema(relation: Relation | None, as_text: bool = False) -> pa.Schema
     """What a record holds, as far as it is read. `as_text`: with what is cast afterwards."""
     number, text = pa.int64(), pa.string()
     origin = {"db": text, "table": text, "version": number, "ts_ms": number, "schema": text}
-    transaction = {"id": text, "total_order": number, "event_count": number, "global": text}
+    part = pa.struct([("id", text), ("participants", pa.list_(text))])
+    transaction = {"id": text, "total_order": number, "event_count": number, "global": part}
     fields = [
         ("op", text),
         ("source", pa.struct(list(origin.items()))),
@@ -510,7 +549,6 @@ def _heads_in_columns(
         "schema": origin.field("schema"),
         "id": transaction.field("id"),
         "global": parsed["global"],
-        "part": transaction.field("global"),
     }
     checked = heads.with_columns(**others)
     _need(checked.select(pl.all_horizontal(_head_laws(batch, relation)).all()).item())
@@ -526,12 +564,34 @@ def _head_laws(batch: _Batch, relation: Relation | None) -> Iterable[pl.Expr]:
     yield (pl.col("ts_ms") >= 0).fill_null(False)
     yield pl.col("order").is_between(1, pl.col("count")).fill_null(False)
     yield pl.col("id").is_not_null()
-    yield pl.col("global").is_null() & pl.col("part").is_null()
+    yield pl.col("global").is_null()
     if relation is None:
         yield ~table.is_in(list(batch.relations)).fill_null(True)
     else:
         yield table.eq_missing(pl.lit(relation.name))
         yield pl.col("schema").is_null() | (pl.col("schema") == schema_digest(relation))
+
+
+def _globals_in_columns(parsed: pl.DataFrame) -> pl.DataFrame:
+    """Version, id and participants of each record; null where it is of a local transaction."""
+    version = parsed["source"].struct.field("version")
+    part = parsed["transaction"].struct.field("global")
+    fields = [part.struct.field(name) for name in ("id", "participants")]
+    return pl.DataFrame([version, *fields, part.is_not_null().alias("is_part")])
+
+
+def _parts_in_columns(globals_: list[pl.DataFrame], batch: _Batch) -> dict[int, GlobalPart]:
+    """What `_part` finds, for all versions; records of one version have to agree."""
+    if not any(each["is_part"].any() for each in globals_):
+        return {}
+    parts: dict[int, GlobalPart | None] = {}
+    for version, id_, participants, is_part in pl.concat(globals_).unique().iter_rows():
+        part = None
+        if is_part:
+            _need(id_ is not None and _are_participants(participants, batch.source))
+            part = GlobalPart(id_, frozenset(participants))
+        _need(parts.setdefault(version, part) == part)
+    return {version: part for version, part in parts.items() if part is not None}
 
 
 def _rows_in_columns(parsed: pl.DataFrame, texts: pl.DataFrame, relation: Relation) -> pl.DataFrame:

@@ -8,7 +8,7 @@ counted by whoever asked, so a join (one copy per match) or a DISTINCT (no dupli
 would both be wrong. Hence semi-joins; several key sets are united by rowid.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -30,6 +30,7 @@ from protocols.algebra.expressions import (
     columns_of,
 )
 from protocols.algebra.frame import Frame
+from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation
@@ -65,17 +66,18 @@ def check(query: Query[Frame], held: Relation) -> None:
             f"relation {held} is asked for as {query.relation}, {query.relation.to_json()},"
             f" but it is {held.to_json()}"
         )
-    _check_columns(held, query.columns, "the question")
+    check_columns(held, query.columns, "the question")
     if query.condition is not None:
-        _check_columns(held, columns_of(query.condition), "the condition")
-        _check_comparisons(held, query.condition)
+        check_columns(held, columns_of(query.condition), "the condition")
+        check_comparisons(query.condition, dict(held.columns), f"relation {held}: the condition")
     for keys in query.keys or ():
         _check_keys(held, keys)
     if query.page is not None:
         _check_page(held, query.page)
 
 
-def _check_columns(relation: Relation, columns: Sequence[str] | set[str], where: str) -> None:
+def check_columns(relation: Relation, columns: Sequence[str] | set[str], where: str) -> None:
+    """Refuses columns that the relation does not have."""
     unknown = sorted(set(columns) - set(relation.column_names))
     if unknown:
         raise WrongUse(
@@ -84,17 +86,15 @@ def _check_columns(relation: Relation, columns: Sequence[str] | set[str], where:
         )
 
 
-def _check_comparisons(relation: Relation, condition: Condition) -> None:
+def check_comparisons(condition: Condition, types: Mapping[str, ColumnType], where: str) -> None:
     """Values compare within one family of types; anything else would be up to DuckDB's casts."""
     for comparison in _comparisons(condition):
         families = [
-            relation.type_of(side.name).family if isinstance(side, Column) else side.type.family
+            types[side.name].family if isinstance(side, Column) else side.type.family
             for side in (comparison.left, comparison.right)
         ]
         if len(set(families)) > 1:
-            raise WrongUse(
-                f"relation {relation}: the condition compares {families[0]} with {families[1]}"
-            )
+            raise WrongUse(f"{where} compares {families[0]} with {families[1]}")
 
 
 def _comparisons(condition: Condition) -> Iterator[Comparison]:
@@ -111,7 +111,7 @@ def _comparisons(condition: Condition) -> Iterator[Comparison]:
 def _check_keys(relation: Relation, keys: Frame) -> None:
     if not keys.columns:
         raise WrongUse(f"relation {relation}: a key set without columns")
-    _check_columns(relation, keys.columns, "a key set")
+    check_columns(relation, keys.columns, "a key set")
     for name in keys.columns:
         declared, given = relation.type_of(name).dtype, keys.data.schema[name]
         if declared != given:
@@ -212,21 +212,31 @@ def _after(relation: Relation, after: tuple[Any, ...], parameters: list[Any]) ->
 
 
 def _condition(condition: Condition, parameters: list[Any]) -> str:
+    return condition_to_sql(condition, lambda name: f"r.{quoted(name)}", parameters)
+
+
+def condition_to_sql(
+    condition: Condition, place: Callable[[str], str], parameters: list[Any]
+) -> str:
+    """SQL text for a condition; `place` says where a column is, values become parameters."""
+
+    def operand(side: Operand) -> str:
+        if isinstance(side, Column):
+            return place(side.name)
+        parameters.append(side.value)
+        return f"?::{side.type.name}"
+
+    def inner(part: Condition) -> str:
+        return f"({condition_to_sql(part, place, parameters)})"
+
     match condition:
         case Comparison(left, op, right):
-            return f"{_operand(left, parameters)} {op} {_operand(right, parameters)}"
-        case IsNull(operand):
-            return f"{_operand(operand, parameters)} IS NULL"
-        case Not(inner):
-            return f"NOT ({_condition(inner, parameters)})"
+            return f"{operand(left)} {op} {operand(right)}"
+        case IsNull(side):
+            return f"{operand(side)} IS NULL"
+        case Not(part):
+            return f"NOT {inner(part)}"
         case And(parts):
-            return " AND ".join(f"({_condition(part, parameters)})" for part in parts)
+            return " AND ".join(map(inner, parts))
         case Or(parts):
-            return " OR ".join(f"({_condition(part, parameters)})" for part in parts)
-
-
-def _operand(operand: Operand, parameters: list[Any]) -> str:
-    if isinstance(operand, Column):
-        return f"r.{quoted(operand.name)}"
-    parameters.append(operand.value)
-    return f"?::{operand.type.name}"
+            return " OR ".join(map(inner, parts))

@@ -1,9 +1,9 @@
 """The query server of a source: answers questions about its current state over Arrow Flight.
 
 It answers `do_get` (wire.py has the form of a ticket) and two actions, `status` and `commit`; the
-latter exists because the source is a simulated one. Whatever comes in is decoded into a `Query` and
-checked against the catalog before the database sees it, so a strange request ends in an error for
-its sender and nothing else.
+latter exists because the source is a simulated one. Whatever comes in is decoded into a question
+and checked against the catalog before the database sees it, so a strange request ends in an error
+for its sender and nothing else.
 
 Every request runs in a thread of its own with a cursor of its own. DuckDB is told to use one thread
 per query: questions are small and come many at once, and handing pieces of a 2 ms scan between
@@ -27,14 +27,16 @@ from pyarrow import flight
 
 from protocols.errors import ViewsweepError, WrongUse
 from sources.database import SourceDatabase, TransactionRefused
+from sources.joining import joined
 from sources.lookup import lookup
+from sources.terms import Sum
 from sources.wire import (
     COMMIT,
     REFUSED,
     STATUS,
     answer_stream,
     check_token,
-    decode_query,
+    decode_question,
     decode_transactions,
 )
 
@@ -140,13 +142,15 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, _context: Any, ticket: Any) -> Any:
         with _reporting(self._database.source), self._places:
-            query = decode_query(ticket.ticket)
-            if query.relation.source != self._database.source:
+            question = decode_question(ticket.ticket)
+            if isinstance(question, Sum):
+                return flight.RecordBatchStream(answer_stream(*joined(self._database, question)))
+            if question.source != self._database.source:
                 raise WrongUse(
-                    f"source {query.relation.source} was asked, this is source"
+                    f"source {question.source} was asked, this is source"
                     f" {self._database.source}; check its address in the configuration"
                 )
-            return flight.RecordBatchStream(answer_stream(*lookup(self._database, query)))
+            return flight.RecordBatchStream(answer_stream(*lookup(self._database, question)))
 
     def do_action(self, _context: Any, action: Any) -> list[bytes]:
         with _reporting(self._database.source):

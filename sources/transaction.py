@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from protocols.maintenance.holdback import GlobalPart
+
 
 @dataclass(frozen=True)
 class RowChange:
@@ -19,10 +21,12 @@ class Transaction:
     """Row changes that become visible together, under one version of the source."""
 
     changes: tuple[RowChange, ...]
+    #: The global transaction that this is one source's part of.
+    part: GlobalPart | None = None
 
     def net(self) -> "Transaction":
         """The same effect with one change per row, in order of first mention, without zeroes."""
-        return Transaction(net_changes(self.changes))
+        return Transaction(net_changes(self.changes), self.part)
 
 
 def net_changes(changes: Iterable[RowChange]) -> tuple[RowChange, ...]:

@@ -6,12 +6,23 @@ key sets as Arrow IPC streams:
     {"source": …, "relation": …, "schema": {relation in JSON form}, "columns": […],
      "condition": […]|null, "keys": [bytes of each stream]|null, "page": {"after": …, "limit": …}}
 
+A joint question, about a view over several relations of the source, has another header; behind it
+come the rows that its terms give for atoms, counts included:
+
+    {"joint": {"atoms": [{"alias", "source", "relation", "schema", "columns", "condition"}],
+     "links": [[[atom, column], [atom, column]]], "residuals": [condition],
+     "outputs": [[name, qualified column, type]]},
+     "terms": [{"number": …, "given": {atom: bytes of the stream}}]}
+
+each entry of `terms` standing for all terms that give rows for the same atoms (terms.py).
+
 The answer is the stream of rows; its schema's metadata carries the version. The relation's schema
 travels with every question, so a source that was altered refuses instead of answering something
 else. There is no SQL in either direction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -21,9 +32,13 @@ import pyarrow as pa
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Condition, from_json, to_json
 from protocols.algebra.frame import Frame
+from protocols.algebra.types import column_type
 from protocols.errors import WrongUse
-from protocols.maintenance.questions import Page, Query
+from protocols.maintenance.holdback import GlobalPart
+from protocols.maintenance.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
+from protocols.views.view import Atom, Link, Output, View
+from sources.terms import Sum, Terms, in_groups
 from sources.transaction import RowChange, Transaction
 
 VERSION = b"version"
@@ -35,7 +50,7 @@ REFUSED = b"refused"
 
 def encode_query(query: Query[Frame]) -> bytes:
     """The ticket that asks it."""
-    keys = None if query.keys is None else [_ipc(each) for each in query.keys]
+    keys = None if query.keys is None else [_ipc(uncounted(each)) for each in query.keys]
     header = {
         "source": query.relation.source,
         "relation": query.relation.name,
@@ -48,25 +63,122 @@ def encode_query(query: Query[Frame]) -> bytes:
     return b"".join([orjson.dumps(header), b"\n", *(keys or [])])
 
 
+def encode_question(question: Question[Frame]) -> bytes:
+    """The ticket that asks it."""
+    return _encode_joint(question) if isinstance(question, Joint) else encode_query(question)
+
+
+def decode_question(ticket: bytes) -> Query[Frame] | Sum:
+    """The question of a ticket; WrongUse when it is none."""
+    line, _, streams = ticket.partition(b"\n")
+    header = _json_object(line, "question")
+    with _reading_question():
+        return _sum(header, streams) if "joint" in header else _query(header, streams)
+
+
 def decode_query(ticket: bytes) -> Query[Frame]:
     """The query of a ticket; WrongUse when it is none."""
     line, _, streams = ticket.partition(b"\n")
     header = _json_object(line, "question")
+    with _reading_question():
+        return _query(header, streams)
+
+
+@contextmanager
+def _reading_question() -> Iterator[None]:
     try:
-        source, name = _text(header["source"]), _text(header["relation"])
-        relation = relation_from_json(source, name, header["schema"])
-        keys = header["keys"]
-        return Query(
-            relation=relation,
-            columns=tuple(map(_text, header["columns"])),
-            condition=_condition(header["condition"]),
-            keys=None if keys is None else _key_sets(keys, streams),
-            page=None if header["page"] is None else _page(relation, header["page"]),
-        )
+        yield
     except KeyError as error:
         raise WrongUse(f"the question lacks {error}") from None
     except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
         raise WrongUse(f"the question is malformed: {error}") from None
+
+
+def _query(header: dict[str, Any], streams: bytes) -> Query[Frame]:
+    source, name = _text(header["source"]), _text(header["relation"])
+    relation = relation_from_json(source, name, header["schema"])
+    keys = header["keys"]
+    return Query(
+        relation=relation,
+        columns=tuple(map(_text, header["columns"])),
+        condition=_condition(header["condition"]),
+        keys=None if keys is None else _frames(keys, streams),
+        page=None if header["page"] is None else _page(relation, header["page"]),
+    )
+
+
+# ------------------------------------------------------------------------------ joint questions
+
+
+def _encode_joint(joint: Joint[Frame]) -> bytes:
+    view, groups = joint.view, in_groups(joint).groups
+    given = [{str(i): _ipc(rows.to_arrow()) for i, rows in each.given.items()} for each in groups]
+    header = {
+        "joint": {
+            "atoms": [_atom_to_json(atom) for atom in view.atoms],
+            "links": [[link.left, link.right] for link in view.links],
+            "residuals": [to_json(residual) for residual in view.residuals],
+            "outputs": [[o.name, o.column, o.type.name] for o in view.outputs],
+        },
+        "terms": [
+            {"number": each.number, "given": {index: len(rows) for index, rows in sent.items()}}
+            for each, sent in zip(groups, given, strict=True)
+        ],
+    }
+    streams = [rows for sent in given for rows in sent.values()]
+    return b"".join([orjson.dumps(header), b"\n", *streams])
+
+
+def _atom_to_json(atom: Atom) -> dict[str, Any]:
+    return {
+        "alias": atom.alias,
+        "source": atom.relation.source,
+        "relation": atom.relation.name,
+        "schema": atom.relation.to_json(),
+        "columns": atom.columns,
+        "condition": None if atom.condition is None else to_json(atom.condition),
+    }
+
+
+def _sum(header: dict[str, Any], streams: bytes) -> Sum:
+    form, terms = header["joint"], header["terms"]
+    atoms = tuple(_atom(index, each) for index, each in enumerate(form["atoms"]))
+    links = tuple(Link(_end(left), _end(right)) for left, right in form["links"])
+    residuals = tuple(from_json(each) for each in form["residuals"])
+    outputs = tuple(
+        Output(_text(name), _text(column), column_type(_text(type_)))
+        for name, column, type_ in form["outputs"]
+    )
+    lengths = [length for each in terms for length in each["given"].values()]
+    frames = iter(_frames(lengths, streams))
+    groups = tuple(
+        Terms(_whole(each["number"]), {int(i): next(frames).data for i in each["given"]})
+        for each in terms
+    )
+    return Sum(View("", "", atoms, links, residuals, outputs), groups)
+
+
+def _whole(form: Any) -> int:
+    if not isinstance(form, int) or isinstance(form, bool) or form < 1:
+        raise ValueError(f"{form!r} is no number of terms")
+    return form
+
+
+def _atom(index: int, form: Mapping[str, Any]) -> Atom:
+    source, name = _text(form["source"]), _text(form["relation"])
+    relation = relation_from_json(source, name, form["schema"])
+    columns = tuple(map(_text, form["columns"]))
+    return Atom(index, _text(form["alias"]), relation, columns, _condition(form["condition"]))
+
+
+def _end(form: Any) -> tuple[int, str]:
+    match form:
+        case [int(index), str(column)] if not isinstance(index, bool):
+            return index, column
+    raise ValueError(f"{form!r} is no end of a link")
+
+
+# ------------------------------------------------------------------------------ other messages
 
 
 def check_token(token: str) -> None:
@@ -86,10 +198,17 @@ def encode_transactions(
     """The body of a commit: the form that `sources apply` reads from files."""
     return orjson.dumps(
         [
-            {"changes": [_change_to_json(change, relations) for change in each.changes]}
+            {
+                "changes": [_change_to_json(change, relations) for change in each.changes],
+                **({} if each.part is None else {"global": _part_to_json(each.part)}),
+            }
             for each in transactions
         ]
     )
+
+
+def _part_to_json(part: GlobalPart) -> dict[str, Any]:
+    return {"id": part.id, "participants": sorted(part.participants)}
 
 
 def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[Transaction]:
@@ -107,20 +226,31 @@ def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[
 
 
 def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> Transaction:
-    """One transaction `{"changes": [{"relation", "row", "count"}]}`, values in their JSON form."""
+    """One transaction `{"changes": [{"relation", "row", "count"}]}`, values in their JSON form.
+
+    A part of one over several sources says so: `"global": {"id": …, "participants": […]}`.
+    """
     if not isinstance(form, dict) or not isinstance(form.get("changes"), list):
         raise WrongUse(f'{where}: needs the form {{"changes": [{{"relation", "row", "count"}}]}}')
-    if "global" in form:
-        raise WrongUse(f"{where}: transactions over several sources (global) are not supported yet")
-    odd = sorted(set(form) - {"changes"})
+    odd = sorted(set(form) - {"changes", "global"})
     if odd:
         raise WrongUse(f"{where}: unknown field {odd[0]!r}")
     return Transaction(
         tuple(
             _change_from_json(change, f"{where}, change {number}", relations)
             for number, change in enumerate(form["changes"])
-        )
+        ),
+        None if form.get("global") is None else _part_from_json(form["global"], where),
     )
+
+
+def _part_from_json(form: Any, where: str) -> GlobalPart:
+    match form:
+        case {"id": str(id_), "participants": list(names), **odd} if (
+            id_ and names and not odd and all(isinstance(name, str) for name in names)
+        ):
+            return GlobalPart(id_, frozenset(names))
+    raise WrongUse(f'{where}: "global" needs the form {{"id": "…", "participants": ["…", …]}}')
 
 
 def _change_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> RowChange:
@@ -211,22 +341,21 @@ def uncounted(frame: Frame) -> pa.Table:
     return frame.data[list(frame.columns)].to_arrow()
 
 
-def _ipc(keys: Frame) -> bytes:
-    table = uncounted(keys)
+def _ipc(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
 
-def _key_sets(lengths: list[int], streams: bytes) -> tuple[Frame, ...]:
+def _frames(lengths: list[int], streams: bytes) -> tuple[Frame, ...]:
     if sum(lengths) != len(streams) or any(length < 0 for length in lengths):
         raise ValueError(f"{sum(lengths)} bytes of keys are announced, {len(streams)} came")
-    view, keys, start = memoryview(streams), [], 0
+    view, frames, start = memoryview(streams), [], 0
     for length in lengths:
         with pa.ipc.open_stream(view[start : start + length]) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        keys.append(counted(table))
+        frames.append(counted(table))
         start += length
-    return tuple(keys)
+    return tuple(frames)

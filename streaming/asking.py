@@ -7,19 +7,21 @@ of the answer, the mailbox turns it into the same rows.
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from protocols.maintenance.questions import Answer, Query
+from protocols.maintenance.questions import Answer, Joint, Question
 from sources.client import SourceClient
 from streaming.configuration import SourceSettings
 from streaming.stopping import Stopped
 
+S = TypeVar("S")
 T = TypeVar("T")
+_LOOK_UP_SECONDS = 0.5
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
@@ -38,24 +40,45 @@ class Sources:
         self._stopping = stopping
         self._report = report
         self._clients = {name: _client(source) for name, source in settings.items()}
-        self._threads = ThreadPoolExecutor(max(2, len(settings)), "question")
+        self._threads = ThreadPoolExecutor(max(4, len(settings)), "question")
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
         for client in self._clients.values():
             client.close()
 
-    def ask(self, queries: list[Query[Frame]]) -> list[Answer[Frame]]:
+    def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
         """The answers in the order of the questions."""
-        if len(queries) == 1:
-            return [self._ask(queries[0])]
-        return list(self._threads.map(self._ask, queries))
+        if len(questions) == 1:
+            return [self._ask(questions[0])]
+        return self._side_by_side(self._ask, questions)
 
-    def _ask(self, query: Query[Frame]) -> Answer[Frame]:
-        client = self._clients[query.relation.source]
-        answer = self._insisting(query.relation.source, lambda: client.ask(query))
-        page = query.page
-        if page is None or answer.rows.data.height < page.limit:
+    def _side_by_side(self, call: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """All results in order; the first error ends it, and so does being told to stop.
+
+        Looks up now and then: a wait without end may sleep through a Ctrl-C that another thread was
+        given.
+        """
+        futures = [self._threads.submit(call, item) for item in items]
+        try:
+            while wait(futures, _LOOK_UP_SECONDS, FIRST_EXCEPTION).not_done:
+                if self._stopping.is_set():
+                    raise Stopped
+                for future in futures:
+                    if future.done():
+                        future.result()
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _ask(self, query: Question[Frame]) -> Answer[Frame]:
+        if self._stopping.is_set():
+            raise Stopped
+        client = self._clients[query.source]
+        answer = self._insisting(query.source, lambda: client.ask(query))
+        page = None if isinstance(query, Joint) else query.page
+        if isinstance(query, Joint) or page is None or answer.rows.data.height < page.limit:
             return answer
         last = answer.rows.data.tail(1).select(query.relation.key).row(0)
         return replace(answer, last_key=last)
@@ -96,7 +119,7 @@ class Sources:
                 )
             return status
 
-        return dict(zip(self._clients, self._threads.map(ask, self._clients), strict=True))
+        return dict(zip(self._clients, self._side_by_side(ask, self._clients), strict=True))
 
 
 def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

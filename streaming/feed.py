@@ -7,17 +7,17 @@ micro-batch and the lookahead; each record is decoded once, by whichever brings 
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.frame import Frame, picked
+from protocols.algebra.frame import picked
 from protocols.errors import SourceViolation
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Relation
 from sources.envelope import RECORD, BadRecord, Records, decode
 
@@ -53,6 +53,18 @@ def _heads_of(heads: pl.DataFrame) -> _Heads:
     return _Heads(*(heads.get_column(name).to_numpy() for name in _HEAD_NAMES))
 
 
+class Receiver(Protocol):
+    """What whole transactions are put into: the mailbox, or something in front of it."""
+
+    def received(self, source: str) -> int:
+        """The last version of a source that is here."""
+        ...
+
+    def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
+        """Takes in the complete transactions of a source up to `version`, in its order."""
+        ...
+
+
 class Feed:
     """One source's topic, from an offset and a version on."""
 
@@ -61,13 +73,13 @@ class Feed:
         source: str,
         topic: str,
         relations: Sequence[Relation],
-        mailbox: Mailbox[Frame],
+        receiver: Receiver,
         offset: int,
     ) -> None:
         self.source = source
         self.topic = topic
         self._relations = tuple(relations)
-        self._mailbox = mailbox
+        self._receiver = receiver
         #: All records below this offset have been taken.
         self.next_offset = offset
         #: The records of a transaction whose end has not come yet, with their offsets.
@@ -75,10 +87,12 @@ class Feed:
         self._pending_offsets = pl.Series("offset", [], dtype=pl.Int64)
         #: Parallel lists over the received versions `_first, _first + 1, …`: the offsets of the
         #: first record and behind the last one, and the time of the commit (milliseconds).
-        self._first = mailbox.received(source) + 1
+        self._first = receiver.received(source) + 1
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._times: list[int] = []
+        #: Which of these versions are parts of global transactions.
+        self._parts: dict[int, GlobalPart] = {}
 
     def take(self, offsets: pl.Series, values: pl.Series) -> None:
         """Takes in records with ascending offsets; those taken before are skipped undecoded."""
@@ -105,6 +119,8 @@ class Feed:
             complete = heads.where(slice(0, whole))
             self._receive(complete, records, repeated=whole < records.heads.height)
             self._remember(complete, offsets)
+            received = range(int(complete.version[0]), int(complete.version[-1]) + 1)
+            self._parts.update((v, p) for v, p in records.parts.items() if v in received)
 
     def _keep_pending(self, offsets: pl.Series, values: pl.Series) -> None:
         """Keeps the beginning of a transaction for when its end comes."""
@@ -113,13 +129,13 @@ class Feed:
     def _fresh(self, heads: "_Heads") -> "_Heads":
         """Without repetitions; snapshot records, whose version is 0, are dropped like them."""
         line = heads.version * _ORDERS + heads.order
-        seen = self._mailbox.received(self.source) * _ORDERS + _ORDERS - 1
+        seen = self._receiver.received(self.source) * _ORDERS + _ORDERS - 1
         highest_before = np.maximum.accumulate(np.concatenate(([seen], line)))[:-1]
         return heads.where(line > highest_before)
 
     def _refuse_gaps(self, heads: "_Heads", offsets: pl.Series) -> None:
         """Each record has to be the next of its transaction, or the first of the next one."""
-        received = self._mailbox.received(self.source)
+        received = self._receiver.received(self.source)
         was = heads.shifted(received)
         goes_on = (
             (heads.version == was.version)
@@ -149,7 +165,7 @@ class Feed:
                 kept = pl.DataFrame({RECORD: heads.record})
                 rows = rows.join(kept, on=RECORD, how="semi", maintain_order="left")
             changes[relation] = picked(rows, [name for name in rows.columns if name != RECORD])
-        self._mailbox.receive(self.source, int(heads.version[-1]), changes)
+        self._receiver.receive(self.source, int(heads.version[-1]), changes)
 
     def _remember(self, heads: "_Heads", offsets: pl.Series) -> None:
         places = offsets.to_numpy()[heads.record]
@@ -178,6 +194,10 @@ class Feed:
         """When a received version was committed, in milliseconds since the epoch."""
         return self._times[version - self._first]
 
+    def part_of(self, version: int) -> GlobalPart | None:
+        """The global transaction that a received version is a part of."""
+        return self._parts.get(version)
+
     def offset_behind(self, version: int) -> int:
         """The offset behind the last record of a received version."""
         return self._ends[version - self._first]
@@ -187,6 +207,7 @@ class Feed:
         done = max(0, version - self._first + 1)
         del self._starts[:done], self._ends[:done], self._times[:done]
         self._first += done
+        self._parts = {v: part for v, part in self._parts.items() if v > version}
 
 
 def positions_of(

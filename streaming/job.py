@@ -1,8 +1,12 @@
 """One view kept by one job, without Spark: what happens to the records of a micro-batch.
 
-    batch of records ─ feed ─> mailbox ─ order of delivery ─> protocol <─ rounds ─> query servers
+    batch of records ─ feed ─> mailbox ─ order of delivery ─> protocol <─ waves ─> query servers
                         ^                                        |             lookahead ─ feed
                         └── lookahead completes cut transactions └─> one Delta commit
+
+What the protocol asks and when is driven by `driving.py`. A part of a global transaction waits for
+the others, and what is behind it at its source waits too, over batches and restarts if need be: it
+is in no commit, and the standing's offsets stay before it.
 
 Delta is the truth: the job starts from the standing in the last commit, whatever Spark's
 checkpoint says. A batch that is there already delivers nothing; a batch that begins too late is
@@ -12,34 +16,38 @@ filled up by the lookahead.
 import datetime
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame, FrameLog, empty_frame
-from protocols.errors import SourceViolation, WrongUse
+from protocols.checking.trace import JOINT
+from protocols.errors import ProtocolBug, SourceViolation, WrongUse
 from protocols.maintenance.firststate import root_of, stretch
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.holdback import GlobalPart
+from protocols.maintenance.mailbox import Group, Mailbox
 from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Maintenance, Query
-from protocols.maintenance.registry import protocol
+from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.maintenance.registry import Entry, protocol
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import View
 from streaming.asking import Sources, refuse_reset, versions_in
-from streaming.configuration import Configuration, SourceSettings, ViewSettings
-from streaming.feed import Feed, positions_of
+from streaming.configuration import Configuration, ViewSettings
+from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
+from streaming.feed import Feed, Receiver, positions_of
 from streaming.measuring import Measures
 from streaming.topics import Lookahead, ends_of_topics, refuse_lost_records
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, Delivered, ViewTables
 
-T = TypeVar("T")
 Report = Callable[[str], None]
+#: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
+_COMMIT_SECONDS = 1.0
 
 
 class Job:
@@ -50,6 +58,7 @@ class Job:
     ) -> None:
         self._configuration = configuration
         self._settings = settings
+        self._entry: Entry = protocol(settings.protocol)
         self._report = report
         self.measures = Measures()
         #: Set from outside to end the job; whatever waits for something then gives up.
@@ -63,8 +72,14 @@ class Job:
         #: Set by `prepare`.
         self.standing: Standing
         self._mailbox: Mailbox[Frame]
+        #: Where the feeds put what they have read: the mailbox, or a channel in front of it.
+        self._receiver: Receiver
         self._feeds: dict[str, Feed]
         self._lookahead: Lookahead
+        self._delivery: Delivery
+        self._pieces: Pieces
+        #: Sources of which a batch has brought something since the start.
+        self._heard: set[str] = set()
         #: Questions asked so far in this batch, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
         self._followed = 0.0
@@ -82,6 +97,7 @@ class Job:
         statuses = self._sources.statuses()
         self._versions = versions_in(statuses)
         self.view = parse_view(self._settings.name, self._settings.sql, _catalog(statuses))
+        self._entry.refuse_view(self.view)
         self.tables = ViewTables(known.warehouse, self.view)
         if self.tables.exists:
             self._refuse_lost(self.tables.standing())
@@ -105,9 +121,9 @@ class Job:
     def _resume(self) -> None:
         standing = self.tables.standing()
         discard_pages(self.tables)
-        self._start_from(standing)
         self.tables.recover_progress()
         self.tables.follow()
+        self._begin_to_maintain(standing)
         self._report(f"view {self.view.name}: going on from position {standing.position}")
 
     def _first_state(self) -> None:
@@ -123,38 +139,55 @@ class Job:
             self._report(f"view {self.view.name}: going on with the first state, {_rows(staging)}")
         assert staging.standing is not None
         self._refuse_lost(staging.standing)
-        self._start_from(staging.standing)
+        self._start_from(staging.standing, in_turn=False)
         while not staging.finished:
             limit = self._configuration.job.page_rows
-            part = self._drive(stretch(self.view, self._mailbox, staging.last_key, limit))
+            part = finish(stretch(self.view, self._mailbox, staging.last_key, limit), self._ask)
             staging.add(None if part.rows is None else part.rows.data, part.last_key)
             self._report(f"view {self.view.name}: first state, {_rows(staging)} from {root} so far")
         staging.finish()
         self.tables.follow()
+        # The protocol has to see the updates since in its own way, so they are read anew.
+        reading = self._lookahead
+        self._begin_to_maintain(staging.standing)
+        reading.close()
 
-    def _start_from(self, standing: Standing) -> None:
+    def _start_from(self, standing: Standing, in_turn: bool) -> None:
+        """Mailbox, feeds and lookahead for what comes after the standing."""
         self.standing = standing
-        used: dict[str, SourceSettings] = {
-            source: self._configuration.sources[source] for source in self.view.sources
-        }
         logs = {relation: FrameLog() for relation in self.view.relations}
         self._mailbox = Mailbox(logs, standing.vector, standing.position)
+        channel = Channel(self._mailbox, self.view.relations) if in_turn else None
+        self._receiver = channel or self._mailbox
         self._feeds = {
             source: Feed(
                 source,
-                settings.topic,
+                self._configuration.sources[source].topic,
                 self.view.relations_of(source),
-                self._mailbox,
+                self._receiver,
                 standing.offsets[source],
             )
-            for source, settings in used.items()
+            for source in self.view.sources
         }
-        entry = protocol(self._settings.protocol)
-        self._protocol = entry.start(self.view, self._mailbox, self._contents)
+        self._delivery = Delivery(
+            self._entry, self._mailbox, self.view.sources, self._part_of, channel
+        )
         patience = self._configuration.job.patience_seconds
         self._lookahead = Lookahead(
             self._configuration.bootstrap, self._feeds, patience, self._report, self.stopping
         )
+
+    def _part_of(self, source: str, version: int) -> GlobalPart | None:
+        return self._feeds[source].part_of(version)
+
+    def _begin_to_maintain(self, standing: Standing) -> None:
+        """The view has its first state, so the protocol can start."""
+        self._start_from(standing, self._entry.fifo)
+        maintaining = self._entry.start(self.view, self._mailbox, self._contents)
+        if self._entry.fifo:
+            self._pieces = InTurn(maintaining, self._ask, self.stopping, self._delivery)
+        else:
+            self._pieces = Pieces(maintaining, self._ask, self.stopping)
 
     def _contents(self) -> Frame:
         """The rows of the view at its standing."""
@@ -169,19 +202,39 @@ class Job:
     # -- one micro-batch -------------------------------------------------------------------------
 
     def process(self, records: pl.DataFrame) -> int:
-        """Installs what a micro-batch (topic, offset, value) brings; returns how many updates."""
+        """Installs what a micro-batch (topic, offset, value) brings; returns by how many positions.
+
+        When it returns, the protocol has nothing more to do. What is not installed then waits for
+        a part of a global transaction that no batch has brought yet.
+        """
+        before = self.standing.position
         with self.measures.step("decode"):
             ends = self._take(records)
         with self.measures.step("order"):
-            positions = self._deliver(ends)
-        if not positions:
-            return 0
+            self._line_up(ends)
+        self._work()
+        self._install(self._pieces.take_installs())
+        if self._mailbox.last_position > self.standing.position and not self._delivery.waiting:
+            raise ProtocolBug(
+                f"protocol {self._entry.name} has nothing more to do at position"
+                f" {self._mailbox.last_position} and has installed {self.standing.position}"
+            )
+        self._mailbox.forget(self.standing.position)
+        if self.standing.position > before:
+            self.follow_now_and_then()
+        return self.standing.position - before
+
+    def _work(self) -> None:
+        """Wave after wave until the protocol has nothing open and begins nothing."""
+        committed = time.monotonic()
         with self.measures.step("sweep"):
-            installs = []
-            while (work := self._protocol.begin()) is not None:
-                installs += self._drive(work)
-        self._install(positions, installs)
-        return len(positions)
+            self._pieces.begin()
+        while self._pieces.open:
+            with self.measures.step("sweep"):
+                self._pieces.wave()
+            if time.monotonic() - committed > _COMMIT_SECONDS:
+                self._install(self._pieces.take_installs())
+                committed = time.monotonic()
 
     def _take(self, records: pl.DataFrame) -> dict[str, int]:
         """Feeds the records in; returns how far the batch reaches in each source's topic."""
@@ -196,47 +249,71 @@ class Job:
             ends[source] = last + 1
         return ends
 
-    def _deliver(self, ends: Mapping[str, int]) -> list[int]:
-        """Gives the batch's transactions their positions."""
+    def _line_up(self, ends: Mapping[str, int]) -> None:
+        """Gives the batch's transactions their positions, unless they wait for a partner."""
+        self._heard |= ends.keys()
+        self._get_in_line(ends)
+        if self._delivery.waiting:
+            # What Spark has fed before a restart it does not feed again, and a part that waited
+            # then may be what is missing. A source without news has fed all it had at the start.
+            silent = self._feeds.keys() - self._heard
+            self._heard |= silent
+            self._get_in_line({source: self._ends[source][1] for source in sorted(silent)})
+
+    def _get_in_line(self, ends: Mapping[str, int]) -> None:
+        """All transactions that begin below these offsets, in the order of their commits."""
         batch = {}
         for source, end in ends.items():
             feed = self._feeds[source]
             self._read_until(feed, partial(feed.is_whole_up_to, end))
-            after = self._mailbox.version_at(source, self._mailbox.last_position)
+            after = self._delivery.in_line[source]
             batch[source] = (after, max(after, feed.version_up_to(end)))
-        order = positions_of(batch, self._feeds)
-        return [self._mailbox.deliver(update) for update in order]
+        for source, version in positions_of(batch, self._feeds):
+            self._delivery.get_in_line(source, version)
 
     def _read_until(self, feed: Feed, done: Callable[[], bool]) -> None:
         what = f"the rest of a transaction in topic {feed.topic!r}"
         self._lookahead.read_until(done, what)
 
-    def _install(self, positions: list[int], installs: list[Install[Frame]]) -> None:
-        first, last = positions[0], positions[-1]
+    def _install(self, installs: list[Install[Frame]]) -> None:
+        """Makes states visible: everything up to the last of their positions, in one commit."""
+        if not installs:
+            return
+        first, last = self.standing.position + 1, installs[-1].position
+        if not first <= installs[0].position <= last <= self._mailbox.last_position:
+            raise ProtocolBug(
+                f"positions {installs[0].position} to {last} were to be installed, {first} to"
+                f" {self._mailbox.last_position} are there"
+            )
+        order = [self._mailbox.at(position) for position in range(first, last + 1)]
         vector = self._mailbox.vector_at(last)
         standing = Standing(last, vector, self._offsets(vector))
-        order = [update for position in positions for update in self._mailbox.at(position)]
         changes = _placed(self.view, installs)
+        shown = {install.position: install.skipped for install in installs}
         with self.measures.step("commit"):
-            self.tables.install(changes, standing, order)
+            self.tables.install(changes, standing, order, shown)
         now = time.time() * 1000
+        entries = list(self._delivered(order, shown))
+        self.measures.freshness.extend(now - at for at, _ in entries)
         self.standing = standing
-        committed = [self._feeds[s].committed_at(v) for s, v in order]
-        self.measures.freshness.extend(now - at for at in committed)
-        self._count(installs, changes)
+        self._count(entries, installs, changes)
         with self.measures.step("progress"):
-            skipped = {install.position: install.skipped for install in installs}
-            self.tables.record(
-                [
-                    Delivered(p, s, v, _moment(at), skipped.get(p, 0), self._asked.get(p, []))
-                    for p, (s, v), at in zip(range(first, last + 1), order, committed, strict=True)
-                ]
-            )
-        self._asked.clear()
-        self._mailbox.forget(last)
+            self.tables.record([delivered for _, delivered in entries])
         for source, feed in self._feeds.items():
             feed.forget(vector[source])
-        self.follow_now_and_then()
+
+    def _delivered(
+        self, order: Sequence[Group], shown: Mapping[int, int]
+    ) -> Iterator[tuple[int, Delivered]]:
+        """(when it was committed, what `progress` says) of each transaction after the standing."""
+        for position, group in enumerate(order, self.standing.position + 1):
+            # What was asked for a position is said once, beside its first transaction.
+            skipped, asked = shown.get(position, 0), self._asked.pop(position, [])
+            for source, version in group:
+                at, here = self._feeds[source].committed_at(version), position in shown
+                moment = _moment(at)
+                yield at, Delivered(position, source, version, moment, skipped, asked, here)
+                skipped, asked = 0, []
 
     def follow_now_and_then(self, force: bool = False) -> None:
         """Lets `current` follow, at most as often as configured."""
@@ -254,33 +331,29 @@ class Job:
                 offsets[source] = self._feeds[source].offset_behind(version)
         return offsets
 
-    def _count(self, installs: list[Install[Frame]], changes: pl.DataFrame) -> None:
+    def _count(
+        self, entries: Sequence[object], installs: Sequence[Install[Frame]], changes: pl.DataFrame
+    ) -> None:
         measures = self.measures
         measures.position = self.standing.position
-        measures.updates += len(installs)
+        measures.updates += len(entries)
         measures.batches += 1
         measures.skipped += sum(install.skipped for install in installs)
         measures.view_rows += int(changes[COUNT].sum())
 
-    # -- driving a protocol ----------------------------------------------------------------------
+    # -- asking ----------------------------------------------------------------------------------
 
-    def _drive(self, task: Maintenance[Frame, T]) -> T:
-        """Asks round after round; an answer is handed on when the mailbox has caught up with it."""
-        try:
-            queries = next(task)
-            while True:
-                with self.measures.step("asking"):
-                    answers = self._sources.ask(queries)
-                with self.measures.step("lookahead"):
-                    for query, answer in zip(queries, answers, strict=True):
-                        self._catch_up(query, answer)
-                queries = task.send(answers)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+    def _ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        """The answers, when the lookahead has caught up with their versions."""
+        with self.measures.step("asking"):
+            answers = self._sources.ask(questions)
+        with self.measures.step("lookahead"):
+            for question, answer in zip(questions, answers, strict=True):
+                self._catch_up(question, answer)
+        return answers
 
-    def _catch_up(self, query: Query[Frame], answer: Answer[Frame]) -> None:
-        source, version = query.relation.source, answer.version
+    def _catch_up(self, query: Question[Frame], answer: Answer[Frame]) -> None:
+        source, version = query.source, answer.version
         wanted = self._mailbox.version_at(source, query.position)
         if version < self.standing.vector[source]:
             raise SourceViolation(
@@ -289,7 +362,7 @@ class Job:
                 " answers that lags too far behind"
             )
         self._lookahead.read_until(
-            lambda: self._mailbox.caught_up(source, version),
+            lambda: self._receiver.received(source) >= version,
             f"version {version} of source {source}, which an answer contains,",
         )
         self.measures.queries += 1
@@ -328,12 +401,15 @@ def _placed(view: View, installs: list[Install[Frame]]) -> pl.DataFrame:
     )
 
 
-def _question(query: Query[Frame], answer: Answer[Frame]) -> dict[str, Any]:
-    keys = sum(part.data.height for part in query.keys or ())
+def _question(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:
+    if isinstance(query, Joint):
+        sent, relation = [rows for term in query.terms for rows in term.values()], JOINT
+    else:
+        sent, relation = list(query.keys or ()), query.relation.name
     return {
-        "source": query.relation.source,
-        "relation": query.relation.name,
-        "keys": keys,
+        "source": query.source,
+        "relation": relation,
+        "keys": sum(part.data.height for part in sent),
         "bytes": answer.bytes_sent,
         "version": answer.version,
         "rows": answer.rows.data.height,

@@ -10,9 +10,11 @@ the commits and the states and computes by itself what the states should have be
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,8 @@ class _Past:
     commits: dict[tuple[str, int], list[tuple[str, tuple[Any, ...], int]]]
     #: (source, relation) → the rows of version 0.
     initial: dict[tuple[str, str], list[tuple[Any, ...]]]
+    #: (source, version) → the global transaction that it is a part of.
+    global_id: Callable[[str, int], str | None]
 
 
 def _read_past(configuration: Configuration, view: View) -> _Past:
@@ -83,7 +87,7 @@ def _read_past(configuration: Configuration, view: View) -> _Past:
     lookahead = Lookahead(configuration.bootstrap, feeds, patience, _silent, threading.Event())
     try:
         answers = sources.ask([Query(r, r.column_names) for r in view.relations])
-        past = _Past({}, {})
+        past = _Past({}, {}, partial(_global_id, feeds))
         for relation, answer in zip(view.relations, answers, strict=True):
             source, version = relation.source, answer.version
             lookahead.read_until(
@@ -100,6 +104,11 @@ def _read_past(configuration: Configuration, view: View) -> _Past:
     finally:
         lookahead.close()
         sources.close()
+
+
+def _global_id(feeds: Mapping[str, Feed], source: str, version: int) -> str | None:
+    part = feeds[source].part_of(version)
+    return None if part is None else part.id
 
 
 def _add_commits(past: _Past, relation: Relation, changes: pl.DataFrame) -> None:
@@ -134,15 +143,18 @@ def _lines(view: View, tables: ViewTables, protocol: str, past: _Past) -> Iterat
             yield deliver_line(source, earlier, 0)
     yield state_line(0, vector, states.get(0, []))
     question = 0
-    for delivered in progress.iter_rows(named=True):
-        position, source = delivered["position"], delivered["source"]
-        vector = {**vector, source: delivered["version"]}
-        yield from commits.up_to(source, delivered["version"])
-        yield deliver_line(source, delivered["version"], position)
-        for asked in delivered["questions"]:
+    for position, group in groupby(progress.iter_rows(named=True), itemgetter("position")):
+        parts = list(group)
+        vector = {**vector, **{part["source"]: part["version"] for part in parts}}
+        for part in parts:
+            yield from commits.up_to(part["source"], part["version"])
+            yield deliver_line(part["source"], part["version"], position)
+        for asked in (asked for part in parts for asked in part["questions"]):
             question += 1
             yield from _question_lines(question, position, asked, commits)
-        yield state_line(position, vector, states.get(position, []), delivered["skipped"])
+        if parts[0]["shown"]:
+            skipped = sum(part["skipped"] for part in parts)
+            yield state_line(position, vector, states.get(position, []), skipped)
     yield end_line(vector)
 
 
@@ -157,7 +169,8 @@ class _Commits:
         done = self._written.get(source, 0)
         for number in range(done + 1, version + 1):
             # A transaction that touched no relation of the view changes nothing here.
-            yield commit_line(source, number, self._past.commits.get((source, number), []))
+            changes = self._past.commits.get((source, number), [])
+            yield commit_line(source, number, changes, self._past.global_id(source, number))
         self._written[source] = max(done, version)
 
 

@@ -28,8 +28,11 @@ def append(
     numbers: Mapping[str, int],
     note: Mapping[str, str] | None = None,
     description: str | None = None,
+    widen: bool = False,
 ) -> None:
     """One commit: these rows and these numbers, by application id.
+
+    `widen` adds columns that an older table lacks.
 
     Given a handle, the commit fails if another job has committed one of the numbers since the
     handle was read; given a path, it creates the table, and fails if there is one.
@@ -44,6 +47,7 @@ def append(
             table,
             rows.to_arrow(),
             mode="append" if isinstance(table, DeltaTable) else "error",
+            schema_mode="merge" if widen and isinstance(table, DeltaTable) else None,
             description=description,
             commit_properties=properties,
         )

@@ -1,19 +1,22 @@
 """The Delta tables of one view.
 
-    changes     append only: the view's columns, `_count` (signed), `_position`. The truth: one
-    commit per batch, carrying position, vector and offsets as `txn` numbers, and the order of
-    delivery in its commit information. The view at position k is the sum of all rows with
-    `_position <= k`. current     the view's columns and `_count` (how many times the row is
-    there): what a BI tool reads. Follows `changes` by MERGE; rebuilt from it when lost. progress
-    one row per delivered transaction: position, source, version, when it was committed and
-    installed, and the questions asked for it. Derived; of a batch whose process died between the
-    two commits the order is recovered and the questions are not.
+    changes   append only: the view's columns, `_count` (signed), `_position`. The truth: one commit
+              per batch, carrying position, vector and offsets as `txn` numbers, and the order of
+              delivery in its commit information. The view at position k is the sum of all rows with
+              `_position <= k`.
+    current   the view's columns and `_count` (how many times the row is there): what a BI tool
+              reads. Follows `changes` by MERGE; rebuilt from it when lost.
+    progress  one row per delivered transaction: position, source, version, when it was committed
+              and installed, the questions asked for it, and whether the view had a state of its own
+              at this position (`shown`; a strong protocol skips some). The parts of a global
+              transaction have one position. Derived; of a batch whose process died between the two
+              commits the order is recovered and the questions are not.
 
 All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +29,20 @@ from protocols.errors import ProtocolBug, WrongUse
 from protocols.views.view import View
 from warehouse import delta
 from warehouse.definition import read_definition, refuse_another_view, write_definition
-from warehouse.standing import Standing, order_from_text, order_to_text, standing_in
+from warehouse.standing import (
+    Group,
+    Standing,
+    order_from_text,
+    order_to_text,
+    positions_from_text,
+    positions_to_text,
+    standing_in,
+)
 
 POSITION = "_position"
 _APPEARANCE = "viewsweep/position"
+#: Keys in the commit information of `changes`. Without the second, all positions were shown.
+_ORDER, _SHOWN = "viewsweep", "viewsweep/shown"
 QUESTION = pl.Struct(
     {
         "source": pl.String,
@@ -49,6 +62,7 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
     "installed_at": pl.Datetime("us"),
     "skipped": pl.Int64,
     "questions": pl.List(QUESTION),
+    "shown": pl.Boolean,
 }
 
 
@@ -63,6 +77,8 @@ class Delivered:
     committed_at: datetime.datetime | None
     skipped: int
     questions: list[dict[str, Any]]
+    #: Whether the view had a state of its own at this position.
+    shown: bool = True
 
 
 class ViewTables:
@@ -111,10 +127,20 @@ class ViewTables:
         self._changes = delta.table_at(path)
 
     def install(
-        self, changes: pl.DataFrame, standing: Standing, order: Sequence[tuple[str, int]]
+        self,
+        changes: pl.DataFrame,
+        standing: Standing,
+        order: Sequence[Group],
+        shown: Collection[int] | None = None,
     ) -> None:
-        """One batch: its changes (with `_position`) and the standing after it, in one commit."""
-        note = {"viewsweep": order_to_text(order)}
+        """One batch: its changes (with `_position`) and the standing after it, in one commit.
+
+        `order` has the transactions of each position, `shown` the positions that have a state if
+        not all of them do.
+        """
+        note = {_ORDER: order_to_text(order)}
+        if shown is not None and len(shown) < len(order):
+            note[_SHOWN] = positions_to_text(sorted(shown))
         delta.append(self._existing(), changes, standing.numbers(), note)
 
     def record(self, delivered: Sequence[Delivered]) -> None:
@@ -123,7 +149,7 @@ class ViewTables:
         rows = [{**vars(entry), "installed_at": now} for entry in delivered]
         frame = pl.DataFrame(rows, schema=PROGRESS)
         last = {_APPEARANCE: delivered[-1].position}
-        delta.append(self._progress or self.directory / "progress", frame, last)
+        delta.append(self._progress or self.directory / "progress", frame, last, widen=True)
         self._progress = self._progress or delta.table_at(self.directory / "progress")
 
     def recover_progress(self) -> None:
@@ -134,18 +160,24 @@ class ViewTables:
             return
         order = self._noted_order(standing.position - done)
         missing = [
-            Delivered(done + 1 + i, source, version, None, 0, [])
-            for i, (source, version) in enumerate(order)
+            Delivered(position, source, version, None, 0, [], shown)
+            for position, (group, shown) in enumerate(order, done + 1)
+            for source, version in group
         ]
         self.record(missing)
 
-    def _noted_order(self, length: int) -> list[tuple[str, int]]:
-        """The last `length` deliveries, from the commits' notes, newest commit first."""
-        order: list[tuple[str, int]] = []
+    def _noted_order(self, length: int) -> list[tuple[Group, bool]]:
+        """The last `length` positions, each with whether it was shown, from the commits' notes."""
+        order: list[tuple[Group, bool]] = []
+        last = self.standing().position
         for commit in self._existing().history():
-            if len(order) >= length or "viewsweep" not in commit:
+            if len(order) >= length or _ORDER not in commit:
                 break
-            order = order_from_text(str(commit["viewsweep"])) + order
+            groups = order_from_text(str(commit[_ORDER]))
+            first = last - len(order) - len(groups) + 1
+            shown = commit.get(_SHOWN)
+            seen = None if shown is None else set(positions_from_text(str(shown)))
+            order = [(g, seen is None or at in seen) for at, g in enumerate(groups, first)] + order
         if len(order) < length:
             raise WrongUse(
                 f"{self.directory}/progress: {length} positions are missing and the log of"
@@ -215,4 +247,7 @@ class ViewTables:
         if self._progress is None:
             return pl.DataFrame(schema=PROGRESS)
         with delta.plain_reading(self.directory / "progress"):
-            return pl.read_delta(self._progress).sort("position", "source", "version")
+            found = pl.read_delta(self._progress).sort("position", "source", "version")
+        # Tables of a time when there were only protocols that show every state lack the column.
+        old = pl.lit(None, pl.Boolean) if "shown" not in found.columns else pl.col("shown")
+        return found.with_columns(old.fill_null(True).alias("shown"))

@@ -72,6 +72,9 @@ class Bag:
         kept = {row: n for row, n in self.counts.items() if pick(row) in keys.counts}
         return Bag(self.columns, kept)
 
+    def positive(self) -> "Bag":
+        return Bag(self.columns, {row: count for row, count in self.counts.items() if count > 0})
+
     def split(self, column: str) -> "dict[Any, Bag]":
         place = self.columns.index(column)
         names = self.columns[:place] + self.columns[place + 1 :]

@@ -70,6 +70,10 @@ class Delta(Protocol):
         """Our rows whose columns of that name agree with one of the keys (a semi-join)."""
         ...
 
+    def positive(self) -> Self:
+        """The rows of which there are more than none, equal ones added up."""
+        ...
+
     def split(self, column: str) -> Mapping[Any, Self]:
         """The rows by their value in a column, and without that column."""
         ...

@@ -82,6 +82,9 @@ class Frame:
     def matching(self, keys: "Frame") -> "Frame":
         return Frame(self.data.join(keys.data, on=list(keys.columns), how="semi"))
 
+    def positive(self) -> "Frame":
+        return Frame(self.consolidated().data.filter(pl.col(COUNT) > 0))
+
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():
             return {}

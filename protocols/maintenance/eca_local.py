@@ -62,12 +62,7 @@ class EcaLocal(Eca[D]):
 
     def _only_deletes(self, atom: Atom, rows: D) -> bool:
         """Whether each row is a deletion, and the view shows of which key."""
-        key = self._shown_keys.get(atom)
-        if key is None:
-            return False
-        # A key counts -1 here if its row went, 0 if it was modified, 1 if it came; one more is 0
-        # only for the first.
-        return rows.select(key).plus(rows.keys(key)).consolidated().is_empty()
+        return atom in self._shown_keys and rows.positive().is_empty()
 
     def _key_deletes(self, changes: list[tuple[Atom, D]]) -> list[D]:
         """What the view loses, one atom after the other."""

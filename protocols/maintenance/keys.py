@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.algebra.expressions import Column, IsNull, Not
 from protocols.errors import WrongUse
 from protocols.maintenance.partials import total
 from protocols.views.view import Atom, View
@@ -80,26 +79,7 @@ def apart(change: D) -> tuple[D, D]:
 
     A modification, -old +new with one key, has a row in both.
     """
-    change = change.consolidated()
-    inserted = _inserted(change, change.columns)
-    return change.plus(inserted.negated()).consolidated().negated(), inserted
-
-
-def _inserted(change: D, columns: tuple[str, ...]) -> D:
-    """The rows with count 1, the others having -1; these columns tell all of them apart.
-
-    Rows count twice or not at all once each is there one more time. Only values that are not NULL
-    can be looked up, so rows with a NULL are treated on their own, without that column.
-    """
-    for column in columns:
-        null = IsNull(Column(column))
-        without = change.where(null)
-        if not without.is_empty():
-            others = tuple(other for other in columns if other != column)
-            return _inserted(without, others).plus(_inserted(change.where(Not(null)), columns))
-    whole = [(column, column) for column in columns]
-    twice = change.keys(whole).plus(change.select(whole)).consolidated()
-    return change.matching(twice.keys(whole))
+    return change.negated().positive(), change.positive()
 
 
 def _places(atom: Atom, shown: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -47,7 +47,7 @@ class Trouble:
     #: The level that was reached all the same.
     reached: str | None = None
     #: Where viewsweep itself broke.
-    traceback: str | None = None
+    traceback: str | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "words": self.words, "reached": self.reached}
@@ -192,8 +192,12 @@ class Campaign:
             dict(self.given),
             self.double_checked,
         )
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        try:
             yield from pool.map(_worker, [(order, part) for part in chunks])
+        finally:
+            # Whoever stops a campaign does not want to wait for the rest of it.
+            pool.shutdown(cancel_futures=True)
 
 
 def _worker(task: tuple[Any, range]) -> Tally:

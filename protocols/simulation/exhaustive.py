@@ -24,9 +24,8 @@ last choice that has another possibility changed.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 from protocols.checking import trace
 from protocols.errors import WrongUse
@@ -49,14 +48,6 @@ from protocols.simulation.simulator import (
 _ALL = 1_000_000
 
 
-@dataclass(frozen=True)
-class Explored:
-    """One schedule: the choices that lead to it, and what happened."""
-
-    choices: tuple[int, ...]
-    outcome: Outcome
-
-
 class Exploration:
     """All schedules of a protocol over a scenario."""
 
@@ -65,20 +56,20 @@ class Exploration:
             raise WrongUse('all schedules are tried, so no update can have a time ("at")')
         self._scenario = scenario
         self._setting = setting_of(scenario, entry, "bag")
+        self.fifo = entry.fifo
         #: Shared by all runs: everything is committed, and nobody changes anything any more.
-        self._sources = sources_of(scenario)
+        self.sources = sources_of(scenario)
         self._events: list[trace.Line] = [run_event(scenario, entry, None)]
-        for source in self._sources.values():
+        for source in self.sources.values():
             self._events += [commit_event(source) for _ in source.updates]
-        self.contents = Contents(self._setting.view, self._sources)
+        self.contents = Contents(self._setting.view, self.sources)
 
-    def schedules(self) -> Iterator[Explored]:
-        """One run after the other, until all have been."""
+    def schedules(self) -> Iterator[Outcome]:
+        """One run after the other, until all have been; each knows the choices that led to it."""
         beginning: Sequence[int] | None = ()
         while beginning is not None:
             branching = Branching(beginning)
-            outcome = _Run(self, branching).outcome()
-            yield Explored(tuple(branching.taken), outcome)
+            yield _Run(self, branching).outcome()
             beginning = branching.next_beginning()
 
     def outcome(self, choices: Sequence[int]) -> Outcome:
@@ -96,16 +87,8 @@ class Exploration:
         """A warehouse that has its first state and received, but not delivered, every update."""
         journal = Journal(list(self._events))
         journal.shown(self.first_state, 0)
-        life = Life(self._setting, self._sources, journal, dict.fromkeys(self._sources, 0))
+        life = Life(self._setting, self.sources, journal, dict.fromkeys(self.sources, 0))
         return life, journal
-
-    @property
-    def sources(self) -> Any:
-        return self._sources
-
-    @property
-    def fifo(self) -> bool:
-        return self._setting.entry.fifo
 
 
 class _Run:
@@ -147,7 +130,7 @@ class _Run:
         """Chooses the versions of new answers, and then what happens next; False at the end."""
         rounds: dict[int, list[Opened]] = {}
         for opened in self._life.open():
-            source = opened.question.source
+            source = opened.source
             if opened.answer is None:
                 known = self._known[source]
                 newer = self._choices.below(len(self._sources[source].updates) - known + 1)
@@ -160,7 +143,7 @@ class _Run:
         if chosen < len(rounds):
             for opened in list(rounds.values())[chosen]:
                 assert opened.answer is not None
-                self._see(opened.question.source, opened.answer.version)
+                self._see(opened.source, opened.answer.version)
                 self._life.hand_over(opened)
         else:
             group = groups[chosen - len(rounds)]
@@ -182,7 +165,7 @@ class _Run:
         chosen = self._choices.below(len(answers) + len(updates))
         if chosen < len(answers):
             opened = answers[chosen]
-            source = opened.question.source
+            source = opened.source
             opened.answer = life.evaluated(opened.question, received(source))
             life.hand_over(opened)
         else:

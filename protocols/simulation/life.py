@@ -9,9 +9,10 @@ sources send again everything behind it, and answers to questions of an earlier 
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from protocols.algebra.bag import Bag, bag
+from protocols.algebra.bag import Bag, Row, bag
+from protocols.algebra.expressions import Condition
 from protocols.maintenance.firststate import stretch
 from protocols.maintenance.holdback import GlobalPart, HoldBack
 from protocols.maintenance.mailbox import Group, Mailbox
@@ -24,6 +25,9 @@ from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import SimulatedSource, cut_page
 from protocols.views.view import View
+
+#: A relation cut by conditions, and the version at which each part was read.
+Parts: TypeAlias = tuple[tuple[Condition, int], ...]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,9 @@ class Opened:
     piece: "Piece"
     answer: Answer[Any] | None = None
     handed_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.source = self.question.source
 
 
 @dataclass(eq=False)
@@ -152,16 +159,8 @@ class Life:
         self._ready = None
         if self.again:
             self.again.popleft()
-        self._journal.delivered(self._global_first(group), self.mailbox.deliver(*group))
+        self._journal.delivered(group, self.mailbox.deliver(*group))
         self._begin_work()
-
-    def _global_first(self, group: Group) -> Group:
-        """As a trace wants it: who shares a position begins with a part of a global transaction."""
-        local_head: dict[str, bool] = {}
-        for source, version in group:
-            update = self._sources[source].updates[version - 1]
-            local_head.setdefault(source, update.global_id is None)
-        return tuple(sorted(group, key=lambda part: local_head[part[0]]))
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -176,16 +175,16 @@ class Life:
             rows, last = cut_page(question.relation, rows, question.page)
         return self._answer(question, rows, version, last)
 
-    def evaluated_in_parts(self, query: Query[Any], parts: Any) -> Answer[Any]:
+    def evaluated_in_parts(self, query: Query[Any], parts: Parts) -> Answer[Any]:
         """The same for a relation whose parts (condition, version) are read one by one."""
         rows = bag(query.relation.column_names, ())
         for condition, version in parts:
             rows = rows.plus(self._asked_of(query, version).where(condition))
         newest = max(version for _, version in parts)
-        return self._answer(query, rows, newest, None, tuple(parts))
+        return self._answer(query, rows, newest, None, parts)
 
     def _answer(
-        self, query: Query[Any], rows: Bag, version: int, last: Any, parts: Any = ()
+        self, query: Query[Any], rows: Bag, version: int, last: Row | None, parts: Parts = ()
     ) -> Answer[Any]:
         if rows.columns != query.columns:
             rows = rows.select([(column, column) for column in query.columns])
@@ -206,7 +205,7 @@ class Life:
     def caught_up(self, opened: Opened) -> bool:
         """Whether everything that the answer contains has been received."""
         answer = opened.answer
-        return answer is not None and self.mailbox.caught_up(opened.question.source, answer.version)
+        return answer is not None and self.mailbox.caught_up(opened.source, answer.version)
 
     def hand_over(self, opened: Opened) -> None:
         """An answer reaches the protocol; with the last one of a round its work goes on."""

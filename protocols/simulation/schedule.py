@@ -115,6 +115,11 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
     }
     if entry.fifo:
         drawn.update(stale=False, partitions=1)
+        if given.get("stale") or given.get("partitions", 1) > 1:
+            raise WrongUse(
+                f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
+                " of the moment, so there are neither stale reads nor partitions"
+            )
     return Schedule(seed, **{**drawn, **given})
 
 

@@ -24,7 +24,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from protocols.algebra.expressions import Condition
 from protocols.checking import trace
+from protocols.errors import ProtocolBug
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.questions import Joint, Query
 from protocols.maintenance.registry import Entry
@@ -35,6 +37,7 @@ from protocols.simulation.life import Life, Opened, Setting
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.source import SimulatedSource
+from protocols.views.catalog import Relation
 from protocols.views.sql import parse_view
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
@@ -121,8 +124,8 @@ class _Simulation:
         #: What the first state stands at.
         self._vector = self._past() if schedule.late_start else dict.fromkeys(self._sources, 0)
         self._life = Life(self._setting, self._sources, self._journal, self._vector)
-        #: (relation, number of parts) → the conditions that cut it.
-        self._parts: dict[Any, Any] = {}
+        #: Relation → the conditions that cut it into parts.
+        self._parts: dict[Relation, tuple[Condition, ...]] = {}
 
     def run(self) -> Outcome:
         self._life.begin(self._schedule.page)
@@ -132,6 +135,7 @@ class _Simulation:
             shown = len(self._journal.states)
             happen(what)
             self._settle(shown)
+        self._check_nothing_is_left()
         journal, mailbox = self._journal, self._life.mailbox
         journal.events.append(trace.End(mailbox.vector_at(mailbox.last_position)))
         return Outcome(
@@ -145,13 +149,25 @@ class _Simulation:
             tuple(self._choices.taken),
         )
 
+    def _check_nothing_is_left(self) -> None:
+        """Nothing can happen any more: then everything has to have happened."""
+        delivered = self._life.mailbox.vector_at(self._life.mailbox.last_position)
+        for name, source in self._sources.items():
+            if delivered[name] != len(source.updates):
+                raise ProtocolBug(
+                    f"the run stands still: {len(source.updates)} updates of {name} were to be"
+                    f" delivered, and {delivered[name]} were"
+                )
+        if not self._life.idle:
+            raise ProtocolBug("the run stands still with work begun that asks nothing")
+
     def _possible(self) -> list[_Event]:
         """What can happen now; what finishes something stands before what begins something."""
         life, weights, in_turn = self._life, self._weights, self._life.in_turn
         handing: list[_Event] = []
         evaluating: list[_Event] = []
         for opened in life.open():
-            asked = opened.question.source
+            asked = opened.source
             if opened.answer is None:
                 evaluating.append((weights["evaluate"][asked], self._evaluate, opened))
             elif not in_turn and not opened.handed_over and life.caught_up(opened):
@@ -212,13 +228,13 @@ class _Simulation:
 
     def _evaluate(self, opened: Opened) -> None:
         life, question = self._life, opened.question
-        source = self._sources[question.source]
+        source = self._sources[opened.source]
         stale = self._schedule.stale and not self._setting.entry.fifo
         parts = self._parts_of(opened)
         if parts and isinstance(question, Query):
             oldest = life.oldest[source.name] if stale else opened.asked_at
             read = [(condition, self._version(source, oldest)) for condition in parts]
-            opened.answer = life.evaluated_in_parts(question, read)
+            opened.answer = life.evaluated_in_parts(question, tuple(read))
         else:
             oldest = life.oldest[source.name] if stale else source.version
             opened.answer = life.evaluated(question, self._version(source, oldest))
@@ -231,7 +247,7 @@ class _Simulation:
             return oldest
         return source.version - self._choices.below(source.version - oldest + 1)
 
-    def _parts_of(self, opened: Opened) -> Any:
+    def _parts_of(self, opened: Opened) -> tuple[Condition, ...]:
         """The conditions of a relation that is read in parts, or none."""
         question, number = opened.question, self._schedule.partitions
         if number == 1 or self._setting.entry.fifo or isinstance(question, Joint):

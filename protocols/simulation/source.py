@@ -13,7 +13,7 @@ from protocols.algebra.expressions import And, Column, Comparison, Condition, Is
 from protocols.maintenance.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
 from protocols.views.catalog import Relation
-from protocols.views.plan import plan
+from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 
 
@@ -26,6 +26,8 @@ class SimulatedSource:
         self.updates = updates
         #: What it holds, by version; one more than it has committed.
         self._contents: list[Contents] = [initial]
+        #: (view, index of an atom) → in which order the view is joined from there.
+        self._ways: dict[tuple[str, int], Plan] = {}
 
     @property
     def version(self) -> int:
@@ -68,14 +70,20 @@ class SimulatedSource:
 
     def joined(self, terms: Sequence[Mapping[int, Bag]], view: View, version: int) -> Bag:
         """A sum of joins over its relations at a version, some atoms replaced by given rows."""
-        contents, found = self._contents[version], bag([o.name for o in view.outputs], ())
+        contents = self._contents[version]
+        found: list[tuple[Row, int]] = []
+        own = [_rows_of(atom, contents) for atom in view.atoms]
         for term in terms:
-            rows = {
-                atom: term[atom.index] if atom.index in term else _rows_of(atom, contents)
-                for atom in view.atoms
-            }
-            found = found.plus(_join(view, rows))
-        return found
+            # What is given is small, so the join begins there.
+            way = self._way(view, min(term, default=0))
+            rows = [term.get(index, held) for index, held in enumerate(own)]
+            found += _join(view, way, rows).counts.items()
+        return bag([output.name for output in view.outputs], found)
+
+    def _way(self, view: View, origin: int) -> Plan:
+        if (view.name, origin) not in self._ways:
+            self._ways[view.name, origin] = plan(view, view.atoms[origin])
+        return self._ways[view.name, origin]
 
     def parts(self, relation: Relation, number: int) -> tuple[Condition, ...]:
         """A relation cut into at most so many parts by the values of its first column.
@@ -107,13 +115,14 @@ def _rows_of(atom: Atom, contents: Contents) -> Bag:
     return (held if atom.condition is None else held.where(atom.condition)).select(atom.renaming)
 
 
-def _join(view: View, rows: Mapping[Atom, Bag]) -> Bag:
-    """The view over these rows: one loop after the other, as a textbook would."""
-    way = plan(view, view.atoms[0])
-    partial = rows[way.origin]
+def _join(view: View, way: Plan, rows: Sequence[Bag]) -> Bag:
+    """The view over these rows, by atom: one loop after the other, as a textbook would."""
+    partial = rows[way.origin.index]
     partial = partial if way.residual is None else partial.where(way.residual)
     for step in way.steps:
-        partial = partial.join(rows[step.atom], step.join_on)
+        if partial.is_empty():
+            return partial
+        partial = partial.join(rows[step.atom.index], step.join_on)
         partial = partial if step.residual is None else partial.where(step.residual)
     return partial.select(view.projection)
 

@@ -3,9 +3,10 @@
 from protocols.errors import WrongUse
 from sources.workloads.bank import BANK
 from sources.workloads.retail import RETAIL
+from sources.workloads.shop import SHOP
 from sources.workloads.stream import Workload, WorkloadSource
 
-WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK)}
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK, SHOP)}
 
 __all__ = ["WORKLOADS", "Workload", "WorkloadSource", "workload"]
 

@@ -165,8 +165,8 @@ BANK = Workload(
     name="bank",
     view=VIEW,
     tables={
-        "core": Table(ACCOUNTS, _accounts, _new_accounts, _changed_accounts),
-        "network": Table(BRANCHES, _branches, _new_branches, _changed_branches),
-        "ledger": Table(MOVEMENTS, _movements, _new_movements, _changed_movements),
+        "core": (Table(ACCOUNTS, _accounts, _new_accounts, _changed_accounts),),
+        "network": (Table(BRANCHES, _branches, _new_branches, _changed_branches),),
+        "ledger": (Table(MOVEMENTS, _movements, _new_movements, _changed_movements),),
     },
 )

@@ -175,8 +175,8 @@ RETAIL = Workload(
     name="retail",
     view=VIEW,
     tables={
-        "crm": Table(CUSTOMERS, _customers, _new_customers, _changed_customers),
-        "sales": Table(ORDERS, _orders, _new_orders, _changed_orders),
-        "stock": Table(PRODUCTS, _products, _new_products, _changed_products),
+        "crm": (Table(CUSTOMERS, _customers, _new_customers, _changed_customers),),
+        "sales": (Table(ORDERS, _orders, _new_orders, _changed_orders),),
+        "stock": (Table(PRODUCTS, _products, _new_products, _changed_products),),
     },
 )

@@ -1,6 +1,7 @@
 """What every workload does: grow, change and shrink its relations, never breaking its own rules.
 
-A source knows nothing of the others, not even here. A link to another source's relation is a number
+A source holds one relation or several; then some of its transactions insert into two of them. It
+knows nothing of the others, not even here. A link to another source's relation is a number
 from the range that exists there at first, or a little beyond: some of the rows it points to come
 later, and some are gone, as it is between real databases.
 """
@@ -24,6 +25,8 @@ _MODIFICATIONS = 0.2
 #: So many concern several rows, of which there are then two to four.
 _OF_SEVERAL_ROWS = 0.1
 _MOST_ROWS = 4
+#: Where a source has several relations, so many of the insertions concern another one as well.
+_OF_TWO_RELATIONS = 0.15
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,18 @@ class Workload:
 
     name: str
     view: str
-    tables: Mapping[str, Table]
+    #: Source → its relations.
+    tables: Mapping[str, tuple[Table, ...]]
 
     @property
     def sources(self) -> tuple[str, ...]:
         return tuple(self.tables)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What all its sources hold together."""
+        tables = (table for of_source in self.tables.values() for table in of_source)
+        return Catalog(tuple(table.relation for table in tables))
 
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "WorkloadSource":
         """One of its sources; the same scale and seed make the same source again."""
@@ -65,56 +75,82 @@ class Workload:
 class WorkloadSource:
     """What one source holds at first, and what it commits from then on."""
 
-    def __init__(self, table: Table, scale: int, purpose: tuple[object, ...]) -> None:
-        self._table = table
+    def __init__(self, tables: tuple[Table, ...], scale: int, purpose: tuple[object, ...]) -> None:
+        self._tables = tables
         self._scale = scale
         self._purpose = purpose
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog((self._table.relation,))
+        return Catalog(tuple(table.relation for table in self._tables))
 
     def initial_rows(self) -> dict[str, pl.DataFrame]:
         """The rows of version 0, by relation."""
-        relation = self._table.relation
-        columns = zip(relation.columns, zip(*self._first_rows(), strict=True), strict=True)
-        frame = pl.DataFrame(
-            [pl.Series(name, cells, dtype=type_.dtype) for (name, type_), cells in columns]
+        return {table.relation.name: self._frame(table) for table in self._tables}
+
+    def _frame(self, table: Table) -> pl.DataFrame:
+        cells = zip(*self._first_rows(table), strict=True)
+        columns = zip(table.relation.columns, cells, strict=True)
+        return pl.DataFrame(
+            [pl.Series(name, found, dtype=type_.dtype) for (name, type_), found in columns]
         )
-        return {relation.name: frame}
 
     def transactions(self) -> Iterator[Transaction]:
         """Endless; each one is valid after those before it, and changes something."""
-        dice, rows = Dice(*self._purpose, "transactions"), self._first_rows()
-        name, next_id = self._table.relation.name, len(rows) + 1
+        dice = Dice(*self._purpose, "transactions")
+        stories = [_Story(table, self._scale, self._first_rows(table)) for table in self._tables]
         while True:
-            size = 2 + dice.below(_MOST_ROWS - 1) if dice.chance(_OF_SEVERAL_ROWS) else 1
-            if dice.chance(_INSERTS) or len(rows) <= _MOST_ROWS:
-                new = self._table.fresh(dice, self._scale, range(next_id, next_id + size))
-                next_id += size
-                rows += new
-                yield Transaction(tuple([RowChange(name, row, 1) for row in new]))
-            elif dice.chance(_MODIFICATIONS / (1 - _INSERTS)):
-                yield self._modification(dice, rows, size)
-            else:
-                gone = _take(rows, dice.below(len(rows) - size + 1), size)
-                yield Transaction(tuple([RowChange(name, row, -1) for row in gone]))
+            story = stories[0] if len(stories) == 1 else dice.pick(stories)
+            changes = story.changes(dice)
+            inserts = all(change.count > 0 for change in changes)
+            if len(stories) > 1 and inserts and dice.chance(_OF_TWO_RELATIONS):
+                changes += dice.other(stories, story).insertion(dice, 1)
+            yield Transaction(tuple(changes))
 
-    def _first_rows(self) -> list[Row]:
-        dice, scale = Dice(*self._purpose, "rows"), self._scale
-        ids = range(1, self._table.size(scale) + 1)
-        return [row for each in ids for row in self._table.fresh(dice, scale, (each,))]
+    def _first_rows(self, table: Table) -> list[Row]:
+        which = () if len(self._tables) == 1 else (table.relation.name,)
+        dice, scale = Dice(*self._purpose, *which, "rows"), self._scale
+        ids = range(1, table.size(scale) + 1)
+        return [row for each in ids for row in table.fresh(dice, scale, (each,))]
 
-    def _modification(self, dice: Dice, rows: list[Row], size: int) -> Transaction:
+
+class _Story:
+    """How the rows of one relation come, change and go."""
+
+    def __init__(self, table: Table, scale: int, rows: list[Row]) -> None:
+        self._table = table
+        self._scale = scale
+        self._rows = rows
+        self._next_id = len(rows) + 1
+        self._name = table.relation.name
+
+    def changes(self, dice: Dice) -> list[RowChange]:
+        """What the next transaction does."""
+        size = 2 + dice.below(_MOST_ROWS - 1) if dice.chance(_OF_SEVERAL_ROWS) else 1
+        if dice.chance(_INSERTS) or len(self._rows) <= _MOST_ROWS:
+            return self.insertion(dice, size)
+        if dice.chance(_MODIFICATIONS / (1 - _INSERTS)):
+            return self._modification(dice, size)
+        gone = _take(self._rows, dice.below(len(self._rows) - size + 1), size)
+        return [RowChange(self._name, row, -1) for row in gone]
+
+    def insertion(self, dice: Dice, size: int) -> list[RowChange]:
+        ids = range(self._next_id, self._next_id + size)
+        new = self._table.fresh(dice, self._scale, ids)
+        self._next_id += size
+        self._rows += new
+        return [RowChange(self._name, row, 1) for row in new]
+
+    def _modification(self, dice: Dice, size: int) -> list[RowChange]:
         """Changes neighbours, oftener the early rows, which links lead to oftener as well."""
-        name, start = self._table.relation.name, dice.skewed_below(len(rows) - size + 1)
-        old = rows[start : start + size]
+        start = dice.skewed_below(len(self._rows) - size + 1)
+        old = self._rows[start : start + size]
         new = self._table.changed(dice, self._scale, old)
-        rows[start : start + size] = new
+        self._rows[start : start + size] = new
         changes: list[RowChange] = []
         for before, after in zip(old, new, strict=True):
-            changes += (RowChange(name, before, -1), RowChange(name, after, 1))
-        return Transaction(tuple(changes))
+            changes += (RowChange(self._name, before, -1), RowChange(self._name, after, 1))
+        return changes
 
 
 def _take(rows: list[Row], start: int, size: int) -> list[Row]:

@@ -387,4 +387,5 @@ def _deliveries(changes: DeltaTable) -> Iterator[tuple[str, int]]:
     """What the commits of `changes` say they brought, oldest first."""
     history: Sequence[dict[str, Any]] = list(reversed(changes.history()))
     for commit in history:
-        yield from order_from_text(commit.get("viewsweep", ""))
+        for group in order_from_text(commit.get("viewsweep", "")):
+            yield from group

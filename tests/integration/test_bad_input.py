@@ -312,7 +312,7 @@ BAD_RECORDS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "no object": (lambda _: b"[1]", "JSON, but no object"),
     "another shape": (lambda _: b'{"id": 7}', '"op" is missing'),
     "another type": (lambda v: _changed(v, source__version="7"), '"source.version"'),
-    "global": (lambda v: _changed(v, **{"global": {"id": "g"}}), "global transaction"),
+    "global": (lambda v: _changed(v, transaction__global={"id": "g"}), "should name sources"),
     "another source": (lambda v: _changed(v, source__db="c"), 'comes from source "c"'),
     "another schema": (lambda v: _changed(v, source__schema="0"), "schema of b.s has changed"),
 }

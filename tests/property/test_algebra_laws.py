@@ -5,6 +5,7 @@ one; *linearity*, because only then can an error be taken out of an answer after
 *the database's join*, because the source decides which rows match and we have to decide the same.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +94,7 @@ def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
         ),
         "keys": lambda p, *_: p.consolidated().keys([("x", "a"), ("y", "b")]),
         "matching": lambda p, _, r: r.matching(p.consolidated().keys([("x", "a"), ("y", "b")])),
+        "positive": lambda p, *_: p.positive(),
         "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
     }
     for op in COMPARISONS:
@@ -138,6 +140,29 @@ def test_where_select_and_matching_are_linear(case: Case, algebra: str) -> None:
         lambda delta: delta.consolidated(),
     ):
         assert _same(operation(p.plus(q)), operation(p).plus(operation(q)), algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_a_delta_is_its_positive_rows_less_those_of_its_opposite(case: Case, algebra: str) -> None:
+    p, _, _ = _in(case, algebra)
+    whole = p.positive().plus(p.negated().positive().negated())
+    assert _same(whole, p, algebra)
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None)
+def test_the_parts_of_a_split_are_the_rows_with_each_value(case: Case) -> None:
+    parts, expected = case.p.frame.split("b"), case.p.bag.split("b")
+    held = {_one_nan(value): _rows(part) for value, part in parts.items()}
+    for value, rows in expected.items():
+        assert held.pop(_one_nan(value)) == rows
+    # What is left over in the frame has cancelled out.
+    assert all(part.is_empty() for part in held.values())
+
+
+def _one_nan(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 @given(cases(), st.sampled_from(["bag", "frame"]))

@@ -1,71 +1,41 @@
-"""Campaigns: many random scenarios under random schedules, each state held against the oracle."""
+"""Campaigns in tests: the product's own, held against DuckDB, and defects planted into its code."""
 
 import inspect
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from oracle import Oracle, Rows
-from random_scenarios import SHAPES, random_scenario
+from random_scenarios import SHAPES as FAMILY_SHAPES
 
 from protocols.maintenance.registry import Entry
-from protocols.simulation.simulator import Outcome, Schedule, simulate
+from protocols.simulation import campaign as product
+from protocols.simulation import drawn
+from protocols.simulation.simulator import Outcome
 
 
-@dataclass
-class Campaign:
-    """What a campaign has found, and whether it could have found anything."""
-
-    runs: int = 0
-    #: Per wrong run: its seed and the first position with a wrong state.
-    wrong: list[str] = field(default_factory=list)
-    #: The number of the first wrong run, counted from 1.
-    first_wrong: int | None = None
-    #: Answers that contained an error, or lacked something, in all runs.
-    concurrent: int = 0
-    #: The same for the first states alone.
-    concurrent_at_first: int = 0
-    shapes: Counter[str] = field(default_factory=Counter)
-
-    def assert_telling(self) -> "Campaign":
-        """Fails a campaign that no defect could have failed."""
-        assert self.concurrent > self.runs, "vacuous: hardly any answer needed compensation"
-        assert self.shapes.keys() == set(SHAPES), f"vacuous: not all shapes in {self.shapes}"
-        return self
-
-    def assert_right(self) -> "Campaign":
-        assert not self.wrong, f"{len(self.wrong)} of {self.runs} runs, e.g. {self.wrong[0]}"
-        return self
+def assert_telling(tally: product.Tally) -> product.Tally:
+    """Fails a campaign that no defect could have failed."""
+    assert not tally.vacuous
+    assert tally.concurrent > tally.runs, "vacuous: hardly any answer needed compensation"
+    assert tally.shapes.keys() == set(drawn.SHAPES), f"vacuous: not all shapes in {tally.shapes}"
+    return tally
 
 
-def campaign(
-    protocol: Entry,
-    seeds: Iterable[int],
-    algebra: str = "bag",
-    stale: bool | None = None,
-    updates: int = 9,
-    until_wrong: bool = False,
-) -> Campaign:
-    """Runs the seeds; stale reads in every other run unless they are asked for or forbidden."""
-    found = Campaign()
-    for seed in seeds:
-        shaped = random_scenario(seed, updates)
-        stale_now = seed % 2 == 1 if stale is None else stale
-        schedule = Schedule(seed, algebra, stale_now, late_start=seed % 3 == 0)
-        outcome = simulate(shaped.scenario, protocol, schedule)
-        found.runs += 1
-        found.shapes[shaped.shape] += 1
-        found.concurrent += sum(outcome.concurrent.values())
-        found.concurrent_at_first += outcome.concurrent.get(0, 0)
-        position = first_wrong_position(outcome, Oracle(shaped.scenario))
-        if position is not None:
-            found.wrong.append(f"seed {seed} at position {position}: {shaped.form['view']}")
-            found.first_wrong = found.first_wrong or found.runs
-            if until_wrong:
-                break
-    return found
+def assert_right(tally: product.Tally) -> product.Tally:
+    found = tally.troubles
+    assert not found, f"{len(found)} of {tally.runs} runs, e.g. seed {found[0][0]}: {found[0][1]}"
+    return tally
+
+
+def hunted(protocol: Entry, runs: int, **given: Any) -> product.Tally:
+    """Runs the seeds from 0 until one of them is wrong."""
+    tally = product.Campaign(protocol, given=given).over(range(runs), until_trouble=True)
+    if tally.troubles:
+        print(f"caught in run {tally.runs}")
+    return tally
 
 
 def first_wrong_position(outcome: Outcome, oracle: Oracle) -> int | None:
@@ -87,3 +57,27 @@ def planted(function: Callable[..., Any], right: str, wrong: str) -> Callable[..
     exec(source.replace(right, wrong), function.__globals__, names)
     changed: Callable[..., Any] = names[function.__name__]
     return changed
+
+
+@dataclass
+class Campaign:
+    """What the campaign of one family of protocols has found in scenarios of its own."""
+
+    runs: int = 0
+    #: Per wrong run: its seed and what is wrong.
+    wrong: list[str] = field(default_factory=list)
+    #: The number of the first wrong run, counted from 1.
+    first_wrong: int | None = None
+    #: Answers that contained an error, or lacked something, in all runs.
+    concurrent: int = 0
+    shapes: Counter[str] = field(default_factory=Counter)
+
+    def assert_telling(self) -> "Campaign":
+        """Fails a campaign that no defect could have failed."""
+        assert self.concurrent > self.runs, "vacuous: hardly any answer needed compensation"
+        assert self.shapes.keys() == set(FAMILY_SHAPES), f"vacuous: not all in {self.shapes}"
+        return self
+
+    def assert_right(self) -> "Campaign":
+        assert not self.wrong, f"{len(self.wrong)} of {self.runs} runs, e.g. {self.wrong[0]}"
+        return self

@@ -439,7 +439,7 @@ def test_a_planted_defect_is_found_soon(
     keys_shown = True if name == "eca-local" else None
     found = campaign(name, range(SOON), until_wrong=True, keys_shown=keys_shown)
     assert found.wrong, f"not found in {found.runs} runs"
-    print(f"found in run {found.runs}: {found.wrong[0]}")
+    print(f"caught in run {found.runs}: {found.wrong[0]}")
 
 
 # -- who is refused ----------------------------------------------------------------------------

@@ -8,9 +8,7 @@ from random_scenarios import random_scenario
 
 from protocols.algebra.bag import Bag
 from protocols.errors import WrongUse
-from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.scenario import scenario_from_json
-from protocols.simulation.simulator import Schedule, simulate
 
 FORM: dict[str, Any] = {
     "name": "two",

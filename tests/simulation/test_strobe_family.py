@@ -263,12 +263,6 @@ def test_strobe_that_keeps_duplicates_is_caught(monkeypatch: pytest.MonkeyPatch)
     assert_caught("strobe")
 
 
-def test_insertions_that_lose_rows_with_nulls_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    losing = planted(keys._inserted, "if not without.is_empty():", "if False:")
-    monkeypatch.setattr(keys, "_inserted", losing)
-    assert_caught("strobe")
-
-
 def test_t_strobe_that_finds_a_row_from_two_atoms_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -161,5 +161,5 @@ def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
 def test_another_protocol_may_be_chosen_and_must_exist(directory: Path) -> None:
     view = read_configuration(written(directory, GOOD)).view("first")
     assert view.with_protocol("naive").protocol == "naive"
-    with pytest.raises(WrongUse, match="there is no protocol 'magic'; there are: sweep, .*naive"):
+    with pytest.raises(WrongUse, match=r"there is no protocol .magic.; there are: sweep, .*naive"):
         view.with_protocol("magic")

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 from protocols.errors import SourceViolation, WrongUse
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.database import SourceDatabase, TransactionRefused, table_name
 from sources.transaction import RowChange, Transaction
@@ -353,3 +354,32 @@ def test_after_kill_9_the_rows_are_the_initial_ones_plus_the_outbox(tmp_path: Pa
                 state: Counter[tuple[Any, ...]] = Counter()
                 replay(database, state, name)
                 assert rows_of(database, name) == +state
+
+
+# ------------------------------------------------------------------------ global transactions
+
+
+def part(*participants: str) -> GlobalPart:
+    return GlobalPart("g7", frozenset(participants))
+
+
+def test_every_record_of_a_part_names_the_whole(database: SourceDatabase) -> None:
+    inserted = changes(("item", (7, "ink"), 1), ("note", ("n", 1.0), 1))
+    version = database.commit(Transaction(inserted.changes, part("shop", "bank")))
+    records = [orjson.loads(record) for v, record in database.outbox(0, 100) if v == version]
+    assert len(records) == 2
+    for record in records:
+        expected = {"id": "g7", "participants": ["bank", "shop"]}
+        assert record["transaction"]["global"] == expected
+
+
+def test_a_part_that_nobody_would_hear_of_is_refused(database: SourceDatabase) -> None:
+    nothing = (RowChange("item", (7, "ink"), 1), RowChange("item", (7, "ink"), -1))
+    for transaction, reason in [
+        (Transaction(nothing, part("shop", "bank")), "changes nothing at source shop"),
+        (Transaction(nothing[:1], part("bank", "ledger")), "participants bank, ledger; this is"),
+    ]:
+        with pytest.raises(TransactionRefused, match=reason) as caught:
+            database.commit_many([changes(("item", (8, "cap"), 1)), transaction])
+        assert caught.value.index == 1
+        assert database.version == 0

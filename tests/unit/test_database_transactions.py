@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from protocols.errors import WrongUse
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import relation_from_json
 from sources.transaction import RowChange, Transaction
 from sources.wire import decode_transactions, encode_transactions, transaction_from_json
@@ -31,8 +32,9 @@ def test_a_transaction_is_the_same_after_its_json_form() -> None:
             RowChange("item", row, 1),
         )
     )
-    body = encode_transactions([transaction, Transaction(())], RELATIONS)
-    assert decode_transactions(body, RELATIONS) == [transaction, Transaction(())]
+    part = Transaction(transaction.changes, GlobalPart("g", frozenset(["a", "b"])))
+    body = encode_transactions([transaction, Transaction(()), part], RELATIONS)
+    assert decode_transactions(body, RELATIONS) == [transaction, Transaction(()), part]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,10 @@ def test_a_transaction_is_the_same_after_its_json_form() -> None:
         ([], "here: needs the form"),
         ({}, "here: needs the form"),
         ({"changes": {}}, "here: needs the form"),
-        ({"changes": [], "global": "g1"}, "here: transactions over several sources"),
+        ({"changes": [], "global": "g1"}, 'here: "global" needs the form'),
+        ({"changes": [], "global": {"id": "g1"}}, 'here: "global" needs the form'),
+        ({"changes": [], "global": {"id": "", "participants": ["a"]}}, '"global" needs the form'),
+        ({"changes": [], "global": {"id": "g", "participants": [1]}}, '"global" needs the form'),
         ({"changes": [], "at": 1}, "here: unknown field 'at'"),
         ({"changes": [5]}, "here, change 0: needs the form"),
         ({"changes": [{"relation": "line"}]}, "here, change 0: needs the form"),

@@ -7,7 +7,9 @@ import orjson
 import polars as pl
 import pytest
 
+from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
+from sources import envelope
 from sources.envelope import (
     BadRecord,
     Records,
@@ -53,6 +55,10 @@ def _source(**changed: Any) -> dict[str, Any]:
 
 def _transaction(**changed: Any) -> dict[str, Any]:
     return _order(transaction={**_order()["transaction"], **changed})
+
+
+def _global(form: Any) -> dict[str, Any]:
+    return _transaction(**{"global": form})
 
 
 def _row(**changed: Any) -> dict[str, Any]:
@@ -147,6 +153,23 @@ def test_a_foreign_producer_may_leave_the_digest_out(copies: int) -> None:
     assert _decode([orjson.dumps(record)] * copies).rows["orders"].height == copies
 
 
+@pytest.mark.parametrize("others", [0, 2000])
+def test_parts_of_global_transactions_are_told_by_version(others: int) -> None:
+    """Both readers; one transaction in two relations, and of a relation that nobody asks for."""
+    part = GlobalPart("transfer ü", frozenset(["sales", "stock", "a b"]))
+    changes = (RowChange("orders", (1, None, None), 1), RowChange("clicks", ("p",), 1))
+    values = encode_transaction("sales", 1, 5, Transaction(changes, part), CATALOG)
+    for version in range(2, 2 + others):
+        values += _encoded(("clicks", ("q",), 1), version=version)
+    last = Transaction((RowChange("clicks", ("p",), -1),), GlobalPart("h", frozenset(["sales"])))
+    values += encode_transaction("sales", 2 + others, 5, last, CATALOG)
+    for relations in (CATALOG.relations, (ORDERS,)):
+        assert _decode(values, *relations).parts == {1: part, 2 + others: last.part}
+    in_columns = envelope._read_in_columns(pl.Series(values), envelope._Batch([CLICKS]))
+    assert in_columns is not None
+    assert in_columns.parts == {1: part, 2 + others: last.part}
+
+
 def test_columns_of_one_name_may_differ_in_type_between_relations() -> None:
     catalog = catalog_from_json(
         {
@@ -185,8 +208,16 @@ def test_columns_of_one_name_may_differ_in_type_between_relations() -> None:
         (_source(schema="00000000"), "the schema of sales.orders has changed at the source"),
         (_transaction(total_order=2), "number 2 of 1 of its transaction"),
         (_transaction(event_count=None), '"transaction.event_count" is null'),
-        (_transaction(**{"global": {"id": "g"}}), "global transaction, which is not supported"),
-        (_order(**{"global": "g"}), "global transaction, which is not supported"),
+        (_order(**{"global": "g"}), '"global" has its place in "transaction"'),
+        (_order(**{"global": {"id": "g"}}), '"global" has its place in "transaction"'),
+        (_global("g"), '"transaction.global" is "g" and should be an object'),
+        (_global({}), '"transaction.global.id" is missing'),
+        (_global({"id": 1, "participants": ["sales"]}), '"transaction.global.id" is 1'),
+        (_global({"id": "g"}), '"transaction.global.participants" should name sources'),
+        (_global({"id": "g", "participants": ["a", "b"]}), "sources, sales among them"),
+        (_global({"id": "g", "participants": ["sales", None]}), "sources, sales among them"),
+        (_global({"id": "g", "participants": "sales"}), "sources, sales among them"),
+        (_global({"id": "g", "participants": ["sales"]}), "another global transaction than"),
         (_order(op="u"), 'op "u" of sales.orders needs "before" as an object'),
         (_order(op="d"), 'op "d" of sales.orders needs "before" as an object'),
         (_order(after=None), 'op "c" of sales.orders needs "after" as an object'),

@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
@@ -22,10 +22,18 @@ from protocols.errors import ViewsweepError, WrongUse
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
+from warehouse import delta
 from warehouse.definition import stored_view
 from warehouse.staging import Staging
-from warehouse.standing import Standing, order_from_text, order_to_text
-from warehouse.tables import POSITION, Delivered, ViewTables
+from warehouse.standing import (
+    Group,
+    Standing,
+    order_from_text,
+    order_to_text,
+    positions_from_text,
+    positions_to_text,
+)
+from warehouse.tables import POSITION, PROGRESS, Delivered, ViewTables
 
 R = Relation(
     "a",
@@ -76,7 +84,7 @@ def install(tables: ViewTables, position: int, *changes: Row, record: bool = Tru
     tables.install(
         rows(*changes, position=position),
         standing(position, 3 + position, 5),
-        [("a", 3 + position)],
+        [(("a", 3 + position),)],
     )
     if record:
         tables.record(delivered((position, "a", 3 + position)))
@@ -101,7 +109,7 @@ def current(tables: ViewTables) -> set[Row]:
 def test_the_standing_is_read_back(tables: ViewTables) -> None:
     assert anew(tables).standing() == standing(0, 3, 5)
     install(tables, 1, ("q", 2.0, 1))
-    tables.install(rows(position=3), standing(3, 4, 7), [("b", 6), ("b", 7)])
+    tables.install(rows(position=3), standing(3, 4, 7), [(("b", 6),), (("b", 7),)])
     assert tables.standing() == anew(tables).standing() == standing(3, 4, 7)
 
 
@@ -152,7 +160,7 @@ def test_progress_says_which_transaction_each_position_was(tables: ViewTables) -
     now = datetime.datetime(2024, 2, 29, 1, 2, 3)
     asked = {"source": "b", "relation": "s", "keys": 1, "bytes": 2, "version": 3, "rows": 4}
     question = {**asked, "answer_bytes": 5}
-    tables.install(rows(position=1), standing(1, 4, 5), [("a", 4)])
+    tables.install(rows(position=1), standing(1, 4, 5), [(("a", 4),)])
     tables.record([Delivered(1, "a", 4, now, 2, [question])])
     [entry] = anew(tables).progress().iter_rows(named=True)
     assert (entry["committed_at"], entry["skipped"], entry["questions"]) == (now, 2, [question])
@@ -164,7 +172,7 @@ def test_after_a_crash_between_changes_and_progress_the_order_is_recovered(
     install(tables, 1, ("q", 2.0, 1))
     crashing = anew(tables)
     crashing.install(
-        rows(("q", 2.0, 1), position=2), standing(4, 5, 7), [("b", 6), ("a", 5), ("b", 7)]
+        rows(("q", 2.0, 1), position=2), standing(4, 5, 7), [(("b", 6),), (("a", 5),), (("b", 7),)]
     )
     after = anew(tables)
     after.recover_progress()
@@ -189,28 +197,68 @@ def test_nothing_is_recovered_where_nothing_is_missing(tables: ViewTables) -> No
     assert order(anew(tables)) == [(1, "a", 4)]
 
 
-ORDER = st.lists(st.tuples(st.text(min_size=1, max_size=4), st.integers(1, 10**12)), max_size=20)
+UPDATE = st.tuples(st.text(min_size=1, max_size=4), st.integers(1, 10**12))
+ORDER = st.lists(st.lists(UPDATE, min_size=1, max_size=3).map(tuple), max_size=20)
 
 
 @settings(deadline=None)
 @given(ORDER)
-def test_an_order_of_delivery_survives_as_text(deliveries: list[tuple[str, int]]) -> None:
+@example([(("a-b", 3),), (("a-b", 4),), (("a+b", 5), ("c:1", 2))])
+def test_an_order_of_delivery_survives_as_text(deliveries: list[Group]) -> None:
     assert order_from_text(order_to_text(deliveries)) == deliveries
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(1, 60)))
+def test_shown_positions_survive_as_text(positions: set[int]) -> None:
+    assert positions_from_text(positions_to_text(sorted(positions))) == sorted(positions)
+    assert positions_to_text([3, 5, 6, 7, 9]) == "3 5-7 9"
 
 
 @pytest.mark.parametrize(
     ("deliveries", "text"),
     [
         ([], ""),
-        ([("a", 1), ("a", 2), ("b", 7)], "a:1-2 b:7"),
-        ([("a", 1), ("b", 2), ("a", 2)], "a:1 b:2 a:2"),
-        ([("a", 2), ("a", 1)], "a:2 a:1"),
+        ([(("a", 1),), (("a", 2),), (("b", 7),)], "a:1-2 b:7"),
+        ([(("a", 1),), (("b", 2),), (("a", 2),)], "a:1 b:2 a:2"),
+        ([(("a", 2),), (("a", 1),)], "a:2 a:1"),
+        ([(("a", 3), ("b", 7))], "a:3+b:7"),
+        ([(("a", 2),), (("a", 3), ("b", 7)), (("b", 8),), (("b", 9),)], "a:2 a:3+b:7 b:8-9"),
+        ([(("a", 1), ("a", 2), ("b", 7)), (("a", 3),)], "a:1+a:2+b:7 a:3"),
     ],
 )
 def test_stretches_of_one_source_are_written_shortly(
-    deliveries: Sequence[tuple[str, int]], text: str
+    deliveries: Sequence[Group], text: str
 ) -> None:
     assert order_to_text(deliveries) == text
+
+
+def test_which_positions_were_shown_survives_a_crash_before_progress(tables: ViewTables) -> None:
+    order = [(("a", 4),), (("a", 5), ("b", 6)), (("a", 6),)]
+    tables.install(rows(position=3), standing(3, 6, 6), order, {2, 3})
+    tables.install(rows(position=4), standing(4, 7, 6), [(("a", 7),)], {4})
+    anew(tables).recover_progress()
+    found = anew(tables).progress().select("position", "source", "version", "shown")
+    assert found.rows() == [
+        (1, "a", 4, False),
+        (2, "a", 5, True),
+        (2, "b", 6, True),
+        (3, "a", 6, True),
+        (4, "a", 7, True),
+    ]
+
+
+def test_progress_of_an_older_viewsweep_is_read_and_continued(tables: ViewTables) -> None:
+    old = {name: type_ for name, type_ in PROGRESS.items() if name != "shown"}
+    install(tables, 1, record=False)
+    row = {name: vars(delivered((1, "a", 4))[0]).get(name) for name in old}
+    path = tables.directory / "progress"
+    delta.append(path, pl.DataFrame([row], schema=old), {"viewsweep/position": 1})
+    assert anew(tables).progress()["shown"].to_list() == [True]
+    again = anew(tables)
+    again.install(rows(position=2), standing(2, 5, 5), [(("a", 5),)], set())
+    again.record([Delivered(2, "a", 5, None, 0, [], False)])
+    assert anew(tables).progress()["shown"].to_list() == [True, False]
 
 
 # ---------------------------------------------------------------------------------- current

@@ -8,7 +8,9 @@ import duckdb
 import pytest
 
 from protocols.errors import WrongUse
+from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import relation_from_json
+from protocols.views.sql import parse_view
 from sources.transaction import Transaction
 from sources.workloads import WORKLOADS, WorkloadSource, workload
 
@@ -21,28 +23,29 @@ def _first(source: WorkloadSource, count: int) -> list[Transaction]:
 
 
 class Ledger:
-    """A relation kept by the book: what a source that checks everything would hold."""
+    """Relations kept by the book: what a source that checks everything would hold."""
 
     def __init__(self, source: WorkloadSource) -> None:
-        [self.relation] = source.catalog
-        rows = source.initial_rows()[self.relation.name].rows()
-        self.rows: Counter[tuple[Any, ...]] = Counter(rows)
-        self.keys = Counter(row[0] for row in rows)
+        self.relations = {relation.name: relation for relation in source.catalog}
+        self.rows: Counter[tuple[str, tuple[Any, ...]]] = Counter()
+        self.keys: Counter[tuple[str, Any]] = Counter()
+        for name, rows in source.initial_rows().items():
+            self.rows.update((name, row) for row in rows.rows())
+            self.keys.update((name, row[0]) for row in rows.rows())
 
     def commit(self, transaction: Transaction) -> None:
         net = transaction.net().changes
         assert net
         for change in net:
-            assert change.relation == self.relation.name
-            self._check_types(change.row)
-            self.rows[change.row] += change.count
-            self.keys[change.row[0]] += change.count
+            self._check_types(change.relation, change.row)
+            self.rows[change.relation, change.row] += change.count
+            self.keys[change.relation, change.row[0]] += change.count
         for change in net:
-            assert self.rows[change.row] in (0, 1)
-            assert self.keys[change.row[0]] in (0, 1)
+            assert self.rows[change.relation, change.row] in (0, 1)
+            assert self.keys[change.relation, change.row[0]] in (0, 1)
 
-    def _check_types(self, row: tuple[Any, ...]) -> None:
-        for (_, type_), value in zip(self.relation.columns, row, strict=True):
+    def _check_types(self, name: str, row: tuple[Any, ...]) -> None:
+        for (_, type_), value in zip(self.relations[name].columns, row, strict=True):
             assert type_.decode(value) == value
 
 
@@ -60,19 +63,19 @@ def test_every_transaction_is_valid_after_those_before_it(
 @every_source
 def test_the_first_rows_have_the_declared_types_and_distinct_keys(name: str, source: str) -> None:
     made = workload(name).source(source, 200)
-    [relation] = made.catalog
-    rows = made.initial_rows()[relation.name]
-    assert dict(rows.schema) == {column: type_.dtype for column, type_ in relation.columns}
-    assert rows.height > 5
-    assert rows["id"].is_unique().all()
+    for relation in made.catalog:
+        rows = made.initial_rows()[relation.name]
+        assert dict(rows.schema) == {column: type_.dtype for column, type_ in relation.columns}
+        assert rows.height > 5
+        assert rows["id"].is_unique().all()
 
 
 @every_source
 def test_the_same_seed_makes_the_same_source(name: str, source: str) -> None:
     one, same = (workload(name).source(source, 50, seed=3) for _ in range(2))
     other = workload(name).source(source, 50, seed=4)
-    [relation] = one.catalog
-    assert one.initial_rows()[relation.name].equals(same.initial_rows()[relation.name])
+    for relation in one.catalog:
+        assert one.initial_rows()[relation.name].equals(same.initial_rows()[relation.name])
     assert _first(one, 500) == _first(same, 500) == _first(one, 500)
     assert _first(one, 500) != _first(other, 500)
 
@@ -106,11 +109,31 @@ def test_most_transactions_insert_some_modify_and_few_delete(name: str, source: 
     for transaction in _first(workload(name).source(source, 500), 10_000):
         signs = {change.count for change in transaction.changes}
         kinds["modify" if len(signs) == 2 else "insert" if signs == {1} else "delete"] += 1
-        several += len({change.row[0] for change in transaction.changes}) > 1
+        keys = {(change.relation, change.row[0]) for change in transaction.changes}
+        several += Counter(relation for relation, _ in keys).most_common(1)[0][1] > 1
     assert 0.65 < kinds["insert"] / 10_000 < 0.75
     assert 0.15 < kinds["modify"] / 10_000 < 0.25
     assert 0.07 < kinds["delete"] / 10_000 < 0.13
     assert 0.07 < several / 10_000 < 0.13
+
+
+def test_a_shop_changes_each_of_its_relations_and_some_together() -> None:
+    made = workload("shop").source("shop", 100)
+    touched = Counter(
+        frozenset(change.relation for change in transaction.changes)
+        for transaction in _first(made, 3_000)
+    )
+    assert all(touched[frozenset([relation.name])] > 500 for relation in made.catalog)
+    assert 150 < sum(count for names, count in touched.items() if len(names) == 2) < 500
+    assert {len(names) for names in touched} == {1, 2}
+
+
+def test_a_shop_suits_protocols_that_need_one_source_and_keys() -> None:
+    shop = workload("shop")
+    view = parse_view("v", shop.view, shop.catalog)
+    assert view.sources == ("shop",)
+    for entry in PROTOCOLS.values():
+        entry.refuse_view(view)
 
 
 def test_transfers_leave_the_sum_of_the_balances_alone() -> None:
@@ -160,7 +183,7 @@ def test_the_view_has_rows_and_each_is_unique(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(WrongUse, match="there are: retail, bank"):
+    with pytest.raises(WrongUse, match="there are: retail, bank, shop"):
         workload("rétail")
     with pytest.raises(WrongUse, match="it has crm, sales, stock"):
         workload("retail").source("core")

@@ -1,0 +1,210 @@
+"""A sum of joins over relations of one source, as one SELECT over a snapshot of it.
+
+For the protocols of the ECA family, which come from a world where the source evaluates whole views.
+Terms that give rows for the same atoms are one SELECT (terms.py), in which rows of different terms
+do not meet; these are united, and equal rows added up:
+
+    SELECT o0, …, sum(n) FROM (
+        SELECT …, a0.n * a2.n FROM … WHERE a0.t = a2.t AND … UNION ALL …
+    ) GROUP BY … HAVING …
+
+Like in lookup.py no value gets into the SQL text, and of names only those of tables and columns
+that the catalog knows, quoted; everything else is called by its number.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.expressions import Condition, columns_of
+from protocols.algebra.types import ColumnType
+from protocols.errors import WrongUse
+from protocols.views.view import Atom, View
+from sources.database import SourceDatabase, quoted, registered, table_name
+from sources.lookup import check_columns, check_comparisons, condition_to_sql
+from sources.terms import TERM, Sum, Terms
+
+_COUNT = "n"
+
+
+def joined(database: SourceDatabase, joint: Sum) -> tuple[pa.Table, int]:
+    """The rows of all terms added up, with `_count`, and the version they belong to."""
+    check(joint, database)
+    parameters: list[Any] = []
+    sql = select(joint, parameters)
+    with database.snapshot() as (cursor, version), ExitStack() as tables:
+        for number, terms in enumerate(joint.groups):
+            for index, rows in terms.given.items():
+                tables.enter_context(registered(cursor, _given(number, index), _numbered(rows)))
+        try:
+            rows = cursor.sql(sql, params=parameters).to_arrow_table()
+        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+            raise WrongUse(f"the view over source {database.source}: {error}") from None
+    return rows.rename_columns([*joint.view.schema, COUNT]), version
+
+
+# ------------------------------------------------------------------------------------ checking
+
+
+def check(joint: Sum, database: SourceDatabase) -> None:
+    """Refuses what this source, as its relations are, cannot answer."""
+    view = joint.view
+    if not view.atoms or not view.outputs or not joint.groups:
+        raise WrongUse("a joint question needs atoms, columns to show, and at least one term")
+    types: dict[str, ColumnType] = {}
+    for index, atom in enumerate(view.atoms):
+        _check_atom(atom, index, database)
+        types |= {atom.qualified(c): atom.relation.type_of(c) for c in atom.columns}
+    if len(types) < sum(len(atom.columns) for atom in view.atoms):
+        raise WrongUse("a joint question has two columns of one name; each alias names one atom")
+    _check_links(view)
+    for residual in view.residuals:
+        _check_names(columns_of(residual), types, "a condition")
+        check_comparisons(residual, types, "a condition")
+    _check_outputs(view, types)
+    for terms in joint.groups:
+        for index, rows in terms.given.items():
+            _check_rows(view, index, rows)
+
+
+def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
+    if atom.relation.source != database.source:
+        raise WrongUse(
+            f"{atom.relation} lies at another source, this is source {database.source}; a joint"
+            " question is about relations of one"
+        )
+    held = database.relation(atom.relation.name)
+    if atom.relation != held:
+        raise WrongUse(
+            f"relation {held} is asked for as {atom.relation.to_json()}, but it is {held.to_json()}"
+        )
+    if atom.index != index:
+        raise WrongUse(f"atom {atom.alias} has number {atom.index} and is the one at {index}")
+    check_columns(held, atom.columns, "the question")
+    if atom.condition is not None:
+        check_columns(held, columns_of(atom.condition), "the condition")
+        check_comparisons(atom.condition, dict(held.columns), f"relation {held}: the condition")
+
+
+def _check_links(view: View) -> None:
+    for link in view.links:
+        types = []
+        for index, column in (link.left, link.right):
+            if not 0 <= index < len(view.atoms) or column not in view.atoms[index].columns:
+                raise WrongUse(
+                    f"a link names column {column!r} of atom {index}, which is not there"
+                )
+            types.append(view.atoms[index].relation.type_of(column))
+        if types[0].family != types[1].family:
+            raise WrongUse(f"a link compares {types[0].name} with {types[1].name}")
+
+
+def _check_names(names: Iterable[str], known: Mapping[str, object], where: str) -> None:
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise WrongUse(f"{where} names column {unknown[0]!r}, there are {', '.join(known)}")
+
+
+def _check_outputs(view: View, types: Mapping[str, ColumnType]) -> None:
+    _check_names((output.column for output in view.outputs), types, "the view")
+    for output in view.outputs:
+        if types[output.column] != output.type:
+            raise WrongUse(
+                f"the view shows {output.column} as {output.type.name}, it is"
+                f" {types[output.column].name}"
+            )
+    if len(view.schema) < len(view.outputs) or COUNT in view.schema:
+        raise WrongUse(f"the view shows columns {', '.join(o.name for o in view.outputs)}")
+
+
+def _check_rows(view: View, index: int, rows: pl.DataFrame) -> None:
+    if not 0 <= index < len(view.atoms):
+        raise WrongUse(f"rows are given for atom {index}, there are {len(view.atoms)}")
+    atom = view.atoms[index]
+    wanted: dict[str, pl.DataType] = {
+        atom.qualified(column): atom.relation.type_of(column).dtype for column in atom.columns
+    }
+    given = dict(rows.schema)
+    numbers: dict[str, pl.DataType] = {COUNT: pl.Int64(), TERM: pl.Int64()}
+    if given != {**wanted, **numbers} or any(rows[name].null_count() for name in numbers):
+        raise WrongUse(f"rows of {atom.alias} are given as {given}, it has {wanted} and {numbers}")
+
+
+# ----------------------------------------------------------------------------------------- SQL
+
+
+def select(joint: Sum, parameters: list[Any]) -> str:
+    """The SELECT, whose parameters it adds; rows given for an atom are a table `_given…`."""
+    terms = [_join(joint.view, n, each, parameters) for n, each in enumerate(joint.groups)]
+    outputs = ", ".join(f"o{number}" for number in range(len(joint.view.outputs)))
+    total = f"sum({_COUNT})"
+    return (
+        f"SELECT {outputs}, {total}::BIGINT AS {_COUNT} FROM ({' UNION ALL '.join(terms)})"
+        f" GROUP BY {outputs} HAVING {total} <> 0"
+    )
+
+
+def _join(view: View, number: int, terms: Terms, parameters: list[Any]) -> str:
+    given = sorted(terms.given)
+    places = _places(view, given)
+    outputs = [f"{places[output.column]} AS o{n}" for n, output in enumerate(view.outputs)]
+    counts = " * ".join(f"a{index}.{_COUNT}" for index in given) or f"{int(terms.number)}::BIGINT"
+    tables = [
+        f"{_given(number, a.index) if a.index in given else table_name(a.relation)} a{a.index}"
+        for a in view.atoms
+    ]
+    where = list(_restrictions(view, given, places, parameters))
+    restricted = " WHERE " + " AND ".join(f"({part})" for part in where) if where else ""
+    return f"SELECT {', '.join(outputs)}, {counts} AS {_COUNT} FROM {', '.join(tables)}{restricted}"
+
+
+def _places(view: View, given: Sequence[int]) -> dict[str, str]:
+    """Qualified column → where it is found in the SQL."""
+    return {
+        atom.qualified(column): f"a{atom.index}."
+        + (f"c{number}" if atom.index in given else quoted(column))
+        for atom in view.atoms
+        for number, column in enumerate(atom.columns)
+    }
+
+
+def _restrictions(
+    view: View, given: Sequence[int], places: Mapping[str, str], parameters: list[Any]
+) -> Iterator[str]:
+    """Links, conditions of atoms (those of given rows have been applied), residuals."""
+
+    def place(end: tuple[int, str]) -> str:
+        return places[view.atoms[end[0]].qualified(end[1])]
+
+    for index, other in pairwise(given):
+        yield f"a{index}.t = a{other}.t"
+    for link in view.links:
+        yield f"{place(link.left)} = {place(link.right)}"
+    for atom in view.atoms:
+        if atom.condition is not None and atom.index not in given:
+            yield _own(atom, atom.condition, parameters)
+    for residual in view.residuals:
+        yield condition_to_sql(residual, lambda name: places[name], parameters)
+
+
+def _own(atom: Atom, condition: Condition, parameters: list[Any]) -> str:
+    """A condition about the stored rows of one atom."""
+    return condition_to_sql(condition, lambda name: f"a{atom.index}.{quoted(name)}", parameters)
+
+
+def _given(group: int, index: int) -> str:
+    return f"_given{group}_{index}"
+
+
+def _numbered(rows: pl.DataFrame) -> pa.Table:
+    """The rows with columns c0, c1, …, n, t: names that need no quoting and cannot clash."""
+    names = [name for name in rows.columns if name not in (COUNT, TERM)]
+    columns = [rows.get_column(name).alias(f"c{number}") for number, name in enumerate(names)]
+    numbers = [rows.get_column(COUNT).alias(_COUNT), rows.get_column(TERM).alias("t")]
+    return pl.DataFrame([*columns, *numbers]).to_arrow()

@@ -1,0 +1,213 @@
+"""Driving pieces of work without any source: what is asked together, and what comes before what."""
+
+import threading
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from protocols.algebra.delta import COUNT
+from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.types import column_type
+from protocols.errors import ProtocolBug, SourceViolation
+from protocols.maintenance.holdback import GlobalPart
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.questions import Answer, Query, Question
+from protocols.maintenance.registry import PROTOCOLS
+from protocols.views.catalog import Relation
+from streaming.driving import Channel, Delivery, InTurn, Pieces
+from streaming.stopping import Stopped
+
+BIGINT = column_type("BIGINT")
+RELATIONS = {source: Relation(source, "r", (("x", BIGINT),)) for source in "ab"}
+NOTHING = Frame(pl.DataFrame(schema={"x": pl.Int64, COUNT: pl.Int64}))
+
+
+def changes(*versions: int) -> pl.DataFrame:
+    """Version v inserts the row v."""
+    schema = {"x": pl.Int64, COUNT: pl.Int64, VERSION: pl.Int64}
+    return pl.DataFrame([(v, 1, v) for v in versions], schema=schema, orient="row")
+
+
+class Story:
+    """A protocol that notes what it sees, and asks each source once per position."""
+
+    def __init__(self, parts: dict[tuple[str, int], GlobalPart] | None = None) -> None:
+        self.mailbox: Mailbox[Frame] = Mailbox({r: FrameLog() for r in RELATIONS.values()}, VECTOR)
+        self.channel = Channel(self.mailbox, list(RELATIONS.values()))
+        known = parts or {}
+        self.delivery = Delivery(
+            PROTOCOLS["g-strobe"],
+            self.mailbox,
+            list(RELATIONS),
+            lambda source, version: known.get((source, version)),
+            self.channel,
+        )
+        self.events: list[str] = []
+        #: The questions of each wave.
+        self.waves: list[list[str]] = []
+        #: Source → the versions of its next answers.
+        self.versions: dict[str, list[int]] = {"a": [], "b": []}
+        self._begun = 0
+
+    def begin(self) -> Work[Frame] | None:
+        received = {s: self.mailbox.received(s) for s in RELATIONS}
+        if self._begun == self.mailbox.last_position:
+            return None
+        self._begun += 1
+        group = "+".join(f"{s}{v}" for s, v in self.mailbox.at(self._begun))
+        self.events.append(f"begin {group}")
+        assert all(received[s] >= self.mailbox.version_at(s, self._begun) for s in received)
+        return self._work(self._begun)
+
+    def _work(self, position: int) -> Work[Frame]:
+        answers = yield [Query(r, ("x",), position=position) for r in RELATIONS.values()]
+        self.events.append(f"answers {position}: {[answer.version for answer in answers]}")
+        return [Install(position, None)]
+
+    def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        self.waves.append([f"{q.source}{q.position}" for q in questions])
+        return [self._answer(question.source) for question in questions]
+
+    def _answer(self, source: str) -> Answer[Frame]:
+        left = self.versions[source]
+        version = left.pop(0) if len(left) > 1 else left[0]
+        if version > self.channel.received(source):
+            arrived = range(self.channel.received(source) + 1, version + 1)
+            self.channel.receive(source, version, {RELATIONS[source]: changes(*arrived)})
+        return Answer(NOTHING, version)
+
+
+VECTOR = {"a": 0, "b": 0}
+
+
+def in_turn(story: Story) -> InTurn:
+    return InTurn(story, story.ask, threading.Event(), story.delivery)
+
+
+def run(pieces: Pieces) -> list[int]:
+    pieces.begin()
+    while pieces.open:
+        pieces.wave()
+    return [install.position for install in pieces.take_installs()]
+
+
+def receive(story: Story, source: str, upto: int) -> None:
+    story.channel.receive(source, upto, {RELATIONS[source]: changes(*range(1, upto + 1))})
+
+
+def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_others() -> None:
+    story = Story()
+    pieces = in_turn(story)
+    receive(story, "a", 5)
+    story.delivery.get_in_line("a", 1)
+    assert story.mailbox.received("a") == 1, "the channel lets through one at a time"
+    # a answers at 3 and later at 4, b at 1: 5 has been received as well but nobody may see it.
+    story.versions = {"a": [3, 4], "b": [1]}
+    assert run(pieces) == [1, 2, 3, 4, 5]
+    assert story.events[:4] == ["begin a1", "begin a2", "begin a3", "begin b1"]
+    assert story.events[4] == "answers 1: [3, 1]"
+    assert story.events.index("begin a4") < story.events.index("answers 2: [4, 1]")
+    assert story.waves == [["a1", "b1"], ["a2", "b2", "a3", "b3", "a4", "b4"], ["a5", "b5"]]
+    assert story.mailbox.received("a") == 4
+    assert story.delivery.in_line == {"a": 4, "b": 1}
+
+
+def test_in_turn_the_mailbox_is_given_what_was_published() -> None:
+    story = Story()
+    receive(story, "a", 3)
+    for version in (1, 2, 3):
+        story.delivery.get_in_line("a", version)
+        found = story.mailbox.change(RELATIONS["a"], version)
+        assert found is not None
+        assert found.data.rows() == [(version, 1)]
+
+
+def test_parts_wait_and_get_one_position_with_what_lies_between_them() -> None:
+    g, h = (GlobalPart(name, frozenset("ab")) for name in "gh")
+    story = Story({("a", 1): g, ("a", 3): h, ("b", 1): h, ("b", 2): g})
+    for source, upto in (("a", 4), ("b", 2)):
+        receive(story, source, upto)
+    for version in range(1, 5):
+        story.delivery.get_in_line("a", version)
+    story.delivery.get_in_line("b", 1)
+    assert (story.delivery.waiting, story.mailbox.last_position) == (True, 0)
+    story.delivery.get_in_line("b", 2)
+    assert not story.delivery.waiting
+    assert story.mailbox.at(1) == (("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2))
+    assert story.mailbox.at(2) == (("a", 4),)
+
+
+def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
+    mailbox: Mailbox[Frame] = Mailbox({}, VECTOR)
+    participants = {1: frozenset(["a", "elsewhere"]), 2: frozenset(["a", "b"])}
+    delivery = Delivery(
+        PROTOCOLS["strobe"], mailbox, ["a", "b"], lambda _, v: GlobalPart("g", participants[v])
+    )
+    mailbox.receive("a", 2, {})
+    delivery.get_in_line("a", 1)
+    assert mailbox.last_position == 1, "for this view it is a local one"
+    with pytest.raises(SourceViolation, match=r"source a, version 2: .*keeps transactions of one"):
+        delivery.get_in_line("a", 2)
+
+
+class Given:
+    """A protocol whose pieces are given."""
+
+    def __init__(self, *works: Work[Frame]) -> None:
+        self._works = list(works)
+
+    def begin(self) -> Work[Frame] | None:
+        return self._works.pop(0) if self._works else None
+
+
+def rounds(installs: list[int], *sizes: int) -> Work[Frame]:
+    """A piece that asks rounds of so many questions."""
+    for size in sizes:
+        answers = yield [Query(RELATIONS["a"], ("x",)) for _ in range(size)]
+        assert len(answers) == size
+    return [Install(position, None) for position in installs]
+
+
+def asking(sizes: list[int]) -> Callable[[list[Question[Frame]]], list[Answer[Frame]]]:
+    def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        sizes.append(len(questions))
+        return [Answer(NOTHING, 1) for _ in questions]
+
+    return ask
+
+
+def test_the_rounds_of_all_pieces_go_out_together() -> None:
+    waves: list[int] = []
+    works = (rounds([1], 1), rounds([2], 3), rounds([3], 1, 2), rounds([], 0, 1), rounds([], 1, 1))
+    pieces = Pieces(Given(*works), asking(waves), threading.Event())
+    pieces.begin()
+    assert pieces.open == 5
+    assert run(pieces) == [1, 2, 3]
+    assert waves == [1 + 3 + 1 + 1, 2 + 1 + 1]
+
+
+def test_thousands_of_pieces_that_ask_nothing_are_no_problem() -> None:
+    works = [rounds([position]) for position in range(1, 5001)]
+    assert run(Pieces(Given(*works), asking([]), threading.Event())) == list(range(1, 5001))
+
+
+def test_states_out_of_order_are_a_bug() -> None:
+    with pytest.raises(ProtocolBug, match=r"\[2, 1\]"):
+        run(Pieces(Given(rounds([2]), rounds([1])), asking([]), threading.Event()))
+
+
+def test_a_long_piece_stops_when_told_to() -> None:
+    stopping = threading.Event()
+    waves: list[int] = []
+    ask = asking(waves)
+
+    def ask_and_stop(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        if len(waves) == 2:
+            stopping.set()
+        return ask(questions)
+
+    with pytest.raises(Stopped):
+        run(Pieces(Given(rounds([1], *[1] * 1000)), ask_and_stop, stopping))
+    assert len(waves) == 3
