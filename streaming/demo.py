@@ -19,7 +19,7 @@ from protocols.checking.checker import check as judge
 from protocols.checking.levels import claimed_by
 from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
-from protocols.maintenance.registry import PROTOCOLS, Entry
+from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.views.sql import parse_view
 from sources.workloads import WORKLOADS
@@ -32,7 +32,7 @@ from streaming.tracing import write_live_trace
 def demo(
     protocol: Annotated[
         str, typer.Option(help=f"Which protocol keeps the view: {', '.join(PROTOCOLS)}.")
-    ] = "sweep",
+    ] = DEFAULT,
     workload: Annotated[
         str | None,
         typer.Option(

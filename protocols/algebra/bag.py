@@ -6,6 +6,7 @@ a reader may step through a protocol with plain tuples in hand.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from protocols.algebra.delta import POSITION
@@ -85,7 +86,12 @@ class Bag:
 
     def _picker(self, columns: Iterable[str]) -> Callable[[Row], Row]:
         indexes = [self.columns.index(column) for column in columns]
-        return lambda row: tuple(row[index] for index in indexes)
+        if len(indexes) > 1:
+            return itemgetter(*indexes)
+        if not indexes:
+            return lambda _row: ()
+        (index,) = indexes
+        return lambda row: (row[index],)
 
 
 def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
@@ -93,7 +99,9 @@ def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
     counts: dict[Row, int] = {}
     for row, count in rows:
         counts[row] = counts.get(row, 0) + count
-    return Bag(tuple(columns), {row: count for row, count in counts.items() if count})
+    if 0 in counts.values():
+        counts = {row: count for row, count in counts.items() if count}
+    return Bag(tuple(columns), counts)
 
 
 class BagLog:

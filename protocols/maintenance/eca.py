@@ -24,9 +24,9 @@ Deviations from the pseudo-code:
   all terms travel in one query. That makes self-joins right too.
 * Terms with all relations replaced need no source and are evaluated here; terms without rows are
   dropped, and a query without terms is not asked.
-* Terms are never merged, though their sum could be written shorter: the growth of the messages is
-  a property of ECA that is measured here (Table 1 of the SWEEP paper calls it quadratic, which is
-  all queries of n = 3 together).
+* Terms that travel are never merged, though their sum could be written shorter: the growth of the
+  messages is a property of ECA that is measured here (Table 1 of the SWEEP paper calls it
+  quadratic, which is all queries of n = 3 together).
 """
 
 from collections.abc import Mapping
@@ -123,7 +123,26 @@ def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
     way = plan(view, view.atoms[0])
     local = [term for term in terms if len(term) == len(view.atoms)]
     remote = [term for term in terms if len(term) < len(view.atoms)]
-    return [_joined(view, way, term) for term in local], remote
+    return [_joined(view, way, term) for term in _merged(local)], remote
+
+
+def _merged(terms: list[Term[D]]) -> list[Term[D]]:
+    """Local terms that differ in their last rows only, as one with the sum of these rows.
+
+    A join is linear in each of its relations, so that changes nothing but the work: K updates give
+    K^(n-1) local terms a query, and most of them share all rows but one.
+    """
+    parts: dict[tuple[int, ...], list[Term[D]]] = {}
+    for term in terms:
+        *same, _last = (term[index] for index in sorted(term))
+        parts.setdefault(tuple(map(id, same)), []).append(term)
+    merged: list[Term[D]] = []
+    for alike in parts.values():
+        last = max(alike[0])
+        rows = total(term[last] for term in alike)
+        if rows is not None:
+            merged.append({**alike[0], last: rows})
+    return merged
 
 
 def _joined(view: View, way: Plan, term: Term[D]) -> D:

@@ -98,6 +98,7 @@ class Life:
         #: None until the view has its first state.
         self._protocol: Maintaining[Any] | None = None
         self._pieces: list[Piece] = []
+        self._beginning = False
 
     def begin(self, page: int) -> None:
         """Goes to work: with the first state if there is none yet."""
@@ -238,9 +239,17 @@ class Life:
     # -- the protocol at work ------------------------------------------------------------------
 
     def _begin_work(self) -> None:
-        """Lets the protocol begin whatever it can."""
+        """Lets the protocol begin whatever it can.
+
+        A piece that ends at once leads here again; the loop that is under way then goes on, or a
+        long row of such pieces would nest as deep.
+        """
+        if self._beginning:
+            return
+        self._beginning = True
         while self._protocol is not None and (work := self._protocol.begin()) is not None:
             self._start(work)
+        self._beginning = False
 
     def _start(self, work: Work[Any]) -> None:
         piece = Piece(work)

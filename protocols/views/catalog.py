@@ -17,6 +17,10 @@ class Relation:
     columns: tuple[tuple[str, ColumnType], ...]
     key: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        # Relations are keys everywhere, and two of one name hardly ever meet.
+        return hash((self.source, self.name))
+
     def __str__(self) -> str:
         return f"{self.source}.{self.name}"
 

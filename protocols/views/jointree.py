@@ -8,6 +8,7 @@ soon as both their ends are there.
 
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 
 from protocols.views.view import Atom, View
 
@@ -35,6 +36,7 @@ class JoinTree:
         return list(self.parents.values()).count(atom) + (atom in self.parents)
 
 
+@lru_cache(maxsize=1024)
 def join_tree(view: View) -> JoinTree:
     """The tree with few inner atoms that a breadth-first search finds, over all roots."""
     trees = [_tree_from(view, atom) for atom in view.atoms]

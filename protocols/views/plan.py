@@ -8,6 +8,7 @@ graph is no chain, an atom that is not linked to what has been gathered so far w
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from protocols.algebra.expressions import Condition, conjunction
 from protocols.views.view import Atom, View
@@ -46,6 +47,11 @@ class Plan:
 
 def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Plan:
     """The sweep that starts at `origin`, over all atoms or over these, which hang together."""
+    return _plan(view, origin, None if within is None else tuple(within))
+
+
+@lru_cache(maxsize=4096)
+def _plan(view: View, origin: Atom, within: tuple[Atom, ...] | None) -> Plan:
     atoms = [atom for atom in view.atoms if within is None or atom in within]
     bound, steps = [origin], []
     while len(bound) < len(atoms):
@@ -57,6 +63,11 @@ def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Pl
 
 def step_to(view: View, bound: Sequence[Atom], atom: Atom) -> Step:
     """Taking in an atom when these are there."""
+    return _step_to(view, tuple(bound), atom)
+
+
+@lru_cache(maxsize=4096)
+def _step_to(view: View, bound: tuple[Atom, ...], atom: Atom) -> Step:
     before = view.residuals_within(bound)
     new = tuple(r for r in view.residuals_within([*bound, atom]) if r not in before)
     return Step(atom, _links_between(view, bound, atom), conjunction(new))

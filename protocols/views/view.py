@@ -27,6 +27,10 @@ class Atom:
     columns: tuple[str, ...]
     condition: Condition | None
 
+    def __hash__(self) -> int:
+        # Within a view the index alone tells atoms apart.
+        return hash((self.index, self.alias))
+
     def qualified(self, column: str) -> str:
         return f"{self.alias}.{column}"
 
@@ -76,6 +80,9 @@ class View:
     links: tuple[Link, ...]
     residuals: tuple[Condition, ...]
     outputs: tuple[Output, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sql))
 
     @property
     def sources(self) -> tuple[str, ...]:
