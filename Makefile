@@ -32,7 +32,7 @@ lint: setup
 
 # Long campaigns: a million simulated runs, every protocol live, and crashes of real processes.
 soak: setup
-	$(BIN)/python bench/protocols.py
+	$(BIN)/python bench/campaigns.py
 	$(BIN)/python bench/crashes.py --times 5
 
 # The tables of the README and the plot beside it.
