@@ -30,7 +30,8 @@ Deviations from the pseudo-code:
 """
 
 from collections.abc import Mapping
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.maintenance.mailbox import Mailbox
@@ -42,8 +43,21 @@ from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
 
-#: The view with some atoms replaced by rows: atom index → rows, the term's sign in their counts.
-Term: TypeAlias = Mapping[int, D]
+
+@dataclass(frozen=True, eq=False)
+class Term(Generic[D]):
+    """The view with some atoms replaced by rows (atom index → rows), once added or subtracted."""
+
+    rows: Mapping[int, D]
+    sign: int = 1
+
+    @property
+    def asked(self) -> Mapping[int, D]:
+        """As it travels: the sign in the counts of one atom's rows."""
+        if self.sign > 0:
+            return self.rows
+        first = min(self.rows)
+        return {**self.rows, first: self.rows[first].negated()}
 
 
 class Eca(Generic[D]):
@@ -77,13 +91,13 @@ class Eca(Generic[D]):
         for atom, rows in changes:
             unanswered = [term for query in self._unanswered.values() for term in query]
             corrections = compensating([*unanswered, *terms], atom, rows)
-            terms += [{atom.index: rows}, *corrections]
+            terms += [Term({atom.index: rows}), *corrections]
         return terms
 
     def _answered(self, position: int, terms: list[Term[D]]) -> Work[D]:
         """At the answer A_i: COLLECT += A_i; if UQS is empty, the view += COLLECT."""
         if terms:
-            (answer,) = yield [Joint(self._view, tuple(terms), position)]
+            (answer,) = yield [Joint(self._view, tuple(term.asked for term in terms), position)]
             self._collected.append(answer.rows)
             del self._unanswered[position]
         return self._when_quiet()
@@ -114,40 +128,57 @@ def compensating(terms: list[Term[D]], atom: Atom, rows: D) -> list[Term[D]]:
 
     A term in which the atom is replaced already does not read it, and so has no error from it.
     """
-    taken_out = rows.negated()
-    return [{**term, atom.index: taken_out} for term in terms if atom.index not in term]
+    return [
+        Term({**term.rows, atom.index: rows}, -term.sign)
+        for term in terms
+        if atom.index not in term.rows
+    ]
 
 
 def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
     """The values of the terms that need no source, and the terms that do."""
+    local = [term for term in terms if len(term.rows) == len(view.atoms)]
+    remote = [term for term in terms if len(term.rows) < len(view.atoms)]
     way = plan(view, view.atoms[0])
-    local = [term for term in terms if len(term) == len(view.atoms)]
-    remote = [term for term in terms if len(term) < len(view.atoms)]
     return [_joined(view, way, term) for term in _merged(local)], remote
 
 
 def _merged(terms: list[Term[D]]) -> list[Term[D]]:
-    """Local terms that differ in their last rows only, as one with the sum of these rows.
+    """Local terms that differ in one atom's rows only, as one with the sum of these rows.
 
-    A join is linear in each of its relations, so that changes nothing but the work: K updates give
-    K^(n-1) local terms a query, and most of them share all rows but one.
+    A join is linear in each of its relations, so this changes nothing but the work: after K updates
+    a query has K^(n-1) local terms, which are nearly all the pairs, triples, … of what is pending.
     """
-    parts: dict[tuple[int, ...], list[Term[D]]] = {}
-    for term in terms:
-        *same, _last = (term[index] for index in sorted(term))
-        parts.setdefault(tuple(map(id, same)), []).append(term)
-    merged: list[Term[D]] = []
-    for alike in parts.values():
-        last = max(alike[0])
-        rows = total(term[last] for term in alike)
-        if rows is not None:
-            merged.append({**alike[0], last: rows})
+    by_id = {id(rows): rows for term in terms for rows in term.rows.values()}
+    #: Per term its sign and, per atom, which rows it has there.
+    cells = [
+        (term.sign, {atom: frozenset({id(rows)}) for atom, rows in term.rows.items()})
+        for term in terms
+    ]
+    for atom in terms[0].rows if terms else ():
+        alike: dict[Any, tuple[int, dict[int, frozenset[int]]]] = {}
+        for sign, cell in cells:
+            others = (sign, *(cell[other] for other in sorted(cell) if other != atom))
+            if others in alike and not alike[others][1][atom] & cell[atom]:
+                cell = {**cell, atom: alike[others][1][atom] | cell[atom]}
+            elif others in alike:
+                others = (*others, len(alike))
+            alike[others] = (sign, cell)
+        cells = list(alike.values())
+    sums = {ids: total(by_id[each] for each in ids) for _, cell in cells for ids in cell.values()}
+    merged = []
+    for sign, cell in cells:
+        rows = {atom: sums[ids] for atom, ids in cell.items()}
+        there = {atom: each for atom, each in rows.items() if each is not None}
+        if len(there) == len(rows):
+            merged.append(Term(there, sign))
     return merged
 
 
 def _joined(view: View, way: Plan, term: Term[D]) -> D:
     """The view over the rows of a term that replaces all atoms."""
-    partial = term[0] if way.residual is None else term[0].where(way.residual)
+    rows = term.asked
+    partial = rows[0] if way.residual is None else rows[0].where(way.residual)
     for step in way.steps:
-        partial = extended(partial, term[step.atom.index], step)
+        partial = extended(partial, rows[step.atom.index], step)
     return partial.select(view.projection)

@@ -65,7 +65,7 @@ class EcaKey(Generic[D]):
             if not deleted.is_empty():
                 self._delete(atom, deleted)
             if not inserted.is_empty():
-                terms += [{atom.index: inserted}, *compensating(terms, atom, inserted)]
+                terms += [Term({atom.index: inserted}), *compensating(terms, atom, inserted)]
         local, remote = divided(self._view, terms)
         if remote:
             self._unanswered[self._seen] = []
@@ -83,7 +83,7 @@ class EcaKey(Generic[D]):
     def _answered(self, position: int, terms: list[Term[D]], local: list[D]) -> Work[D]:
         """At the answer: it enters W. If UQS is empty, the view becomes W."""
         if terms:
-            (answer,) = yield [Joint(self._view, tuple(terms), position)]
+            (answer,) = yield [Joint(self._view, tuple(term.asked for term in terms), position)]
             self._insert([answer.rows, *local], self._unanswered.pop(position))
         if self._unanswered or self._installed == self._seen:
             return []

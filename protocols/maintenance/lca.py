@@ -75,7 +75,7 @@ class Lca(Generic[D]):
             for atom, rows in changes:
                 terms += compensating([*owner.terms, *terms], atom, rows)
                 if owner.position == self._seen:
-                    terms.append({atom.index: rows})
+                    terms.append(Term({atom.index: rows}))
             self._ask(owner, terms)
         if not self._due:
             self._due.append(self._no_query())
@@ -90,7 +90,7 @@ class Lca(Generic[D]):
 
     def _answered(self, owner: _Owner[D], number: int) -> Work[D]:
         """At an answer: it goes to the owner, whose change may be whole by that."""
-        terms = tuple(owner.unanswered[number])
+        terms = tuple(term.asked for term in owner.unanswered[number])
         (answer,) = yield [Joint(self._view, terms, owner.position)]
         owner.collected.append(answer.rows)
         del owner.unanswered[number]
