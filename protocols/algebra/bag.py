@@ -76,6 +76,14 @@ class Bag:
     def positive(self) -> "Bag":
         return Bag(self.columns, {row: count for row, count in self.counts.items() if count > 0})
 
+    def earliest(self, by: Sequence[str], column: str) -> "Bag":
+        pick, place = self._picker(by), self.columns.index(column)
+        first: dict[Row, Any] = {}
+        for row in self.counts:
+            first[pick(row)] = min(first.get(pick(row), row[place]), row[place])
+        kept = {row: n for row, n in self.counts.items() if row[place] == first[pick(row)]}
+        return Bag(self.columns, kept)
+
     def split(self, column: str) -> "dict[Any, Bag]":
         place = self.columns.index(column)
         names = self.columns[:place] + self.columns[place + 1 :]

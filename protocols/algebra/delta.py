@@ -74,6 +74,10 @@ class Delta(Protocol):
         """The rows of which there are more than none, equal ones added up."""
         ...
 
+    def earliest(self, by: Sequence[str], column: str) -> Self:
+        """Of the rows that agree in `by` those with the smallest value in a column."""
+        ...
+
     def split(self, column: str) -> Mapping[Any, Self]:
         """The rows by their value in a column, and without that column."""
         ...

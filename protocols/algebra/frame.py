@@ -85,6 +85,9 @@ class Frame:
     def positive(self) -> "Frame":
         return Frame(self.consolidated().data.filter(pl.col(COUNT) > 0))
 
+    def earliest(self, by: Sequence[str], column: str) -> "Frame":
+        return Frame(self.data.filter(pl.col(column) == pl.col(column).min().over(list(by))))
+
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():
             return {}

@@ -48,14 +48,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from protocols.algebra.delta import Delta
+from protocols.algebra.delta import POSITION, Delta
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install, Work
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.strobe import source_evaluate
+from protocols.maintenance.sweep import changed_atoms
 from protocols.maintenance.together import together
-from protocols.views.catalog import Relation
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View
 
@@ -63,20 +63,10 @@ D = TypeVar("D", bound=Delta)
 
 
 @dataclass(frozen=True)
-class _Change(Generic[D]):
-    """What one update did to one relation."""
-
-    deleted: D
-    inserted: D
-    #: The keys of both.
-    touched: D
-
-
-@dataclass(frozen=True)
 class _Later(Generic[D]):
     """What was delivered for an atom after u_i, as far as it tells about the state at u_i."""
 
-    #: The keys that were touched.
+    #: The rows that came or went; only their keys matter.
     touched: D
     #: D_b, selected and with qualified columns.
     deleted: D
@@ -92,8 +82,6 @@ class CStrobe(Generic[D]):
         self._keys = ViewKeys(view)
         #: MV.
         self._copy = WorkingCopy(self._keys, contents())
-        #: What updates did, by position, from the one at work on: each is looked at many times.
-        self._changes: dict[int, dict[Relation, _Change[D]]] = {}
         self._begun = mailbox.start
         self._busy = False
 
@@ -107,17 +95,15 @@ class CStrobe(Generic[D]):
 
     def _update(self, position: int) -> Work[D]:
         inserts = []
-        for atom in self._view.atoms:
-            change = self._changes_at(position).get(atom.relation)
-            if change is not None:
-                self._copy.key_delete(atom, change.deleted)
-                if not change.inserted.is_empty():
-                    inserts.append(self._on_insert(atom, change.inserted, position))
+        for atom, change in changed_atoms(self._view, self._mailbox, position):
+            deleted, inserted = apart(change)
+            self._copy.key_delete(atom, deleted)
+            if not inserted.is_empty():
+                inserts.append(self._on_insert(atom, inserted, position))
         found = yield from together(inserts)
         rows = self._keys.distinct(part for parts in found for part in parts)
         if rows is not None:
             self._copy.insert(rows)
-        del self._changes[position]
         self._busy = False
         return [Install(position, self._copy.changed())]
 
@@ -161,30 +147,14 @@ class CStrobe(Generic[D]):
 
     def _first_updates(self, atom: Atom, position: int) -> _Later[D] | None:
         """Of each key the first update after a position."""
-        touched: D | None = None
-        deleted: D | None = None
-        for later in range(position + 1, self._mailbox.last_position + 1):
-            change = self._changes_at(later).get(atom.relation)
-            if change is None:
-                continue
-            rows = change.deleted
-            if touched is not None:
-                rows = rows.plus(rows.matching(touched).negated()).consolidated()
-            deleted = rows if deleted is None else deleted.plus(rows)
-            touched = change.touched if touched is None else touched.plus(change.touched)
-        if touched is None or deleted is None:
+        relation, last = atom.relation, self._mailbox.last_position
+        after, upto = (self._mailbox.version_at(relation.source, p) for p in (position, last))
+        touched = self._mailbox.placed(relation, after, upto)
+        if touched is None:
             return None
+        first = touched.earliest(relation.key, POSITION)
+        # Taken apart with all columns: a modification may show in none of those that are used.
+        deleted, _inserted = apart(first.select([(c, c) for c in relation.column_names]))
         if atom.condition is not None:
             deleted = deleted.where(atom.condition)
         return _Later(touched, deleted.select(atom.renaming))
-
-    def _changes_at(self, position: int) -> dict[Relation, _Change[D]]:
-        """The relations that the update with this position changes."""
-        if position not in self._changes:
-            found = ((r, self._mailbox.change(r, position)) for r in self._view.relations)
-            self._changes[position] = {
-                relation: _Change(*apart(change), change.keys([(c, c) for c in relation.key]))
-                for relation, change in found
-                if change is not None
-            }
-        return self._changes[position]

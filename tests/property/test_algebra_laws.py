@@ -95,6 +95,7 @@ def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
         "keys": lambda p, *_: p.consolidated().keys([("x", "a"), ("y", "b")]),
         "matching": lambda p, _, r: r.matching(p.consolidated().keys([("x", "a"), ("y", "b")])),
         "positive": lambda p, *_: p.positive(),
+        "earliest": lambda p, *_: p.consolidated().earliest(("a", "b"), "c"),
         "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
     }
     for op in COMPARISONS:

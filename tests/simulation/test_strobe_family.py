@@ -286,10 +286,7 @@ def test_g_strobe_that_shows_half_a_global_transaction_is_caught(
 def _short_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """C-Strobe that takes concurrent insertions, by key, out of all that it found."""
     insertions = planted(
-        CStrobe._first_updates,
-        "touched = change.touched if touched is None else touched.plus(change.touched)",
-        "own = change.inserted.keys([(c, c) for c in atom.relation.key]);"
-        "touched = own if touched is None else touched.plus(own)",
+        CStrobe._first_updates, "return _Later(touched,", "return _Later(touched.positive(),"
     )
     everywhere = planted(CStrobe._as_it_was, "if atom not in given:", "if True:")
     monkeypatch.setattr(CStrobe, "_first_updates", insertions)
@@ -313,7 +310,9 @@ def test_the_short_form_is_right_as_long_as_no_key_is_used_again() -> None:
 def test_c_strobe_that_takes_later_deletions_of_a_key_for_the_first_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    any_update = planted(CStrobe._first_updates, "if touched is not None:", "if False:")
+    any_update = planted(
+        CStrobe._first_updates, "touched.earliest(relation.key, POSITION)", "touched"
+    )
     monkeypatch.setattr(CStrobe, "_first_updates", any_update)
     assert_caught("c-strobe")
 
