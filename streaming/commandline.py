@@ -54,7 +54,10 @@ def run(
     view: ViewOption = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help=f"Instead of the configured one: {', '.join(PROTOCOLS)}."),
+        typer.Option(
+            help=f"Instead of the configured one: {', '.join(PROTOCOLS)}."
+            " `viewsweep protocols` says what each does and needs."
+        ),
     ] = None,
     once: Annotated[
         bool, typer.Option("--once", help="Install what is in the topics now, then stop.")
