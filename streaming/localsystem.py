@@ -172,7 +172,9 @@ class LocalSystem:
         if not (directory / "changes").exists():
             return None
         with contextlib.suppress(ViewsweepError):
-            return ViewTables(directory.parent, stored_view(directory))
+            tables = ViewTables(directory.parent, stored_view(directory))
+            # The directory is there a moment before the first commit in it.
+            return tables if tables.exists else None
         return None
 
     def standing(self) -> Standing | None:
