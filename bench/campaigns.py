@@ -28,7 +28,7 @@ _EXHAUSTIVE = ("sweep", "nested-sweep", "batched-sweep")
 
 def main(
     runs: Annotated[int, typer.Option(help="Simulated runs per protocol.")] = 100_000,
-    updates: Annotated[int, typer.Option(help="Updates of a live run; 0: none is made.")] = 1_300,
+    updates: Annotated[int, typer.Option(help="Updates of a live run; 0: none is made.")] = 2_000,
     failures: Annotated[Path, typer.Option(help="Where failing runs are kept.")] = Path(
         ".viewsweep/failures"
     ),
