@@ -13,18 +13,16 @@ change on those values. A condition that spans several legs is tested at that me
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition, conjunction
-from protocols.maintenance.asof import asof
 from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import seed, total
-from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.partials import extended, seed
 from protocols.maintenance.questions import Maintenance
-from protocols.maintenance.sweep import changed_atoms
+from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.together import together
-from protocols.views.plan import Plan, Step, plan
+from protocols.views.plan import Plan, Step
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
@@ -46,44 +44,26 @@ class _Leg:
 class _Legs:
     """The whole way of a change of one atom."""
 
-    way: Plan
     legs: tuple[_Leg, ...]
     #: What can be tested when all legs are there.
     at_merge: Condition | None
 
 
-class ParallelSweep(Generic[D]):
-    """The protocol over one view and one mailbox."""
+class ParallelSweep(Sweep[D]):
+    """SWEEP with another ViewChange."""
 
     def __init__(self, view: View, mailbox: Mailbox[D]) -> None:
-        self._view = view
-        self._mailbox = mailbox
-        self._ways = {atom: _legs(view, atom) for atom in view.atoms}
-        self._begun = mailbox.start
-        self._busy = False
+        super().__init__(view, mailbox)
+        self._legs = {atom: _legs(view, way) for atom, way in self._plans.items()}
 
-    def begin(self) -> Work[D] | None:
-        """The first update in the queue, when the one before is done."""
-        if self._busy or self._begun == self._mailbox.last_position:
-            return None
-        self._busy = True
-        self._begun += 1
-        return self._update(self._begun)
-
-    def _update(self, position: int) -> Work[D]:
-        changes = changed_atoms(self._view, self._mailbox, position)
-        tasks = [self._view_change(self._ways[atom], change, position) for atom, change in changes]
-        parts = yield from together(tasks)
-        self._busy = False
-        change = total(part for part, _ in parts if part is not None)
-        return [Install(position, change, sum(skipped for _, skipped in parts))]
-
-    def _view_change(
-        self, legs: _Legs, change: D, position: int
+    def view_change(
+        self, way: Plan, change: D, position: int, before: int | None = None
     ) -> Maintenance[D, tuple[D | None, int]]:
-        """ΔV from the change of one atom, and the number of questions that were needless."""
-        partial = seed(legs.way, change)
-        tasks = [self._walk(leg, partial, legs.way.origin, position) for leg in legs.legs]
+        """Function ViewChange, all legs at once."""
+        before = position - 1 if before is None else before
+        legs = self._legs[way.origin]
+        partial = seed(way, change)
+        tasks = [self._walk(leg, partial, way.origin, position, before) for leg in legs.legs]
         walked = yield from together(tasks)
         skipped = sum(saved for _, saved in walked)
         for leg, (rows, _) in zip(legs.legs, walked, strict=True):
@@ -97,7 +77,7 @@ class ParallelSweep(Generic[D]):
         return partial.select(self._view.projection), skipped
 
     def _walk(
-        self, leg: _Leg, partial: D, origin: Atom, position: int
+        self, leg: _Leg, partial: D, origin: Atom, position: int, before: int
     ) -> Maintenance[D, tuple[D | None, int]]:
         """The rows of a leg that go with the change, each once per combination of link values."""
         rows = partial.keys([(_LEG + name, name) for name in leg.links])
@@ -105,23 +85,20 @@ class ParallelSweep(Generic[D]):
             keys = rows.keys(step.keys)
             if keys.is_empty():
                 return None, len(leg.steps) - asked
-            cut = position if step.atom.index < origin.index else position - 1
-            found = yield from asof(self._mailbox, step.atom, keys, cut, position)
-            rows = rows.join(found, step.join_on)
-            if step.residual is not None:
-                rows = rows.where(step.residual)
+            cut = position if step.atom.index < origin.index else before
+            found = yield from self._read(self._mailbox, step.atom, keys, cut, position)
+            rows = extended(rows, found, step)
         return rows, 0
 
 
-def _legs(view: View, origin: Atom) -> _Legs:
-    way = plan(view, origin)
-    tested = list(view.residuals_within([origin]))
+def _legs(view: View, way: Plan) -> _Legs:
+    tested = list(view.residuals_within([way.origin]))
     legs = []
-    for atoms in _components(view, origin):
+    for atoms in _components(view, way.origin):
         legs.append(_leg(view, way, atoms))
         tested += view.residuals_within(atoms)
     left = tuple(condition for condition in view.residuals if condition not in tested)
-    return _Legs(way, tuple(legs), conjunction(left))
+    return _Legs(tuple(legs), conjunction(left))
 
 
 def _components(view: View, origin: Atom) -> Iterator[set[Atom]]:

@@ -161,8 +161,8 @@ def test_a_condition_between_the_legs_that_is_forgotten_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right = "if legs.at_merge is not None:"
-    untested = planted(ParallelSweep._view_change, right, "if False:")
-    monkeypatch.setattr(ParallelSweep, "_view_change", untested)
+    untested = planted(ParallelSweep.view_change, right, "if False:")
+    monkeypatch.setattr(ParallelSweep, "view_change", untested)
     assert hunt(PROTOCOLS["parallel-sweep"], range(SOON)).wrong
 
 
