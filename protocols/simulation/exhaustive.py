@@ -113,18 +113,9 @@ class _Run:
                     self._life.arrive(source)
             while self._step():
                 pass
-        journal, mailbox = self._journal, self._life.mailbox
-        journal.events.append(trace.End(mailbox.vector_at(mailbox.last_position)))
-        return Outcome(
-            tuple(journal.events),
-            tuple(journal.states),
-            journal.queries,
-            journal.skipped,
-            journal.concurrent,
-            self._sources,
-            0,
-            tuple(self._choices.taken),
-        )
+        mailbox = self._life.mailbox
+        delivered = mailbox.vector_at(mailbox.last_position)
+        return self._journal.outcome(delivered, self._sources, self._choices.taken)
 
     def _step(self) -> bool:
         """Chooses the versions of new answers, and then what happens next; False at the end."""

@@ -4,7 +4,7 @@ A crash takes back what was not durable: deliveries behind the last visible stat
 of work that was not installed. Lines of text are made only when somebody reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -97,6 +97,26 @@ class Journal:
         self.events.append(trace.State(state.position, state.vector, changes, skipped))
         self.states.append(state)
         self.skipped[state.position] = skipped
+
+    def outcome(
+        self,
+        delivered: dict[str, int],
+        sources: Mapping[str, SimulatedSource],
+        choices: Sequence[int],
+        crashes: int = 0,
+    ) -> Outcome:
+        """The whole record, once the run has come to its end with this vector."""
+        self.events.append(trace.End(delivered))
+        return Outcome(
+            tuple(self.events),
+            tuple(self.states),
+            self.queries,
+            self.skipped,
+            self.concurrent,
+            sources,
+            crashes,
+            tuple(choices),
+        )
 
     def undo(self) -> list[Group]:
         """Takes back what a crash loses; returns what was delivered in vain, in its order."""

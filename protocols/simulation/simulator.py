@@ -136,18 +136,9 @@ class _Simulation:
             happen(what)
             self._settle(shown)
         self._check_nothing_is_left()
-        journal, mailbox = self._journal, self._life.mailbox
-        journal.events.append(trace.End(mailbox.vector_at(mailbox.last_position)))
-        return Outcome(
-            tuple(journal.events),
-            tuple(journal.states),
-            journal.queries,
-            journal.skipped,
-            journal.concurrent,
-            self._sources,
-            self._crashes,
-            tuple(self._choices.taken),
-        )
+        mailbox = self._life.mailbox
+        delivered = mailbox.vector_at(mailbox.last_position)
+        return self._journal.outcome(delivered, self._sources, self._choices.taken, self._crashes)
 
     def _check_nothing_is_left(self) -> None:
         """Nothing can happen any more: then everything has to have happened."""
