@@ -4,12 +4,12 @@ It is slow and obvious. Property tests hold `Frame` to it, and the simulator can
 a reader may step through a protocol with plain tuples in hand.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from protocols.algebra.delta import POSITION
+from protocols.algebra.delta import FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.expressions import Condition, holds
 
 Row = tuple[Any, ...]
@@ -84,6 +84,30 @@ class Bag:
         kept = {row: n for row, n in self.counts.items() if row[place] == first[pick(row)]}
         return Bag(self.columns, kept)
 
+    def apart(self, other: "Bag", by: Sequence[str]) -> "tuple[Bag, Bag]":
+        ours, theirs = self._picker(by), other._picker(by)
+        there = {theirs(row) for row in other.counts}
+        touched = {row: n for row, n in self.counts.items() if ours(row) in there}
+        rest = {row: n for row, n in self.counts.items() if ours(row) not in there}
+        return Bag(self.columns, touched), Bag(self.columns, rest)
+
+    def placed(self, position: int) -> "Bag":
+        counts = {(*row, position): count for row, count in self.counts.items()}
+        return Bag((*self.columns, POSITION), counts)
+
+    def lifetimes(self) -> "Bag":
+        place = self.columns.index(POSITION)
+        steps: dict[Row, list[tuple[int, int]]] = {}
+        for row, count in self.counts.items():
+            steps.setdefault(row[:place] + row[place + 1 :], []).append((row[place], count))
+        columns = self.columns[:place] + self.columns[place + 1 :]
+        spans = {
+            (*row, *span): count
+            for row, changes in steps.items()
+            for span, count in _spans(changes)
+        }
+        return Bag((*columns, SINCE, UNTIL), spans)
+
     def split(self, column: str) -> "dict[Any, Bag]":
         place = self.columns.index(column)
         names = self.columns[:place] + self.columns[place + 1 :]
@@ -110,6 +134,16 @@ def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
     if 0 in counts.values():
         counts = {row: count for row, count in counts.items() if count}
     return Bag(tuple(columns), counts)
+
+
+def _spans(changes: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    """((since, until), how many) of one row, from what its count changes by at which position."""
+    there = 0
+    ends = [position for position, _ in sorted(changes)[1:]] + [FOREVER]
+    for (since, count), until in zip(sorted(changes), ends, strict=True):
+        there += count
+        if there:
+            yield (since, until), there
 
 
 class BagLog:

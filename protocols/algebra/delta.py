@@ -21,6 +21,9 @@ from protocols.algebra.expressions import Condition
 COUNT = "_count"
 #: Where changes of several updates lie in one delta: the column that tells them apart.
 POSITION = "_position"
+#: From which position on (SINCE), and before which one (UNTIL), so many of a row are there.
+SINCE, UNTIL = "_since", "_until"
+FOREVER = 2**62
 
 
 class Delta(Protocol):
@@ -76,6 +79,22 @@ class Delta(Protocol):
 
     def earliest(self, by: Sequence[str], column: str) -> Self:
         """Of the rows that agree in `by` those with the smallest value in a column."""
+        ...
+
+    def apart(self, other: Self, by: Sequence[str]) -> tuple[Self, Self]:
+        """Our rows that agree in `by` with a row of the other, and the rest; NULL equals NULL."""
+        ...
+
+    def placed(self, position: int) -> Self:
+        """The same rows, all with this POSITION."""
+        ...
+
+    def lifetimes(self) -> Self:
+        """From changes at positions: how many of each row there are, SINCE when and UNTIL when.
+
+        The row that comes at 3, comes again at 5 and goes twice at 9 is there once in [3, 5) and
+        twice in [5, 9).
+        """
         ...
 
     def split(self, column: str) -> Mapping[Any, Self]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.delta import COUNT, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
 
@@ -87,6 +87,33 @@ class Frame:
 
     def earliest(self, by: Sequence[str], column: str) -> "Frame":
         return Frame(self.data.filter(pl.col(column) == pl.col(column).min().over(list(by))))
+
+    def apart(self, other: "Frame", by: Sequence[str]) -> "tuple[Frame, Frame]":
+        theirs, on = other.data.select(by), list(by)
+        touched = self.data.join(theirs, on=on, how="semi", nulls_equal=True)
+        if touched.is_empty():
+            return Frame(touched), self
+        return Frame(touched), Frame(self.data.join(theirs, on=on, how="anti", nulls_equal=True))
+
+    def placed(self, position: int) -> "Frame":
+        place = pl.Series(POSITION, np.full(self.data.height, position, np.int64))
+        return Frame(pl.DataFrame([*self.data.get_columns(), place]))
+
+    def lifetimes(self) -> "Frame":
+        by = [name for name in self.columns if name != POSITION]
+        place, count = pl.col(POSITION), pl.col(COUNT)
+        # Inside a group rows keep their order, so one sort is enough.
+        spans = (
+            self.data.sort(POSITION)
+            .group_by(by, maintain_order=True)
+            .agg(
+                place.alias(SINCE),
+                place.shift(-1, fill_value=FOREVER).alias(UNTIL),
+                count.cum_sum(),
+            )
+            .explode(SINCE, UNTIL, COUNT)
+        )
+        return Frame(spans.filter((count != 0) & (pl.col(SINCE) < pl.col(UNTIL))))
 
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():

@@ -9,28 +9,30 @@ Every changed row is a partial of its own and carries a *tag*: the position k of
 column) and the atom a where it begins (partials of one origin lie in one delta). The row tagged
 (k, a) needs an atom b at the cut k if b stands before a in FROM, else at k - 1; this tie-break adds
 up to V@k - V@(k-1), also when one transaction changes several relations or one relation occurs
-twice. All tags share one question per visit: the union of their keys. Its answer belongs to no cut,
-so each tag takes out, and adds, what its own cut does not want, and wants:
+twice. All tags share one question per visit: the union of their keys. Its answer belongs to
+no cut, so it is turned into the rows of all cuts of the batch at once (Lemma 1): what an update
+between the answer and the batch's cuts touches gets a lifetime, *since* and *until* which position
+it is there; all other rows are there throughout. A tag takes the rows that are alive at its cut:
 
-    rows = answer - (updates in the answer, behind the cut) + (updates not in it, up to the cut)
+    history  = (answer - updates in the answer)@start + updates of the batch, each at its position
+    rows@cut = rows that no update touches + rows of the history with since <= cut < until
 
-The corrections are joined with the partials like the answer itself; the comparison of two columns,
-the position of the correcting update and the tag, says which of them a tag needs.
+So the correction is worked out once per visit, however many tags there are, and nothing wrong is
+joined that would have to be taken out again.
 
 The visits follow a tree in the join graph. Gather: each inner atom, from below, for the origins
 below it. Then the root. Scatter: every other atom, from above, for all that still lack it. Atoms of
 one depth are asked in one round.
 
-Assumptions: versions in answers; none about channels. Deviation from algorithms.md: the correction
-is joined per tag and filtered, not indexed by (key, position).
+Assumptions: versions in answers; none about channels.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from protocols.algebra.delta import POSITION, Delta
-from protocols.algebra.expressions import Column, Comparison
+from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta
+from protocols.algebra.expressions import And, Column, Comparison, Condition
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.partials import extended, seed, total
 from protocols.maintenance.protocol import Install, Work
@@ -41,8 +43,20 @@ from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
 
-#: The position of a correcting update, beside the tag (POSITION) of the partial that it corrects.
-_AT = "_at"
+#: Whether what is there since one position and until another is there at the tag's cut: k, …
+_ALIVE_AT = And(
+    (
+        Comparison(Column(SINCE), "<=", Column(POSITION)),
+        Comparison(Column(POSITION), "<", Column(UNTIL)),
+    )
+)
+#: … and k - 1.
+_ALIVE_BEFORE = And(
+    (
+        Comparison(Column(SINCE), "<", Column(POSITION)),
+        Comparison(Column(POSITION), "<=", Column(UNTIL)),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,15 @@ class _Partial(Generic[D]):
     origin: Atom
     bound: list[Atom]
     rows: D
+
+
+@dataclass(frozen=True)
+class _Rows(Generic[D]):
+    """The rows of an atom in all cuts of a batch."""
+
+    steady: D
+    #: What comes or goes in between, with its lifetimes; None when nothing does.
+    history: D | None
 
 
 class BatchedSweep(Generic[D]):
@@ -88,15 +111,15 @@ class BatchedSweep(Generic[D]):
         self._busy = False
         shown = [*self._view.projection, (POSITION, POSITION)]
         change = total(p.rows.select(shown) for p in partials if not p.rows.is_empty())
-        changes = {} if change is None else change.split(POSITION)
-        return [Install(position, changes.get(position)) for position in range(first, last + 1)]
+        return [Install(last, change, first=first)]
 
     def _seeded(self, atom: Atom, first: int, last: int) -> Iterator[_Partial[D]]:
         """The changes of an atom in the batch, each row tagged with its position."""
         after, upto = self._versions(atom, first - 1), self._versions(atom, last)
         changes = self._mailbox.placed(atom.relation, after, upto)
         if changes is not None:
-            yield _Partial(atom, [atom], seed(self._plans[atom], changes, (POSITION,)))
+            rows = seed(self._plans[atom], changes, (POSITION,))
+            yield _Partial(atom, [atom], rows.consolidated())
 
     def _round(
         self, visits: Sequence[_Visit], partials: Sequence[_Partial[D]], first: int, last: int
@@ -113,13 +136,13 @@ class BatchedSweep(Generic[D]):
             concerned.append((visit.atom, here, bool(keys)))
         answers = iter((yield [*questions]) if questions else ())
         for atom, here, was_asked in concerned:
-            answer = next(answers) if was_asked else None
+            rows = self._reread(atom, next(answers), first, last) if was_asked else None
             for partial in here:
-                if answer is None or partial.rows.is_empty():
+                if rows is None:
                     # Without a link value other than NULL no tag finds a partner.
                     partial.rows = partial.rows.plus(partial.rows.negated()).consolidated()
                 else:
-                    self._extend(partial, atom, answer, first, last)
+                    self._extend(partial, atom, rows)
 
     def _keys(self, atom: Atom, partials: Sequence[_Partial[D]]) -> tuple[D, ...]:
         """The distinct link values of all tags, one set per combination of columns."""
@@ -134,45 +157,64 @@ class BatchedSweep(Generic[D]):
             sets[keys.columns] = keys if there is None else there.plus(keys).keys(names)
         return tuple(sets.values())
 
-    def _extend(
-        self, partial: _Partial[D], atom: Atom, answer: Answer[D], first: int, last: int
-    ) -> None:
+    def _extend(self, partial: _Partial[D], atom: Atom, rows: _Rows[D]) -> None:
         """Takes the atom into a partial, for each tag as of its own cut."""
         step = step_to(self._view, partial.bound, atom)
         partial.bound.append(atom)
-        columns = [(name, name) for name in (*partial.rows.columns, *atom.qualified_columns)]
-        rows = extended(partial.rows, answer.rows.select(atom.renaming), step)
-        for errors, unwanted in self._errors(atom, answer, first, last):
+        joined = extended(partial.rows, rows.steady, step)
+        if rows.history is not None:
             # The tag's cut is k for an atom before the origin, k - 1 for one behind it.
             before = atom.index < partial.origin.index
-            op = (">" if before else ">=") if unwanted else ("<=" if before else "<")
-            needed = Comparison(Column(_AT), op, Column(POSITION))
-            joined = extended(partial.rows, errors, step).where(needed)
-            rows = rows.plus(joined.select(columns))
-        partial.rows = rows.consolidated()
+            alive = _ALIVE_AT if before else _ALIVE_BEFORE
+            columns = [(name, name) for name in joined.columns]
+            found = extended(partial.rows, rows.history, step).where(alive)
+            joined = joined.plus(found.select(columns))
+        partial.rows = joined
 
-    def _errors(
-        self, atom: Atom, answer: Answer[D], first: int, last: int
-    ) -> Iterator[tuple[D, bool]]:
-        """What some tag may have to take out of the answer (negated), or add to it."""
+    def _reread(self, atom: Atom, answer: Answer[D], first: int, last: int) -> _Rows[D]:
+        """An answer as the rows of every cut from `first - 1` to `last`."""
+        rows = answer.rows.select(atom.renaming)
+        changes = list(self._changes(atom, answer, first, last))
+        if not changes:
+            return _Rows(rows, None)
+        history, *others = changes
+        for other in others:
+            history = history.plus(other)
+        touched, steady = rows.apart(history, _identity(atom))
+        return _Rows(steady, history.plus(touched.placed(first - 1)).lifetimes())
+
+    def _changes(self, atom: Atom, answer: Answer[D], first: int, last: int) -> Iterator[D]:
+        """What takes the answer back to the start of the batch, and from there through it."""
         earliest, latest = self._versions(atom, first - 1), self._versions(atom, last)
         for condition, version in answer.readings:
-            for after, upto, unwanted in (
-                (earliest, version, True),
-                (version, latest, False),
-            ):
-                if after >= upto:
-                    continue
-                rows = self._mailbox.placed(atom.relation, after, upto)
-                if rows is None:
-                    continue
-                for test in (condition, atom.condition):
-                    rows = rows if test is None else rows.where(test)
-                rows = rows.select([*atom.renaming, (_AT, POSITION)])
-                yield rows.negated() if unwanted else rows, unwanted
+            if version > earliest:
+                included = self._logged(atom, condition, earliest, version)
+                if included is not None:
+                    names = [(name, name) for name in atom.qualified_columns]
+                    yield included.select(names).negated().placed(first - 1)
+            changes = self._logged(atom, condition, min(version, earliest), latest)
+            if changes is not None:
+                yield changes
+
+    def _logged(self, atom: Atom, condition: Condition | None, after: int, upto: int) -> D | None:
+        """The changes of an atom in these versions, each with its position."""
+        rows = self._mailbox.placed(atom.relation, after, upto) if after < upto else None
+        for test in (condition, atom.condition):
+            if rows is not None and test is not None:
+                rows = rows.where(test)
+        if rows is None or rows.is_empty():
+            return None
+        return rows.select([*atom.renaming, (POSITION, POSITION)])
 
     def _versions(self, atom: Atom, cut: int) -> int:
         return self._mailbox.version_at(atom.relation.source, cut)
+
+
+def _identity(atom: Atom) -> tuple[str, ...]:
+    """Columns by which a row that an update touches is found: the key, if the view reads it."""
+    names = dict(zip(atom.columns, atom.qualified_columns, strict=True))
+    key = atom.relation.key
+    return tuple(names[name] for name in (key if key and set(key) <= names.keys() else names))
 
 
 def _rounds(view: View) -> Iterator[tuple[_Visit, ...]]:

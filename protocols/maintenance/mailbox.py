@@ -4,6 +4,9 @@ Two things happen to an update. It is *received*: its rows are known, and answer
 can be corrected. Later it is *delivered*: it gets its position in the one order in which the
 warehouse installs updates. What is received but not delivered counts as position infinity.
 
+What is received is the same for all views that one job keeps (`Received`); the order of delivery,
+and how far back it reaches, is each view's own (`Mailbox`).
+
 This file alone knows how an answer's version and a position relate. An answer of source j at
 version v contains the updates of j up to v. A cut at position k wants the updates of j delivered
 at or before k. What lies between the two is the error in the answer (algorithms.md, Lemma 1):
@@ -16,12 +19,16 @@ A global transaction has parts at several sources and one position, so what has 
 group of versions: one for almost every update, several for a global one (see holdback.py).
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+
 from protocols.algebra.delta import Delta
 from protocols.errors import ProtocolBug
+from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.views.catalog import Relation
 
 D = TypeVar("D", bound=Delta)
@@ -53,100 +60,184 @@ class Log(Protocol[D_co]):
         ...
 
 
+class Received(Generic[D]):
+    """What the sources have published, as far as it is here, in the order of receipt."""
+
+    def __init__(self, logs: Mapping[Relation, Log[D]], vector: Mapping[str, int]) -> None:
+        #: Relation → its log, empty at first.
+        self.logs = dict(logs)
+        #: Source → the last version received. Invariant: without gaps above the vector.
+        self._last = dict(vector)
+        #: Runs of one source's versions in the order of receipt: (source, first, last).
+        self._runs: list[tuple[str, int, int]] = []
+        #: The number of the first transaction of each run; they are numbered as they come.
+        self._numbers: list[int] = []
+        #: The number of the next transaction.
+        self._next = 0
+        #: Who still needs what: the mailboxes of the views.
+        self._readers: list[Mailbox[D]] = []
+
+    def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
+        """Takes in the complete transactions of a source up to `version`, in its order."""
+        last = self._last[source]
+        if version <= last:
+            raise ProtocolBug(f"version {version} of source {source!r} was received before")
+        for relation, rows in changes.items():
+            self.logs[relation].append(rows)
+        self._runs.append((source, last + 1, version))
+        self._numbers.append(self._next)
+        self._next += version - last
+        self._last[source] = version
+
+    def received(self, source: str) -> int:
+        """The last version of a source that is here."""
+        return self._last[source]
+
+    def read_by(self, reader: "Mailbox[D]") -> None:
+        """From now on nothing is forgotten that this mailbox may need."""
+        self._readers.append(reader)
+
+    @property
+    def first_arrival(self) -> int:
+        """The number of the first transaction that is not forgotten."""
+        return self._numbers[0] if self._numbers else self._next
+
+    def arrival(self, number: int) -> tuple[str, int] | None:
+        """The transaction received with this number; None if it has not come yet."""
+        if number >= self._next:
+            return None
+        run = bisect_right(self._numbers, number) - 1
+        source, first, _ = self._runs[run]
+        return source, first + number - self._numbers[run]
+
+    def forget(self) -> None:
+        """Drops what no reader needs any more."""
+        needed = {
+            source: min(r.base(source) for r in self._readers if r.reads(source))
+            for source in self._last
+            if any(reader.reads(source) for reader in self._readers)
+        }
+        for relation, log in self.logs.items():
+            log.forget(needed[relation.source])
+        while self._runs and self._runs[0][2] <= needed[self._runs[0][0]]:
+            del self._runs[0], self._numbers[0]
+        if self._runs:
+            source, first, last = self._runs[0]
+            done = max(0, needed[source] + 1 - first)
+            self._runs[0] = source, first + done, last
+            self._numbers[0] += done
+
+
 class Mailbox(Generic[D]):
-    """Logs of the relations of a view, and the order of delivery."""
+    """What was received, and the order in which one view's updates were delivered."""
 
     def __init__(
         self,
-        logs: Mapping[Relation, Log[D]],
+        logs: Mapping[Relation, Log[D]] | Received[D],
         vector: Mapping[str, int],
         position: int = 0,
     ) -> None:
-        #: Relation → its log, empty at first.
-        self._logs = dict(logs)
-        #: The version vector at `_start`: everything older is neither here nor needed.
+        #: Shared with the mailboxes of other views, or (given logs) this one's own.
+        self._here = logs if isinstance(logs, Received) else Received(logs, vector)
+        self._here.read_by(self)
+        #: The version vector at `_start`: everything older is not needed.
         self._base = dict(vector)
-        #: The position that the logs begin after.
+        #: The position that the order begins after.
         self._start = position
-        #: Source → the last version received. Invariant: without gaps above `_base`.
-        self._received = dict(vector)
         #: Source → positions of its versions `_base + 1, _base + 2, …`; ascending.
-        self._positions: dict[str, list[int]] = {source: [] for source in vector}
-        #: The group delivered at each position, beginning at `_start + 1`.
-        self._order: list[Group] = []
-        #: What was received, in this order: (source, version); the first has this number.
-        self._arrivals: list[tuple[str, int]] = []
-        self._first_arrival = 0
+        self._positions = {source: array("q") for source in vector}
+        #: The transactions delivered since `_start`: position, index of source, version.
+        self._order = (array("q"), array("q"), array("q"))
+        self._sources = tuple(vector)
 
     # -- receiving and delivering --------------------------------------------------------------
 
     def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
         """Takes in the complete transactions of a source up to `version`, in its order."""
-        if version <= self._received[source]:
-            raise ProtocolBug(f"version {version} of source {source!r} was received before")
-        for relation, rows in changes.items():
-            self._logs[relation].append(rows)
-        arrived = range(self._received[source] + 1, version + 1)
-        self._arrivals += [(source, each) for each in arrived]
-        self._received[source] = version
+        self._here.receive(source, version, changes)
 
     def deliver(self, *group: tuple[str, int]) -> int:
         """Gives received transactions, which belong together, the next position."""
-        self._order.append(group)
+        position = self.last_position + 1
         for source, version in group:
-            positions = self._positions[source]
-            expected = self._base[source] + len(positions) + 1
-            if version != expected or version > self._received[source]:
-                raise ProtocolBug(f"source {source!r}: version {expected} is next, not {version}")
-            positions.append(self.last_position)
-        return self.last_position
+            self._refuse_disorder(source, version, version)
+            self._positions[source].append(position)
+            of_position, of_source, of_version = self._order
+            of_position.append(position)
+            of_source.append(self._sources.index(source))
+            of_version.append(version)
+        return position
+
+    def deliver_each(self, sources: Sequence[str], source: Numbers, version: Numbers) -> None:
+        """Gives each of these transactions a position of its own, in this order."""
+        first = self.last_position + 1
+        positions = np.arange(first, first + len(version), dtype=np.int64)
+        for number, name in enumerate(sources):
+            mine = source == number
+            versions = version[mine]
+            if not len(versions):
+                continue
+            self._refuse_disorder(name, int(versions[0]), int(versions[-1]))
+            if int(versions[-1] - versions[0]) + 1 != len(versions):
+                raise ProtocolBug(f"source {name!r}: the order leaves out a version")
+            self._positions[name].frombytes(positions[mine].tobytes())
+        ours = np.array([self._sources.index(name) for name in sources], np.int64)[source]
+        for kept, new in zip(self._order, (positions, ours, version), strict=True):
+            kept.frombytes(new.tobytes())
+
+    def _refuse_disorder(self, source: str, first: int, last: int) -> None:
+        expected = self._base[source] + len(self._positions[source]) + 1
+        if first != expected or last > self.received(source):
+            raise ProtocolBug(f"source {source!r}: version {expected} is next, not {first}")
 
     @property
     def start(self) -> int:
-        """The position that the logs begin after."""
+        """The position that the order begins after."""
         return self._start
 
     @property
     def last_position(self) -> int:
         """The position of the last delivered update."""
-        return self._start + len(self._order)
+        positions, _, _ = self._order
+        return positions[-1] if positions else self._start
 
     def received(self, source: str) -> int:
         """The last version of a source that is here."""
-        return self._received[source]
+        return self._here.received(source)
 
     def caught_up(self, source: str, version: int) -> bool:
         """Whether everything that an answer at this version contains has been received."""
-        return self._received[source] >= version
+        return self.received(source) >= version
 
     # -- in the order of receipt ---------------------------------------------------------------
 
     @property
     def first_arrival(self) -> int:
         """The number of the first transaction received that is not forgotten."""
-        return self._first_arrival
+        return self._here.first_arrival
 
     def arrival(self, number: int) -> tuple[str, int] | None:
         """The transaction received with this number; None if it has not come yet."""
-        index = number - self._first_arrival
-        return self._arrivals[index] if index < len(self._arrivals) else None
+        return self._here.arrival(number)
 
     def published(self, relation: Relation, version: int) -> D | None:
         """What this version of its source changes in a relation."""
-        return self._logs[relation].between(version - 1, version)
+        return self._here.logs[relation].between(version - 1, version)
 
     def holds_parts(self) -> bool:
         """Whether anything received is not delivered: it waits for parts at other sources."""
         return any(
-            received > self._base[source] + len(self._positions[source])
-            for source, received in self._received.items()
+            self.received(source) > base + len(self._positions[source])
+            for source, base in self._base.items()
         )
 
     # -- looking things up ---------------------------------------------------------------------
 
-    def at(self, position: int) -> Group:
-        """The transactions with this position."""
-        return self._order[position - self._start - 1]
+    def deliveries(self, after: int, upto: int) -> Deliveries:
+        """The transactions with positions in (after, upto], in their order."""
+        first, stop = (bisect_right(self._order[0], position) for position in (after, upto))
+        columns = (np.array(column[first:stop], np.int64) for column in self._order)
+        return Deliveries(self._sources, *columns)
 
     def version_at(self, source: str, cut: int) -> int:
         """How far a source had come at a cut."""
@@ -163,7 +254,7 @@ class Mailbox(Generic[D]):
     def changes(self, relation: Relation, after: int, upto: int) -> D | None:
         """What the updates with positions in (after, upto] change in a relation, added up."""
         versions = (self.version_at(relation.source, cut) for cut in (after, upto))
-        return self._logs[relation].between(*versions)
+        return self._here.logs[relation].between(*versions)
 
     def placed(self, relation: Relation, after: int, upto: int) -> D | None:
         """The changes of a relation in versions (after, upto], each row with its position.
@@ -172,18 +263,28 @@ class Mailbox(Generic[D]):
         """
         source = relation.source
         start = after - self._base[source]
-        known = self._positions[source][start : upto - self._base[source]]
-        nowhere = [NOWHERE] * (upto - after - len(known))
-        return self._logs[relation].placed(after, upto, [*known, *nowhere])
+        positions = self._positions[source][start : upto - self._base[source]]
+        positions.extend(array("q", [NOWHERE]) * (upto - after - len(positions)))
+        return self._here.logs[relation].placed(after, upto, positions)
 
     def difference(self, relation: Relation, version: int, cut: int) -> D | None:
         """What to add to an answer read at `version` so that it becomes the relation at `cut`."""
         wanted = self.version_at(relation.source, cut)
-        log = self._logs[relation]
+        log = self._here.logs[relation]
         if version > wanted:
             error = log.between(wanted, version)
             return None if error is None else error.negated()
         return log.between(version, wanted)
+
+    # -- forgetting ----------------------------------------------------------------------------
+
+    def reads(self, source: str) -> bool:
+        """Whether this view reads anything of a source."""
+        return source in self._base
+
+    def base(self, source: str) -> int:
+        """The version behind which this mailbox may still look things up."""
+        return self._base[source]
 
     def forget(self, position: int) -> None:
         """Drops what no cut at or after `position` needs, provided answers are not older."""
@@ -191,11 +292,8 @@ class Mailbox(Generic[D]):
             version = self.version_at(source, position)
             del self._positions[source][: version - self._base[source]]
             self._base[source] = version
-        for relation, log in self._logs.items():
-            log.forget(self._base[relation.source])
-        kept = (i for i, (s, v) in enumerate(self._arrivals) if v > self._base[s])
-        done = next(kept, len(self._arrivals))
-        del self._arrivals[:done]
-        self._first_arrival += done
-        del self._order[: position - self._start]
+        done = bisect_right(self._order[0], position)
+        for column in self._order:
+            del column[:done]
         self._start = position
+        self._here.forget()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from protocols.algebra.delta import Delta
+from protocols.algebra.delta import POSITION, Delta
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Maintenance
 from protocols.views.view import View
@@ -32,6 +32,17 @@ class Install(Generic[D]):
     change: D | None
     #: Questions that were not asked because the partial change had become empty.
     skipped: int = 0
+    #: When every position from this one on gets a state of its own: the rows of `change` then say
+    #: by their POSITION to which of them they belong.
+    first: int | None = None
+
+    def each(self) -> "list[Install[D]]":
+        """The states one by one."""
+        if self.first is None:
+            return [self]
+        changes = {} if self.change is None else self.change.split(POSITION)
+        positions = range(self.first, self.position + 1)
+        return [Install(position, changes.get(position)) for position in positions]
 
 
 #: A piece of work: rounds of questions, then what is to be made visible.

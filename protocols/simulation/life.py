@@ -277,10 +277,10 @@ class Life:
         return Opened(id_, question, self._sources[question.source].version, piece)
 
     def _install(self, installs: list[Install[Any]]) -> None:
-        for install in installs:
-            change = None if install.change is None else self._algebra.rows(install.change)
-            vector = self.mailbox.vector_at(install.position)
-            self._journal.shown(VisibleState(install.position, vector, change), install.skipped)
+        for state in (one for install in installs for one in install.each()):
+            change = None if state.change is None else self._algebra.rows(state.change)
+            vector = self.mailbox.vector_at(state.position)
+            self._journal.shown(VisibleState(state.position, vector, change), state.skipped)
         if self._protocol is None:
             self._begin_to_maintain()
 

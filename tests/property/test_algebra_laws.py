@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from test_types_json import FEW, TYPES, few
 
 from protocols.algebra.bag import Bag, bag
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION, SINCE, UNTIL
 from protocols.algebra.expressions import COMPARISONS, Column, Comparison, Literal
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.types import ColumnType
@@ -32,6 +32,10 @@ Counted = list[tuple[tuple[Any, ...], int]]
 LINKS = (("a", "x"), ("b", "y"))
 #: Columns taken twice and in another order, with new names.
 SELECTED = (("second", "b"), ("first", "a"), ("again", "b"))
+
+#: The last column as the position of a change.
+PLACED = (("a", "a"), ("b", "b"), (POSITION, "c"))
+AS_R = (("x", "a"), ("y", "b"), ("z", "c"))
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,10 @@ def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
         "matching": lambda p, _, r: r.matching(p.consolidated().keys([("x", "a"), ("y", "b")])),
         "positive": lambda p, *_: p.positive(),
         "earliest": lambda p, *_: p.consolidated().earliest(("a", "b"), "c"),
+        "touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x",))[0],
+        "not touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x", "y"))[1],
+        "placed": lambda p, *_: p.placed(7),
+        "lifetimes": lambda p, *_: p.select(PLACED).lifetimes(),
         "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
     }
     for op in COMPARISONS:
@@ -149,6 +157,34 @@ def test_a_delta_is_its_positive_rows_less_those_of_its_opposite(case: Case, alg
     p, _, _ = _in(case, algebra)
     whole = p.positive().plus(p.negated().positive().negated())
     assert _same(whole, p, algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_what_is_alive_at_a_cut_is_the_sum_of_the_changes_up_to_it(
+    case: Case, algebra: str
+) -> None:
+    p, _, _ = _in(case, algebra)
+    changes = p.select(PLACED)
+    spans = changes.lifetimes()
+    for cut in (-1, 0, 1, 5):
+        upto = Comparison(Column(POSITION), "<=", Literal(cut, TYPES["BIGINT"]))
+        born = Comparison(Column(SINCE), "<=", Literal(cut, TYPES["BIGINT"]))
+        not_gone = Comparison(Column(UNTIL), ">", Literal(cut, TYPES["BIGINT"]))
+        alive = spans.where(born).where(not_gone).select([("a", "a"), ("b", "b")])
+        assert _same(alive, changes.where(upto).select([("a", "a"), ("b", "b")]), algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_rows_apart_add_up_and_only_some_are_touched(case: Case, algebra: str) -> None:
+    p, q, _ = _in(case, algebra)
+    touched, rest = p.apart(q, ("a", "b"))
+    assert _same(touched.plus(rest), p, algebra)
+    again, none = touched.apart(q, ("a", "b"))
+    assert none.is_empty()
+    assert rest.apart(q, ("a", "b"))[0].is_empty()
+    assert _same(again, touched, algebra)
 
 
 @given(cases())

@@ -144,7 +144,7 @@ def _asked(outcome: Outcome) -> int:
 
 
 def test_nothing_is_caught_when_nothing_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    same = "changes = {} if change is None else change.split(POSITION)"
+    same = "return [Install(last, change, first=first)]"
     monkeypatch.setattr(BatchedSweep, "_batch", planted(BatchedSweep._batch, same, same))
     assert_right(hunt(PROTOCOLS["batched-sweep"], range(60)))
 
@@ -246,9 +246,9 @@ def test_a_batch_without_a_tie_break_is_caught(
 
 
 def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "yield rows.negated() if unwanted else rows, unwanted"
-    nothing = "yield from ()"
-    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, nothing))
+    right = "changes = list(self._changes(atom, answer, first, last))"
+    nothing = "changes = []"
+    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, nothing))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
@@ -256,7 +256,7 @@ def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch)
     """To compensate for what comes after the batch, and not for what is in it."""
     right = "earliest, latest = self._versions(atom, first - 1), self._versions(atom, last)"
     unordered = "earliest = latest = self._versions(atom, last)"
-    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, unordered))
+    monkeypatch.setattr(BatchedSweep, "_changes", planted(BatchedSweep._changes, right, unordered))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
@@ -267,7 +267,7 @@ def test_inferring_from_fifo_what_an_answer_contains_is_caught(
     """Updates and answers travel over channels of their own, and replicas lag behind."""
     right = "for condition, version in answer.readings:"
     inferred = "for condition, version in [(None, self._mailbox.received(atom.relation.source))]:"
-    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, inferred))
+    monkeypatch.setattr(BatchedSweep, "_changes", planted(BatchedSweep._changes, right, inferred))
     assert hunt(PROTOCOLS["batched-sweep"], range(4 * SOON), stale=stale).wrong
 
 

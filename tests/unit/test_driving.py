@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import polars as pl
 import pytest
+from delivered import at
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION, Frame, FrameLog
@@ -56,7 +57,7 @@ class Story:
         if self._begun == self.mailbox.last_position:
             return None
         self._begun += 1
-        group = "+".join(f"{s}{v}" for s, v in self.mailbox.at(self._begun))
+        group = "+".join(f"{s}{v}" for s, v in at(self.mailbox, self._begun))
         self.events.append(f"begin {group}")
         assert all(received[s] >= self.mailbox.version_at(s, self._begun) for s in received)
         return self._work(self._begun)
@@ -135,8 +136,8 @@ def test_parts_wait_and_get_one_position_with_what_lies_between_them() -> None:
     assert (story.delivery.waiting, story.mailbox.last_position) == (True, 0)
     story.delivery.get_in_line("b", 2)
     assert not story.delivery.waiting
-    assert story.mailbox.at(1) == (("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2))
-    assert story.mailbox.at(2) == (("a", 4),)
+    assert at(story.mailbox, 1) == (("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2))
+    assert at(story.mailbox, 2) == (("a", 4),)
 
 
 def test_what_a_protocol_cannot_keep_whole_is_named() -> None:

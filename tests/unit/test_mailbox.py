@@ -1,11 +1,13 @@
 """The mailbox: what it knows of versions and positions, and what it refuses."""
 
+import numpy as np
 import pytest
+from delivered import at
 
 from protocols.algebra.bag import Bag, BagLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.mailbox import Mailbox, Received
 from protocols.views.catalog import Relation
 
 BIGINT = column_type("BIGINT")
@@ -36,7 +38,7 @@ def test_a_cut_knows_the_version_of_every_source(mailbox: Mailbox[Bag]) -> None:
 
 
 def test_an_update_is_found_by_its_position(mailbox: Mailbox[Bag]) -> None:
-    assert mailbox.at(6) == (("b", 2),)
+    assert at(mailbox, 6) == (("b", 2),)
     assert mailbox.change(S, 6) == Bag(("y",), {(0,): -1})
     assert mailbox.change(R, 6) is None
     assert mailbox.change(R, 7) == Bag(("x",), {(8,): 1})
@@ -78,7 +80,7 @@ def test_what_is_forgotten_is_not_needed_by_later_cuts(mailbox: Mailbox[Bag]) ->
     assert (mailbox.difference(R, 9, 6), mailbox.difference(R, 7, 7)) == before[:2]
     assert mailbox.vector_at(6) == before[2]
     assert mailbox.last_position == 7
-    assert mailbox.at(7) == (("a", 8),)
+    assert at(mailbox, 7) == (("a", 8),)
     assert mailbox.deliver(("a", 9)) == 8
 
 
@@ -100,3 +102,50 @@ def test_several_versions_may_be_received_in_one_piece() -> None:
     mailbox.receive("a", 3, {})
     assert [mailbox.deliver(("a", version)) for version in (1, 2, 3)] == [1, 2, 3]
     assert mailbox.change(R, 2) is None
+
+
+def test_positions_given_one_by_one_or_all_at_once_are_the_same() -> None:
+    one, other = (Mailbox[Bag]({R: BagLog()}, {"b": 1, "a": 6}, position=4) for _ in range(2))
+    order = [("a", 7), ("b", 2), ("b", 3), ("a", 8)]
+    for mailbox in (one, other):
+        mailbox.receive("a", 8, {})
+        mailbox.receive("b", 3, {})
+    for entry in order:
+        one.deliver(entry)
+    other.deliver_each(("a", "b"), np.array([0, 1, 1, 0]), np.array([7, 2, 3, 8]))
+    for mailbox in (one, other):
+        assert [at(mailbox, position) for position in range(5, 9)] == [(each,) for each in order]
+        assert mailbox.last_position == 8
+        vectors = [{"b": 1, "a": 7}, {"b": 2, "a": 7}, {"b": 3, "a": 7}, {"b": 3, "a": 8}]
+        assert [mailbox.vector_at(cut) for cut in range(5, 9)] == vectors
+
+
+@pytest.mark.parametrize("versions", [[8], [7, 9], [7, 8, 9, 10]])
+def test_an_order_with_a_gap_or_beyond_what_is_here_is_a_bug(versions: list[int]) -> None:
+    mailbox = Mailbox[Bag]({R: BagLog()}, {"a": 6})
+    mailbox.receive("a", 9, {})
+    with pytest.raises(ProtocolBug):
+        mailbox.deliver_each(("a",), np.zeros(len(versions), np.int64), np.array(versions))
+
+
+def test_what_one_of_two_views_still_needs_is_not_forgotten() -> None:
+    """They read the same updates in orders of their own, one of them further than the other."""
+    received = Received[Bag]({R: BagLog(), S: BagLog()}, {"a": 0, "b": 0})
+    slow, quick = Mailbox(received, {"a": 0}), Mailbox(received, {"a": 1, "b": 0}, position=9)
+    for version in (1, 2, 3):
+        received.receive("a", version, {R: (version, Bag(("x",), {(version,): 1}))})
+    received.receive("b", 1, {S: (1, Bag(("y",), {(0,): 1}))})
+    slow.deliver(("a", 1))
+    assert [quick.deliver(each) for each in (("a", 2), ("b", 1), ("a", 3))] == [10, 11, 12]
+    quick.forget(12)
+    assert received.first_arrival == 0
+    missing = slow.difference(R, 0, 1)
+    assert missing is not None
+    assert missing.counts == {(1,): 1}
+    slow.forget(1)
+    assert received.first_arrival == 1
+    assert received.arrival(1) == ("a", 2)
+    assert [slow.deliver(("a", version)) for version in (2, 3)] == [2, 3]
+    slow.forget(3)
+    assert received.first_arrival == 4
+    assert slow.difference(R, 0, 3) is None

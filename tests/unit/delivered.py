@@ -1,0 +1,12 @@
+"""What a mailbox has delivered at a position, as a reader writes it down."""
+
+from typing import Any
+
+from protocols.maintenance.mailbox import Group, Mailbox
+
+
+def at(mailbox: Mailbox[Any], position: int) -> Group:
+    """The transactions with this position: (source, version)."""
+    found = mailbox.deliveries(position - 1, position)
+    pairs = zip(found.source, found.version, strict=True)
+    return tuple((found.sources[source], int(version)) for source, version in pairs)
