@@ -4,10 +4,12 @@ The reference is the stream without repetitions, taken in one piece. Two planted
 the comparison with it can fail.
 """
 
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 import pytest
@@ -50,15 +52,20 @@ class Fed:
         self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": SEEN})
         self.feed = kind("a", "topic-of-a", (R, S), self.mailbox, OFFSET)
 
-    def take(self, records: Sequence[bytes], offset: int) -> None:
-        offsets = pl.Series("offset", range(offset, offset + len(records)), dtype=pl.Int64)
-        self.feed.take(offsets, pl.Series("value", records, dtype=pl.Binary))
+    def take(self, records: Sequence[bytes | None], offset: int) -> None:
+        offsets = np.arange(offset, offset + len(records))
+        self.feed.take(self.feed.decoded(offsets, pl.Series(records, dtype=pl.Binary)))
+
+    def refuse_a_fault(self) -> None:
+        if self.feed.fault is not None:
+            raise self.feed.fault
 
     def take_in_chunks(self, records: Sequence[bytes], edges: Sequence[int]) -> "Fed":
         borders = [0, *sorted(edges), len(records)]
         for start, stop in pairwise(borders):
             if start < stop:
                 self.take(records[start:stop], OFFSET + start)
+        self.refuse_a_fault()
         return self
 
     def received(self) -> int:
@@ -124,7 +131,7 @@ def test_records_of_other_relations_and_tombstones_and_snapshots_move_the_feed_o
     snapshot = orjson.loads(transaction(1, 1)[0])
     snapshot["op"], snapshot["source"]["version"] = "r", 0
     fed = whole([*A, orjson.dumps(snapshot), *strange, *C])
-    fed.feed.take(pl.Series([OFFSET + 5]), pl.Series([None], dtype=pl.Binary))
+    fed.take([None], OFFSET + 5)
     assert fed.received() == 7
     assert fed.feed.next_offset == OFFSET + 6
     assert [version for rows in fed.rows() for *_, version in rows] == [5, 5, 7]
@@ -273,17 +280,18 @@ class BelievingFeed(Feed):
     """Takes every record for a new one."""
 
     def _fresh(self, heads: Any) -> Any:
-        return heads
+        return np.full(len(heads), True)
 
-    def _refuse_gaps(self, heads: Any, offsets: pl.Series) -> None:
+    def _gaps(self, _heads: Any) -> Any:
         """Whatever comes is welcome."""
+        return np.empty(0, np.int64)
 
 
 class ForgetfulFeed(Feed):
     """Loses the beginning of a transaction when its end is in the next chunk."""
 
-    def _keep_pending(self, *_: Any) -> None:
-        self._pending, self._pending_offsets = self._pending.clear(), self._pending_offsets.clear()
+    def _keep_open(self, _fresh: Any) -> None:
+        self._open = []
 
 
 def _differs(kind: type[Feed], records: list[bytes], edges: Sequence[int]) -> bool:
@@ -310,7 +318,7 @@ class Times(Feed):
     """A feed that only knows when its versions 1, 2, … were committed."""
 
     def __init__(self, times: Sequence[int]) -> None:
-        self._times = list(times)
+        self._times = array("q", times)
         self._first = 1
 
 
@@ -321,7 +329,9 @@ CLOCKS = st.dictionaries(
 
 def _order(clocks: dict[str, list[int]], sources: Sequence[str]) -> list[tuple[str, int]]:
     feeds: dict[str, Feed] = {source: Times(clocks[source]) for source in sources}
-    return positions_of({source: (0, len(clocks[source])) for source in sources}, feeds)
+    batch = {source: (0, len(clocks[source])) for source in sources}
+    names, which, versions = positions_of(batch, feeds)
+    return [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
 
 
 @LAW
