@@ -274,10 +274,7 @@ def _read_by_record(values: pl.Series, batch: _Batch) -> Records:
             version, table, op = head[0], head[4], head[5]
             part = _part(content["transaction"], batch)
             if parts.setdefault(version, part) != part:
-                raise _RecordError(
-                    f"another global transaction than in a record of version {version} before it;"
-                    f" {_PRODUCER}"
-                )
+                raise _RecordError(other_global(version))
             relation = batch.relations.get(table)
             if relation is not None and op != _SNAPSHOT:
                 for row, count in _signed_rows(content, op, relation):
@@ -310,6 +307,13 @@ def _json_object(value: bytes) -> dict[str, Any]:
 
 _WRONG_TOPIC = "look whether the configuration names the right topic and who else writes to it"
 _PRODUCER = "whoever writes this topic has to follow the envelope in sources/envelope.py"
+
+
+def other_global(version: int) -> str:
+    """What is wrong when the records of a transaction disagree about the global one."""
+    return (
+        f"another global transaction than in a record of version {version} before it; {_PRODUCER}"
+    )
 
 
 def _head(content: dict[str, Any], batch: _Batch) -> _Head:

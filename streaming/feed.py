@@ -2,14 +2,19 @@
 
 A source publishes every record at least once and in order. So whatever stands at or below the
 last record taken is a repetition and is dropped, and whatever is neither a repetition nor the
-next one in line is a gap, with which nothing can go on. Records come from two readers, the
-micro-batch and the lookahead; each record is decoded once, by whichever brings it first.
+next one in line is a gap, with which nothing can go on.
+
+Decoding and taking are two steps, because the lookahead decodes in a thread of its own while the
+job is at work on a batch: `Feed.decoded` touches nothing that changes, `Feed.take` is quick and
+belongs to the job's thread. What cannot be taken (a bad record, a gap) does not raise at once: all
+before it is still good, and the fault is raised by whoever needs what comes behind it.
 """
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -19,7 +24,7 @@ from protocols.algebra.frame import picked
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Relation
-from sources.envelope import RECORD, BadRecord, Records, decode
+from sources.envelope import RECORD, BadRecord, Records, decode, other_global
 
 #: (version, order) as one number; orders stay far below this.
 _ORDERS = 1 << 32
@@ -28,29 +33,71 @@ Numbers: TypeAlias = NDArray[np.int64]
 _HEAD_NAMES = ("record", "version", "order", "count", "ts_ms")
 
 
+class _Place(NamedTuple):
+    """Where in the line of records a feed stands: at record `order` of `size` of a version."""
+
+    version: int
+    order: int
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class _Heads:
     """The heads of some records, as arrays: a handful of records is the usual case."""
 
+    #: The index in what was decoded, by which rows refer to their records.
     record: Numbers
+    offset: Numbers
     version: Numbers
     order: Numbers
     count: Numbers
     ts_ms: Numbers
 
+    def __len__(self) -> int:
+        return len(self.record)
+
     def where(self, which: "slice | NDArray[np.bool_]") -> "_Heads":
-        return _Heads(*(getattr(self, name)[which] for name in _HEAD_NAMES))
+        return _Heads(*(column[which] for column in vars(self).values()))
 
-    def shifted(self, received: int) -> "_Heads":
-        """For each record the one before it; before the first one, a whole transaction."""
-        whole = {"record": -1, "version": received, "order": 0, "count": 0, "ts_ms": 0}
-        return _Heads(
-            *(np.concatenate(([whole[name]], getattr(self, name)[:-1])) for name in _HEAD_NAMES)
-        )
+    @property
+    def last(self) -> _Place:
+        return _Place(int(self.version[-1]), int(self.order[-1]), int(self.count[-1]))
 
 
-def _heads_of(heads: pl.DataFrame) -> _Heads:
-    return _Heads(*(heads.get_column(name).to_numpy() for name in _HEAD_NAMES))
+def _heads_of(records: Records, offsets: Numbers) -> _Heads:
+    columns = {name: records.heads.get_column(name).to_numpy() for name in _HEAD_NAMES}
+    return _Heads(offset=offsets[columns["record"]], **columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Consecutive records of one topic, decoded."""
+
+    heads: _Heads
+    #: Relation → its signed rows, in the order of their records.
+    rows: Mapping[Relation, pl.DataFrame]
+    parts: Mapping[int, GlobalPart]
+    #: All records below this offset are in here, or before it.
+    next_offset: int
+    #: Why the record at `next_offset` cannot be taken.
+    fault: SourceViolation | None = None
+
+    def where(self, which: "slice | NDArray[np.bool_]") -> "Chunk":
+        """Some of the records, with their rows."""
+        heads = self.heads.where(which)
+        if len(heads) == len(self.heads):
+            return self
+        rows = {relation: _of_records(rows, heads.record) for relation, rows in self.rows.items()}
+        return replace(self, heads=heads, rows=rows)
+
+
+def _of_records(rows: pl.DataFrame, records: Numbers) -> pl.DataFrame:
+    """The rows that belong to these records; both are in order."""
+    if not len(records):
+        return rows.clear()
+    wanted = rows.get_column(RECORD).to_numpy()
+    places = np.searchsorted(records, wanted)
+    return rows.filter(records[np.minimum(places, len(records) - 1)] == wanted)
 
 
 class Receiver(Protocol):
@@ -82,97 +129,149 @@ class Feed:
         self._receiver = receiver
         #: All records below this offset have been taken.
         self.next_offset = offset
-        #: The records of a transaction whose end has not come yet, with their offsets.
-        self._pending = pl.Series("value", [], dtype=pl.Binary)
-        self._pending_offsets = pl.Series("offset", [], dtype=pl.Int64)
-        #: Parallel lists over the received versions `_first, _first + 1, …`: the offsets of the
+        #: Why the record at `next_offset` cannot be taken; nothing behind it is.
+        self.fault: SourceViolation | None = None
+        #: The last record taken that was no repetition.
+        self._last = _Place(receiver.received(source), 0, 0)
+        #: The records of a transaction whose end has not come yet.
+        self._open: list[Chunk] = []
+        #: Parallel arrays over the received versions `_first, _first + 1, …`: the offsets of the
         #: first record and behind the last one, and the time of the commit (milliseconds).
-        self._first = receiver.received(source) + 1
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._times: list[int] = []
-        #: Which of these versions are parts of global transactions.
+        self._first = self._last.version + 1
+        self._starts = array("q")
+        self._ends = array("q")
+        self._times = array("q")
+        #: Which of these versions are parts of global transactions, and the versions in order.
         self._parts: dict[int, GlobalPart] = {}
+        self._part_versions = array("q")
 
-    def take(self, offsets: pl.Series, values: pl.Series) -> None:
-        """Takes in records with ascending offsets; those taken before are skipped undecoded."""
-        start = int(offsets.search_sorted(self.next_offset))
-        if start == len(offsets):
-            return
-        offsets = self._pending_offsets.append(offsets[start:].alias("offset"))
-        values = self._pending.append(values[start:].alias("value"))
-        self.next_offset = int(offsets[-1]) + 1
+    # -- taking records in ---------------------------------------------------------------------
+
+    def decoded(self, offsets: Numbers, values: pl.Series) -> Chunk:
+        """Records with ascending offsets in columns, up to the first that is bad.
+
+        Depends on nothing that `take` changes, so another thread may do it.
+        """
+        fault, end = None, int(offsets[-1]) + 1
         try:
             records = decode(values, self._relations)
-        except BadRecord as error:
-            raise SourceViolation(
-                f"source {self.source}, topic {self.topic}, offset {offsets[error.record]}:"
-                f" {error.reason}"
-            ) from None
-        heads = self._fresh(_heads_of(records.heads))
-        self._refuse_gaps(heads, offsets)
-        ends = np.flatnonzero(heads.order == heads.count)
-        whole = int(ends[-1]) + 1 if len(ends) else 0
-        start = int(heads.record[whole]) if whole < len(heads.record) else len(values)
-        self._keep_pending(offsets[start:], values[start:])
-        if whole:
-            complete = heads.where(slice(0, whole))
-            self._receive(complete, records, repeated=whole < records.heads.height)
-            self._remember(complete, offsets)
-            received = range(int(complete.version[0]), int(complete.version[-1]) + 1)
-            self._parts.update((v, p) for v, p in records.parts.items() if v in received)
+        except BadRecord as bad:
+            end = int(offsets[bad.record])
+            fault = self._fault_at(end, bad.reason)
+            records = decode(values[: bad.record], self._relations)
+        rows = {r: records.rows[r.name] for r in self._relations if len(records.rows[r.name])}
+        return Chunk(_heads_of(records, offsets), rows, records.parts, end, fault)
 
-    def _keep_pending(self, offsets: pl.Series, values: pl.Series) -> None:
+    def ended(self, fault: SourceViolation) -> Chunk:
+        """What stands for records that the topic has no more."""
+        nothing = np.empty(0, np.int64)
+        return Chunk(_Heads(*[nothing] * 6), {}, {}, 0, fault)
+
+    def take(self, chunk: Chunk) -> None:
+        """Takes in what comes next; whole transactions go on to the receiver."""
+        if self.fault is not None:
+            return
+        self.next_offset, self.fault = max(self.next_offset, chunk.next_offset), chunk.fault
+        fresh = self._up_to_a_fault(chunk.where(self._fresh(chunk.heads)))
+        if not len(fresh.heads):
+            return
+        self._last = fresh.heads.last
+        ends = np.flatnonzero(fresh.heads.order == fresh.heads.count)
+        if len(ends):
+            whole = int(ends[-1]) + 1
+            self._receive([*self._open, fresh.where(slice(0, whole))])
+            self._open, fresh = [], fresh.where(slice(whole, None))
+        self._keep_open(fresh)
+
+    def _keep_open(self, fresh: Chunk) -> None:
         """Keeps the beginning of a transaction for when its end comes."""
-        self._pending, self._pending_offsets = values, offsets
+        if len(fresh.heads):
+            self._open.append(fresh)
 
-    def _fresh(self, heads: "_Heads") -> "_Heads":
-        """Without repetitions; snapshot records, whose version is 0, are dropped like them."""
-        line = heads.version * _ORDERS + heads.order
-        seen = self._receiver.received(self.source) * _ORDERS + _ORDERS - 1
-        highest_before = np.maximum.accumulate(np.concatenate(([seen], line)))[:-1]
-        return heads.where(line > highest_before)
-
-    def _refuse_gaps(self, heads: "_Heads", offsets: pl.Series) -> None:
-        """Each record has to be the next of its transaction, or the first of the next one."""
-        received = self._receiver.received(self.source)
-        was = heads.shifted(received)
-        goes_on = (
-            (heads.version == was.version)
-            & (heads.order == was.order + 1)
-            & (heads.count == was.count)
+    def _fault_at(self, offset: int, reason: str) -> SourceViolation:
+        return SourceViolation(
+            f"source {self.source}, topic {self.topic}, offset {offset}: {reason}"
         )
-        begins = (heads.version == was.version + 1) & (heads.order == 1) & (was.order == was.count)
-        wrong = np.flatnonzero(~(goes_on | begins))
-        if len(wrong):
-            i = wrong[0]
-            raise SourceViolation(
-                f"source {self.source}, topic {self.topic}, offset {offsets[int(heads.record[i])]}:"
-                f" after record {was.order[i]} of version {was.version[i]} comes record"
-                f" {heads.order[i]} of {heads.count[i]} of version {heads.version[i]}: what lies"
-                " between is missing. If the topic lost it, the view has to be made anew (remove"
-                " its directory); if the publisher skipped it, let it publish again from version"
-                f" {received + 1}"
-            )
 
-    def _receive(self, heads: "_Heads", records: Records, repeated: bool) -> None:
+    def _fresh(self, heads: _Heads) -> NDArray[np.bool_]:
+        """Which are no repetitions; snapshot records, whose version is 0, are dropped like them."""
+        last = self._last
+        # What lies further ahead is a gap in any case; so the products cannot overflow.
+        version = np.clip(heads.version - last.version, -1, len(heads) + 1)
+        line = version * _ORDERS + np.minimum(heads.order, _ORDERS - 1)
+        seen = last.order if last.order < last.size else _ORDERS - 1
+        highest_before = np.maximum.accumulate(np.concatenate(([seen], line)))[:-1]
+        return np.asarray(line > highest_before)
+
+    def _up_to_a_fault(self, fresh: Chunk) -> Chunk:
+        """The records before the first that does not follow the one before it."""
+        heads, fault = fresh.heads, self._other_global(fresh)
+        good = 0
+        if fault is None:
+            wrong = self._gaps(heads)
+            if not len(wrong):
+                return fresh
+            good = int(wrong[0])
+            fault = self._gap(heads.where(slice(0, good)), heads.where(slice(good, good + 1)))
+        self.next_offset = int(heads.offset[good])
+        self.fault = self._fault_at(self.next_offset, fault)
+        return fresh.where(slice(0, good))
+
+    def _other_global(self, fresh: Chunk) -> str | None:
+        """Whether the rest of an open transaction belongs to another global one than its start."""
+        version = self._last.version
+        if not self._open or not len(fresh.heads) or fresh.heads.version[0] != version:
+            return None
+        same = fresh.parts.get(version) == self._open[0].parts.get(version)
+        return None if same else other_global(version)
+
+    def _gaps(self, heads: _Heads) -> NDArray[np.int64]:
+        """Each record has to be the next of its transaction, or the first of the next one."""
+        version, order, count = (
+            np.concatenate(([before], column[:-1])) if len(column) else column
+            for before, column in zip(
+                self._last, (heads.version, heads.order, heads.count), strict=True
+            )
+        )
+        goes_on = (heads.version == version) & (heads.order == order + 1) & (heads.count == count)
+        begins = (heads.version == version + 1) & (heads.order == 1) & (order == count)
+        return np.flatnonzero(~(goes_on | begins))
+
+    def _gap(self, before: _Heads, wrong: _Heads) -> str:
+        was, comes = before.last if len(before) else self._last, wrong.last
+        whole = was.version if was.order == was.size else was.version - 1
+        return (
+            f"after record {was.order} of version {was.version} comes record {comes.order} of"
+            f" {comes.size} of version {comes.version}: what lies between is missing. If the"
+            " topic lost it, the view has to be made anew (remove its directory); if the publisher"
+            f" skipped it, let it publish again from version {whole + 1}"
+        )
+
+    def _receive(self, chunks: Sequence[Chunk]) -> None:
+        """Hands whole transactions on and remembers where they lie."""
         changes = {}
         for relation in self._relations:
-            rows = records.rows.get(relation.name)
-            if rows is None or rows.is_empty():
-                continue
-            if repeated:
-                kept = pl.DataFrame({RECORD: heads.record})
-                rows = rows.join(kept, on=RECORD, how="semi", maintain_order="left")
-            changes[relation] = picked(rows, [name for name in rows.columns if name != RECORD])
-        self._receiver.receive(self.source, int(heads.version[-1]), changes)
+            rows = [chunk.rows[relation] for chunk in chunks if relation in chunk.rows]
+            if any(map(len, rows)):
+                joined = pl.concat(rows) if len(rows) > 1 else rows[0]
+                names = [name for name in joined.columns if name != RECORD]
+                changes[relation] = picked(joined, names)
+        for chunk in chunks:
+            self._remember(chunk)
+        self._receiver.receive(self.source, chunks[-1].heads.last.version, changes)
 
-    def _remember(self, heads: "_Heads", offsets: pl.Series) -> None:
-        places = offsets.to_numpy()[heads.record]
+    def _remember(self, chunk: Chunk) -> None:
+        heads = chunk.heads
         ends = heads.order == heads.count
-        self._starts += places[heads.order == 1].tolist()
-        self._ends += (places[ends] + 1).tolist()
-        self._times += heads.ts_ms[ends].tolist()
+        self._starts.frombytes(heads.offset[heads.order == 1].tobytes())
+        self._ends.frombytes((heads.offset[ends] + 1).tobytes())
+        self._times.frombytes(heads.ts_ms[ends].tobytes())
+        if not chunk.parts:
+            return
+        for version in np.unique(heads.version).tolist():
+            if version in chunk.parts and version not in self._parts:
+                self._parts[version] = chunk.parts[version]
+                self._part_versions.append(version)
 
     # -- what lies where -----------------------------------------------------------------------
 
@@ -184,7 +283,7 @@ class Feed:
         """Whether every transaction that begins below this offset is complete."""
         if not self.has_read_up_to(offset):
             return False
-        return self._pending_offsets.is_empty() or int(self._pending_offsets[0]) >= offset
+        return not self._open or int(self._open[0].heads.offset[0]) >= offset
 
     def version_up_to(self, offset: int) -> int:
         """The last version that begins below this offset."""
@@ -194,9 +293,20 @@ class Feed:
         """When a received version was committed, in milliseconds since the epoch."""
         return self._times[version - self._first]
 
+    def times(self, after: int, upto: int) -> Numbers:
+        """The times of commit of the received versions in (after, upto]."""
+        return np.array(
+            self._times[after + 1 - self._first : upto + 1 - self._first], dtype=np.int64
+        )
+
     def part_of(self, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
         return self._parts.get(version)
+
+    def has_parts(self, after: int, upto: int) -> bool:
+        """Whether any of the received versions in (after, upto] is a part of a global one."""
+        versions = self._part_versions
+        return bisect_right(versions, after) < bisect_right(versions, upto)
 
     def offset_behind(self, version: int) -> int:
         """The offset behind the last record of a received version."""
@@ -207,21 +317,29 @@ class Feed:
         done = max(0, version - self._first + 1)
         del self._starts[:done], self._ends[:done], self._times[:done]
         self._first += done
-        self._parts = {v: part for v, part in self._parts.items() if v > version}
+        parts = bisect_right(self._part_versions, version)
+        for part in self._part_versions[:parts]:
+            del self._parts[part]
+        del self._part_versions[:parts]
 
 
 def positions_of(
-    batch: dict[str, tuple[int, int]], feeds: dict[str, Feed]
-) -> list[tuple[str, int]]:
+    batch: Mapping[str, tuple[int, int]], feeds: Mapping[str, Feed]
+) -> tuple[tuple[str, ...], NDArray[np.intp], Numbers]:
     """The order of delivery of a batch: per source the versions (after, upto], merged by time.
 
+    Returns the names of the sources, and for each position which of them and which version.
     Deterministic for a given batch, and an extension of each source's own order: commit times are
-    made ascending within a source first, because clocks may step back.
+    made ascending within a source first, because clocks may step back. Of equal times the source
+    that comes first by name comes first.
     """
-    timed: list[tuple[int, str, int]] = []
-    for source, (after, upto) in batch.items():
-        latest = 0
-        for version in range(after + 1, upto + 1):
-            latest = max(latest, feeds[source].committed_at(version))
-            timed.append((latest, source, version))
-    return [(source, version) for _, source, version in sorted(timed)]
+    sources = tuple(sorted(batch))
+    spans = [batch[source] for source in sources]
+    times = [
+        np.maximum.accumulate(feeds[source].times(after, upto))
+        for source, (after, upto) in zip(sources, spans, strict=True)
+    ]
+    order = np.argsort(np.concatenate([np.empty(0, np.int64), *times]), kind="stable")
+    which = np.repeat(np.arange(len(sources)), [len(each) for each in times])
+    versions = [np.arange(after + 1, upto + 1) for after, upto in spans]
+    return sources, which[order], np.concatenate([np.empty(0, np.int64), *versions])[order]

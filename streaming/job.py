@@ -39,8 +39,9 @@ from streaming.asking import Sources, refuse_reset, versions_in
 from streaming.configuration import Configuration, ViewSettings
 from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
 from streaming.feed import Feed, Receiver, positions_of
+from streaming.lookahead import Lookahead
 from streaming.measuring import Measures
-from streaming.topics import Lookahead, ends_of_topics, refuse_lost_records
+from streaming.topics import ends_of_topics, refuse_lost_records
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, Delivered, ViewTables
@@ -237,17 +238,9 @@ class Job:
                 committed = time.monotonic()
 
     def _take(self, records: pl.DataFrame) -> dict[str, int]:
-        """Feeds the records in; returns how far the batch reaches in each source's topic."""
-        ends = {}
-        for (topic,), part in records.partition_by("topic", as_dict=True).items():
-            source = self.topics[str(topic)]
-            feed, ordered = self._feeds[source], part.sort("offset")
-            first, last = int(ordered["offset"][0]), int(ordered["offset"][-1])
-            if first > feed.next_offset:
-                self._read_until(feed, partial(feed.has_read_up_to, first))
-            feed.take(ordered["offset"], ordered["value"])
-            ends[source] = last + 1
-        return ends
+        """How far the batch reaches in each source's topic; the lookahead reads what is there."""
+        reached = records.group_by("topic").agg(pl.col("offset").max())
+        return {self.topics[topic]: last + 1 for topic, last in reached.iter_rows()}
 
     def _line_up(self, ends: Mapping[str, int]) -> None:
         """Gives the batch's transactions their positions, unless they wait for a partner."""
@@ -268,12 +261,13 @@ class Job:
             self._read_until(feed, partial(feed.is_whole_up_to, end))
             after = self._delivery.in_line[source]
             batch[source] = (after, max(after, feed.version_up_to(end)))
-        for source, version in positions_of(batch, self._feeds):
-            self._delivery.get_in_line(source, version)
+        names, which, versions = positions_of(batch, self._feeds)
+        for source, version in zip(which.tolist(), versions.tolist(), strict=True):
+            self._delivery.get_in_line(names[source], version)
 
     def _read_until(self, feed: Feed, done: Callable[[], bool]) -> None:
         what = f"the rest of a transaction in topic {feed.topic!r}"
-        self._lookahead.read_until(done, what)
+        self._lookahead.read_until(done, what, (feed.source,))
 
     def _install(self, installs: list[Install[Frame]]) -> None:
         """Makes states visible: everything up to the last of their positions, in one commit."""
@@ -364,6 +358,7 @@ class Job:
         self._lookahead.read_until(
             lambda: self._receiver.received(source) >= version,
             f"version {version} of source {source}, which an answer contains,",
+            (source,),
         )
         self.measures.queries += 1
         self.measures.corrected += version > wanted

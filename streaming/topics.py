@@ -1,28 +1,18 @@
-"""Kafka as the job sees it: checks before the start, and the lookahead.
+"""Kafka as the job sees it: checks before the start, and the checked ends of topics."""
 
-The lookahead is a plain consumer that reads the topics beyond the micro-batch at hand. An answer
-may contain updates that Spark has not delivered yet; to take them out again, they have to be
-here.
-"""
-
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import polars as pl
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from sources.topics import CLIENT_LOG
-from streaming.feed import Feed
-from streaming.stopping import Stopped
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
 #: A source that was started just now makes its topic in a moment.
 _NEW_TOPIC_SECONDS = 5.0
-_AT_ONCE = 10_000
 
 
 def consumer(bootstrap: str) -> Consumer:
@@ -96,71 +86,3 @@ def refuse_lost_records(source: str, topic: str, offset: int, ends: tuple[int, i
             f" {offset}: the topic was made anew, or sources.{source}.topic names another one now."
             " Correct that, or remove the view's directory to make the view anew"
         )
-
-
-class Lookahead:
-    """Reads the topics of all feeds from where they stand; called when something is missing."""
-
-    def __init__(
-        self,
-        bootstrap: str,
-        feeds: Mapping[str, Feed],
-        patience: float,
-        report: Callable[[str], None],
-        stopping: threading.Event,
-    ) -> None:
-        self._stopping = stopping
-        self._feeds = {feed.topic: feed for feed in feeds.values()}
-        self._patience = patience
-        self._report = report
-        self._consumer = consumer(bootstrap)
-        self._consumer.assign(
-            [TopicPartition(topic, 0, feed.next_offset) for topic, feed in self._feeds.items()]
-        )
-
-    def close(self) -> None:
-        self._consumer.close()
-
-    def read_until(self, done: Callable[[], bool], waiting_for: str) -> None:
-        """Reads on until it is so; Unreachable when the topics stay silent for too long."""
-        deadline = time.monotonic() + self._patience
-        reported = time.monotonic() + 5.0
-        while not done():
-            if self._stopping.is_set():
-                raise Stopped
-            if self._read(0.2):
-                deadline = time.monotonic() + self._patience
-            if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"{waiting_for} has not come for {self._patience:.0f} s; is the source's"
-                    " publisher alive, and the broker? The same command goes on when it is back"
-                )
-            if time.monotonic() > reported:
-                self._report(f"waiting: {waiting_for} has not arrived yet")
-                reported = time.monotonic() + 5.0
-
-    def _read(self, timeout: float) -> bool:
-        """Whether anything came within the time."""
-        message = self._consumer.poll(timeout)
-        if message is None:
-            return False
-        messages = [message, *self._consumer.consume(_AT_ONCE, 0)]
-        records = [m for m in messages if not _is_error(m)]
-        for topic, feed in self._feeds.items():
-            mine = [m for m in records if m.topic() == topic]
-            if mine:
-                offsets = pl.Series("offset", [m.offset() for m in mine], dtype=pl.Int64)
-                feed.take(offsets, pl.Series("value", [m.value() for m in mine], dtype=pl.Binary))
-        return bool(records)
-
-
-def _is_error(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise SourceViolation(
-            f"topic {message.topic()!r}: {error.str()}; what follows the view's position is gone."
-            " Remove the view's directory to make it anew"
-        )
-    return True

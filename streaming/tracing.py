@@ -39,7 +39,8 @@ from protocols.views.view import View
 from streaming.asking import Sources
 from streaming.configuration import Configuration, ViewSettings
 from streaming.feed import Feed
-from streaming.topics import Lookahead, ends_of_topics
+from streaming.lookahead import Lookahead
+from streaming.topics import ends_of_topics
 from warehouse.definition import stored_view
 from warehouse.tables import POSITION, ViewTables
 

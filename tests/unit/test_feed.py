@@ -4,10 +4,12 @@ The reference is the stream without repetitions, taken in one piece. Two planted
 the comparison with it can fail.
 """
 
+from array import array
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, ViewsweepError
+from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Mailbox
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
@@ -50,15 +53,20 @@ class Fed:
         self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": SEEN})
         self.feed = kind("a", "topic-of-a", (R, S), self.mailbox, OFFSET)
 
-    def take(self, records: Sequence[bytes], offset: int) -> None:
-        offsets = pl.Series("offset", range(offset, offset + len(records)), dtype=pl.Int64)
-        self.feed.take(offsets, pl.Series("value", records, dtype=pl.Binary))
+    def take(self, records: Sequence[bytes | None], offset: int) -> None:
+        offsets = np.arange(offset, offset + len(records))
+        self.feed.take(self.feed.decoded(offsets, pl.Series(records, dtype=pl.Binary)))
+
+    def refuse_a_fault(self) -> None:
+        if self.feed.fault is not None:
+            raise self.feed.fault
 
     def take_in_chunks(self, records: Sequence[bytes], edges: Sequence[int]) -> "Fed":
         borders = [0, *sorted(edges), len(records)]
         for start, stop in pairwise(borders):
             if start < stop:
                 self.take(records[start:stop], OFFSET + start)
+        self.refuse_a_fault()
         return self
 
     def received(self) -> int:
@@ -124,7 +132,7 @@ def test_records_of_other_relations_and_tombstones_and_snapshots_move_the_feed_o
     snapshot = orjson.loads(transaction(1, 1)[0])
     snapshot["op"], snapshot["source"]["version"] = "r", 0
     fed = whole([*A, orjson.dumps(snapshot), *strange, *C])
-    fed.feed.take(pl.Series([OFFSET + 5]), pl.Series([None], dtype=pl.Binary))
+    fed.take([None], OFFSET + 5)
     assert fed.received() == 7
     assert fed.feed.next_offset == OFFSET + 6
     assert [version for rows in fed.rows() for *_, version in rows] == [5, 5, 7]
@@ -173,6 +181,8 @@ def test_forgetting_keeps_the_numbers_of_what_stays() -> None:
     fed.feed.forget(6)
     fed.feed.forget(5)
     assert fed.feed.committed_at(7) == 1007
+    assert fed.feed.times(6, 7).tolist() == [1007]
+    assert fed.feed.times(7, 7).tolist() == []
     assert fed.feed.offset_behind(7) == OFFSET + 6
     assert fed.feed.version_up_to(OFFSET + 6) == 7
     assert fed.feed.version_up_to(OFFSET + 2) == 6
@@ -225,10 +235,110 @@ SIZES = st.lists(st.integers(1, 4), min_size=2, max_size=6)
 @given(SIZES, st.data())
 def test_any_missing_record_is_refused_in_any_chunks(sizes: list[int], data: st.DataObject) -> None:
     records = stream(*sizes)
-    del records[data.draw(st.integers(0, len(records) - 2))]
+    missing = data.draw(st.integers(0, len(records) - 2))
+    del records[missing]
     edges = data.draw(_edges(records))
+    fed = Fed()
     with pytest.raises(SourceViolation, match="is missing"):
-        Fed().take_in_chunks(records, edges)
+        fed.take_in_chunks(records, edges)
+    _has_all_before(fed, records, missing)
+
+
+def _has_all_before(fed: Fed, records: Sequence[bytes], bad: int) -> None:
+    """What is good lies before the bad record; of what lies behind it nothing is here."""
+    before = whole(records[:bad])
+    assert fed.rows() == before.rows()
+    assert fed.received() == before.received()
+    assert fed.feed.next_offset == OFFSET + bad
+    assert not fed.feed.has_read_up_to(OFFSET + bad + 1)
+
+
+# -------------------------------------------------------------------------------- bad records
+
+
+@LAW
+@given(SIZES, st.data())
+def test_what_lies_before_a_bad_record_is_received(sizes: list[int], data: st.DataObject) -> None:
+    records = stream(*sizes)
+    bad = data.draw(st.integers(0, len(records) - 1))
+    records[bad] = b"none of ours"
+    fed = Fed()
+    with pytest.raises(SourceViolation, match=f"offset {OFFSET + bad}: not JSON"):
+        fed.take_in_chunks(records, data.draw(_edges(records)))
+    _has_all_before(fed, records, bad)
+
+
+def test_behind_a_fault_nothing_is_taken_though_it_would_follow() -> None:
+    fed = Fed()
+    fed.take([*A, b"{"], OFFSET)
+    fed.take([*B, *C], OFFSET + 3)
+    assert fed.received() == 5
+    with pytest.raises(SourceViolation, match=f"offset {OFFSET + 2}: not JSON"):
+        fed.refuse_a_fault()
+
+
+def test_of_a_gap_and_a_bad_record_behind_it_the_gap_is_the_fault() -> None:
+    with pytest.raises(SourceViolation, match=f"offset {OFFSET + 2}: .* is missing"):
+        whole([*A, *C, b"{"])
+
+
+@pytest.mark.parametrize(
+    ("version", "order", "count"),
+    [(2**62, 1, 1), (2**63 - 1, 1, 1), (7, 2**32 + 1, 2**63 - 1), (2**33, 2**40, 2**41)],
+)
+def test_numbers_beyond_all_measure_are_a_gap_and_no_repetition(
+    version: int, order: int, count: int
+) -> None:
+    strange = orjson.loads(C[0])
+    strange["source"]["version"] = version
+    strange["transaction"] |= {"total_order": order, "event_count": count}
+    with pytest.raises(SourceViolation, match=f"offset {OFFSET + 5}: .* is missing"):
+        whole([*A, *B, orjson.dumps(strange), *C])
+
+
+# ------------------------------------------------------------------------ global transactions
+
+
+def part(version: int, records: int, id_: str | None) -> list[bytes]:
+    """A transaction that belongs to a global one, or to none."""
+    changes = tuple(RowChange("r", (10 * version + n,), 1) for n in range(records))
+    whole = None if id_ is None else GlobalPart(id_, frozenset("ab"))
+    return encode_transaction("a", version, 0, Transaction(changes, whole), CATALOG)
+
+
+IDS = st.lists(st.sampled_from(["g", "h", None]), min_size=1, max_size=6)
+
+
+@LAW
+@given(IDS, st.data())
+def test_parts_are_known_by_version_until_they_are_forgotten(
+    ids: list[str | None], data: st.DataObject
+) -> None:
+    records = [r for version, id_ in enumerate(ids, SEEN + 1) for r in part(version, 2, id_)]
+    fed = Fed().take_in_chunks(records, data.draw(_edges(records)))
+    expected = dict(enumerate(ids, SEEN + 1))
+    gone = data.draw(st.integers(SEEN, SEEN + len(ids)))
+    fed.feed.forget(gone)
+    for after in range(gone, SEEN + len(ids)):
+        found = fed.feed.part_of(after + 1)
+        assert (found.id if found else None) == expected[after + 1]
+        for upto in range(after, SEEN + len(ids) + 1):
+            among = any(expected[version] for version in range(after + 1, upto + 1))
+            assert fed.feed.has_parts(after, upto) == among
+
+
+@pytest.mark.parametrize("ids", [("g", None), (None, "g"), ("g", "h")])
+@pytest.mark.parametrize("edges", [(), (3,)])
+def test_the_records_of_a_transaction_agree_about_the_global_one(
+    ids: tuple[str | None, str | None], edges: Sequence[int]
+) -> None:
+    first, second = (part(6, 2, id_) for id_ in ids)
+    fed = Fed()
+    with pytest.raises(
+        SourceViolation, match=f"offset {OFFSET + 3}: another global transaction than .* version 6"
+    ):
+        fed.take_in_chunks([*A, first[0], second[1]], edges)
+    assert fed.received() == 5
 
 
 # ------------------------------------------------------------------------------- any chunking
@@ -273,17 +383,18 @@ class BelievingFeed(Feed):
     """Takes every record for a new one."""
 
     def _fresh(self, heads: Any) -> Any:
-        return heads
+        return np.full(len(heads), True)
 
-    def _refuse_gaps(self, heads: Any, offsets: pl.Series) -> None:
+    def _gaps(self, _heads: Any) -> Any:
         """Whatever comes is welcome."""
+        return np.empty(0, np.int64)
 
 
 class ForgetfulFeed(Feed):
     """Loses the beginning of a transaction when its end is in the next chunk."""
 
-    def _keep_pending(self, *_: Any) -> None:
-        self._pending, self._pending_offsets = self._pending.clear(), self._pending_offsets.clear()
+    def _keep_open(self, _fresh: Any) -> None:
+        self._open = []
 
 
 def _differs(kind: type[Feed], records: list[bytes], edges: Sequence[int]) -> bool:
@@ -306,11 +417,21 @@ def test_control_a_feed_that_forgets_half_a_transaction_is_caught() -> None:
 # -------------------------------------------------------------------------- order of delivery
 
 
+def _merged(clocks: dict[str, list[int]]) -> list[tuple[str, int]]:
+    """One after the other in plain Python: of all heads the earliest, of equal ones by name."""
+    left = {source: list(enumerate(accumulate(times, max), 1)) for source, times in clocks.items()}
+    order = []
+    while any(left.values()):
+        _, source = min((times[0][1], source) for source, times in left.items() if times)
+        order.append((source, left[source].pop(0)[0]))
+    return order
+
+
 class Times(Feed):
     """A feed that only knows when its versions 1, 2, … were committed."""
 
     def __init__(self, times: Sequence[int]) -> None:
-        self._times = list(times)
+        self._times = array("q", times)
         self._first = 1
 
 
@@ -321,7 +442,30 @@ CLOCKS = st.dictionaries(
 
 def _order(clocks: dict[str, list[int]], sources: Sequence[str]) -> list[tuple[str, int]]:
     feeds: dict[str, Feed] = {source: Times(clocks[source]) for source in sources}
-    return positions_of({source: (0, len(clocks[source])) for source in sources}, feeds)
+    batch = {source: (0, len(clocks[source])) for source in sources}
+    names, which, versions = positions_of(batch, feeds)
+    return [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
+
+
+@LAW
+@given(CLOCKS)
+def test_the_order_is_that_of_merging_the_sources_by_time(clocks: dict[str, list[int]]) -> None:
+    assert _order(clocks, list(clocks)) == _merged(clocks)
+
+
+@LAW
+@given(CLOCKS, st.data())
+def test_a_batch_takes_up_where_the_one_before_it_ended(
+    clocks: dict[str, list[int]], data: st.DataObject
+) -> None:
+    """Only the versions asked for, and clocks count from the first of them."""
+    after = {s: data.draw(st.integers(0, len(times))) for s, times in clocks.items()}
+    feeds: dict[str, Feed] = {source: Times(times) for source, times in clocks.items()}
+    batch = {source: (after[source], len(times)) for source, times in clocks.items()}
+    names, which, versions = positions_of(batch, feeds)
+    rest = {source: times[after[source] :] for source, times in clocks.items()}
+    found = [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
+    assert found == [(source, after[source] + nth) for source, nth in _merged(rest)]
 
 
 @LAW

@@ -1,0 +1,218 @@
+"""The lookahead against a real broker: what it brings, how far it goes, and how it fails."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from jobs import PATIENCE, eventually
+
+from infra.localbroker import LocalBroker
+from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.types import column_type
+from protocols.errors import SourceViolation, Unreachable
+from protocols.maintenance.mailbox import Mailbox
+from protocols.views.catalog import Catalog, Relation
+from sources.envelope import encode_transaction
+from sources.topics import CLIENT_LOG
+from sources.transaction import RowChange, Transaction
+from streaming import lookahead
+from streaming.feed import Feed
+from streaming.lookahead import Lookahead
+from streaming.stopping import Stopped
+
+RELATIONS = {s: Relation(s, "r", (("x", column_type("BIGINT")),)) for s in "ab"}
+CATALOG = Catalog(tuple(RELATIONS.values()))
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as running:
+        yield running
+
+
+class World:
+    """Two topics, and feeds into one mailbox."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self.bootstrap = bootstrap
+        self.topics = {source: f"{prefix}-{source}" for source in "ab"}
+        self.admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+        new = [NewTopic(topic, num_partitions=1) for topic in self.topics.values()]
+        for made in self.admin.create_topics(new).values():
+            made.result(PATIENCE)
+        eventually(lambda: self.topics["b"] in self.admin.list_topics(timeout=10).topics)
+        self.producer = Producer({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+        self.logs = {relation: FrameLog() for relation in RELATIONS.values()}
+        self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": 0, "b": 0})
+        self.feeds = {
+            s: Feed(s, topic, (RELATIONS[s],), self.mailbox, 0) for s, topic in self.topics.items()
+        }
+        self.reports: list[str] = []
+        self.stopping = threading.Event()
+        self.stack = ExitStack()
+
+    def publish(self, source: str, versions: Sequence[int]) -> None:
+        """Version v inserts v."""
+        for version in versions:
+            transaction = Transaction((RowChange("r", (version,), 1),))
+            for record in encode_transaction(source, version, version, transaction, CATALOG):
+                self.write(source, record)
+        assert self.producer.flush(PATIENCE) == 0
+
+    def write(self, source: str, value: bytes | None) -> None:
+        self.producer.produce(self.topics[source], value, partition=0)
+
+    def read(self, patience: float = PATIENCE, **settings: Any) -> Lookahead:
+        reading = Lookahead(
+            self.bootstrap, self.feeds, patience, self.reports.append, self.stopping, **settings
+        )
+        self.stack.callback(reading.close)
+        return reading
+
+    def has(self, source: str, version: int) -> Callable[[], bool]:
+        return lambda: self.mailbox.received(source) >= version
+
+    def rows(self, source: str) -> list[int]:
+        rows = self.logs[RELATIONS[source]].rows()
+        return [] if rows is None else rows["x"].to_list()
+
+
+@pytest.fixture
+def world(broker: LocalBroker, request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(broker.bootstrap, request.node.name.replace("_", "-"))
+    with world.stack:
+        yield world
+
+
+def test_everything_comes_in_order_from_all_topics_while_they_grow(world: World) -> None:
+    world.publish("a", range(1, 2001))
+    reading = world.read()
+    reading.read_until(world.has("a", 2000), "the first ones")
+    world.publish("a", range(2001, 2011))
+    world.publish("b", range(1, 4))
+    reading.read_until(world.has("a", 2010), "what came later")
+    reading.read_until(world.has("b", 3), "the other topic")
+    assert world.rows("a") == list(range(1, 2011))
+    assert world.rows("b") == [1, 2, 3]
+
+
+def test_it_begins_where_the_feed_stands(world: World) -> None:
+    world.publish("a", range(1, 21))
+    mailbox = Mailbox(world.logs, {"a": 15, "b": 0})
+    world.feeds["a"] = Feed("a", world.topics["a"], (RELATIONS["a"],), mailbox, 15)
+    world.read().read_until(lambda: mailbox.received("a") == 20, "the rest")
+    assert world.rows("a") == [16, 17, 18, 19, 20]
+
+
+def test_nothing_is_taken_while_nobody_asks(world: World) -> None:
+    reading = world.read()
+    world.publish("a", range(1, 11))
+    eventually(lambda: reading._ahead._chunks)
+    assert world.feeds["a"].next_offset == 0
+    eventually(lambda: reading.drain() and world.feeds["a"].next_offset == 10)
+    assert not reading.drain()
+    assert world.rows("a") == list(range(1, 11))
+
+
+def test_it_goes_no_further_ahead_than_it_may_and_on_when_something_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 50)
+    world.publish("a", range(1, 1001))
+    reading = world.read(ahead_records=100)
+    eventually(lambda: reading._ahead._weight >= 100)
+    time.sleep(0.2)
+    waiting = sum(len(chunk.heads) for _, chunk in reading._ahead._chunks)
+    assert 100 <= waiting < 100 + 51
+    reading.read_until(world.has("a", 1000), "all of it")
+    assert world.rows("a") == list(range(1, 1001))
+
+
+def test_large_records_count_by_their_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 5)
+    monkeypatch.setattr(lookahead, "_RECORD_BYTES", 20)
+    world.publish("a", range(1, 201))
+    reading = world.read(ahead_records=100)
+    eventually(lambda: reading._ahead._weight >= 100)
+    time.sleep(0.2)
+    assert sum(len(chunk.heads) for _, chunk in reading._ahead._chunks) < 30
+    reading.read_until(world.has("a", 200), "all of it")
+
+
+def test_closing_ends_the_thread_though_nobody_takes_what_it_has_read(world: World) -> None:
+    world.publish("a", range(1, 101))
+    reading = world.read(ahead_records=1)
+    eventually(lambda: reading._ahead._weight >= 1)
+    reading.close()
+    assert not reading._reader.is_alive()
+
+
+# ------------------------------------------------------------------------------------ failures
+
+
+def test_a_bad_record_is_reported_to_who_needs_what_lies_behind_it(world: World) -> None:
+    world.publish("b", range(1, 4))
+    world.write("b", b"none of ours")
+    world.publish("b", range(4, 6))
+    world.publish("a", range(1, 4))
+    reading = world.read()
+    reading.read_until(world.has("a", 3), "version 3 of a", ("a",))
+    reading.read_until(world.has("b", 3), "version 3 of b", ("b",))
+    eventually(lambda: reading.drain() or world.feeds["b"].fault)
+    world.publish("a", range(4, 6))
+    reading.read_until(world.has("a", 5), "version 5 of a", ("a",))
+    bad = f"source b, topic {world.topics['b']}, offset 3: not JSON"
+    for sources in (("b",), ("a", "b"), ()):
+        with pytest.raises(SourceViolation, match=bad):
+            reading.read_until(world.has("b", 4), "version 4 of b", sources)
+    assert world.rows("b") == [1, 2, 3]
+    assert world.feeds["b"].next_offset == 3
+
+
+def test_records_that_the_topic_no_longer_has_are_missed(world: World) -> None:
+    world.publish("a", range(1, 11))
+    gone = TopicPartition(world.topics["a"], 0, 5)
+    for done in world.admin.delete_records([gone]).values():
+        done.result(PATIENCE)
+    reading = world.read()
+    with pytest.raises(SourceViolation, match="what follows the view's position is gone"):
+        reading.read_until(world.has("a", 10), "version 10 of a")
+    assert world.rows("a") == []
+
+
+def test_a_silent_topic_is_not_waited_for_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_REPORT_EVERY", 0.1)
+    with pytest.raises(Unreachable, match=r"version 1 of a has not come for 0 s.*publisher alive"):
+        world.read(patience=0.5).read_until(world.has("a", 1), "version 1 of a")
+    assert "waiting: version 1 of a has not arrived yet" in world.reports
+
+
+def test_whoever_waits_stops_when_the_job_is_told_to(world: World) -> None:
+    reading = world.read()
+    threading.Timer(0.2, world.stopping.set).start()
+    with pytest.raises(Stopped):
+        reading.read_until(world.has("a", 1), "version 1 of a")
+
+
+def test_what_breaks_the_reading_thread_breaks_the_wait_behind_what_was_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish("a", range(1, 4))
+    reading = world.read()
+    reading.read_until(world.has("a", 3), "version 3 of a")
+
+    def broken(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(Feed, "decoded", broken)
+    world.publish("a", [4])
+    with pytest.raises(MemoryError, match="no room"):
+        reading.read_until(world.has("a", 4), "version 4 of a")
+    assert world.rows("a") == [1, 2, 3]
