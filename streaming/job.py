@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.checking.trace import JOINT
 from protocols.errors import ProtocolBug, SourceViolation, WrongUse
+from protocols.maintenance.deliveries import Deliveries
 from protocols.maintenance.firststate import root_of, stretch
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Group, Mailbox
@@ -44,7 +46,7 @@ from streaming.measuring import Measures
 from streaming.topics import ends_of_topics, refuse_lost_records
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, Delivered, ViewTables
+from warehouse.tables import POSITION, PROGRESS, ViewTables
 
 Report = Callable[[str], None]
 #: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
@@ -285,20 +287,22 @@ class Job:
         changes = _placed(self.view, installs)
         shown = {install.position: install.skipped for install in installs}
         with self.measures.step("commit"):
-            self.tables.install(changes, standing, order, shown)
+            places = np.fromiter(shown, np.int64)
+            self.tables.install(changes, standing, _in_columns(order, first), places)
         now = time.time() * 1000
         entries = list(self._delivered(order, shown))
         self.measures.freshness.extend(now - at for at, _ in entries)
         self.standing = standing
         self._count(entries, installs, changes)
         with self.measures.step("progress"):
-            self.tables.record([delivered for _, delivered in entries])
+            columns = {name: PROGRESS[name] for name in PROGRESS if name != "installed_at"}
+            self.tables.record(pl.DataFrame([row for _, row in entries], columns, orient="row"))
         for source, feed in self._feeds.items():
             feed.forget(vector[source])
 
     def _delivered(
         self, order: Sequence[Group], shown: Mapping[int, int]
-    ) -> Iterator[tuple[int, Delivered]]:
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """(when it was committed, what `progress` says) of each transaction after the standing."""
         for position, group in enumerate(order, self.standing.position + 1):
             # What was asked for a position is said once, beside its first transaction.
@@ -306,7 +310,7 @@ class Job:
             for source, version in group:
                 at, here = self._feeds[source].committed_at(version), position in shown
                 moment = _moment(at)
-                yield at, Delivered(position, source, version, moment, skipped, asked, here)
+                yield at, (position, source, version, moment, skipped, asked, here)
                 skipped, asked = 0, []
 
     def follow_now_and_then(self, force: bool = False) -> None:
@@ -394,6 +398,14 @@ def _placed(view: View, installs: list[Install[Frame]]) -> pl.DataFrame:
         change.data.with_columns(pl.lit(position, pl.Int64).alias(POSITION))
         for change, position in changes or [(empty_frame(view.schema), 0)]
     )
+
+
+def _in_columns(order: Sequence[Group], first: int) -> Deliveries:
+    groups = enumerate(order, first)
+    rows = [(position, *part) for position, group in groups for part in group]
+    sources = tuple(sorted({source for _, source, _ in rows}))
+    numbers = [(position, sources.index(source), version) for position, source, version in rows]
+    return Deliveries(sources, *np.array(numbers, np.int64).T)
 
 
 def _question(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:

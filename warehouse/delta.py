@@ -8,6 +8,7 @@ version of each source and the offset in each topic without a second store that 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -59,6 +60,17 @@ def number(table: DeltaTable, app_id: str) -> int:
     if version is None:
         raise WrongUse(f"{table.table_uri} was not written by viewsweep: it lacks {app_id!r}")
     return int(version)
+
+
+def newest_first(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
+    """What the log says about each commit; of a long log no more is read than is wanted."""
+    read, limit = 0, 16
+    while True:
+        commits = table.history(limit)
+        yield from commits[read:]
+        if len(commits) < limit:
+            return
+        read, limit = limit, limit * 4
 
 
 @contextmanager

@@ -16,33 +16,26 @@ All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
 
 import datetime
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import polars as pl
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from protocols.algebra.delta import COUNT
 from protocols.errors import ProtocolBug, WrongUse
+from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.views.view import View
 from warehouse import delta
 from warehouse.definition import read_definition, refuse_another_view, write_definition
-from warehouse.standing import (
-    Group,
-    Standing,
-    order_from_text,
-    order_to_text,
-    positions_from_text,
-    positions_to_text,
-    standing_in,
-)
+from warehouse.order import order_from_note, order_to_note
+from warehouse.standing import Standing, standing_in
 
 POSITION = "_position"
 _APPEARANCE = "viewsweep/position"
-#: Keys in the commit information of `changes`. Without the second, all positions were shown.
-_ORDER, _SHOWN = "viewsweep", "viewsweep/shown"
+#: Key in the commit information of `changes`.
+_ORDER = "viewsweep/order"
 QUESTION = pl.Struct(
     {
         "source": pl.String,
@@ -64,21 +57,6 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
     "questions": pl.List(QUESTION),
     "shown": pl.Boolean,
 }
-
-
-@dataclass(frozen=True)
-class Delivered:
-    """One transaction of a batch, for the `progress` table."""
-
-    position: int
-    source: str
-    version: int
-    #: None when the process that knew died before it could write it down.
-    committed_at: datetime.datetime | None
-    skipped: int
-    questions: list[dict[str, Any]]
-    #: Whether the view had a state of its own at this position.
-    shown: bool = True
 
 
 class ViewTables:
@@ -130,60 +108,51 @@ class ViewTables:
         self,
         changes: pl.DataFrame,
         standing: Standing,
-        order: Sequence[Group],
-        shown: Collection[int] | None = None,
+        order: Deliveries,
+        shown: Numbers | None = None,
     ) -> None:
         """One batch: its changes (with `_position`) and the standing after it, in one commit.
 
-        `order` has the transactions of each position, `shown` the positions that have a state if
-        not all of them do.
+        `shown` has the ascending positions with a state, if not all of the order's have one.
         """
-        note = {_ORDER: order_to_text(order)}
-        if shown is not None and len(shown) < len(order):
-            note[_SHOWN] = positions_to_text(sorted(shown))
+        note = {_ORDER: order_to_note(order, shown)}
         delta.append(self._existing(), changes, standing.numbers(), note)
 
-    def record(self, delivered: Sequence[Delivered]) -> None:
-        """Adds a batch to `progress`."""
+    def record(self, delivered: pl.DataFrame) -> None:
+        """Adds a batch to `progress`: its columns but `installed_at`, questions null for none."""
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-        rows = [{**vars(entry), "installed_at": now} for entry in delivered]
-        frame = pl.DataFrame(rows, schema=PROGRESS)
-        last = {_APPEARANCE: delivered[-1].position}
+        frame = delivered.with_columns(
+            pl.lit(now, pl.Datetime("us")).alias("installed_at"),
+            pl.col("questions").fill_null(pl.lit([], pl.List(QUESTION))),
+        ).select(pl.col(name).cast(type_) for name, type_ in PROGRESS.items())
+        last = {_APPEARANCE: int(frame["position"].max())}  # type: ignore[arg-type]
         delta.append(self._progress or self.directory / "progress", frame, last, widen=True)
         self._progress = self._progress or delta.table_at(self.directory / "progress")
 
     def recover_progress(self) -> None:
         """After a crash between the two commits: what `changes` knows and `progress` does not."""
-        standing = self.standing()
-        done = delta.number(self._progress, _APPEARANCE) if self._progress is not None else 0
-        if done >= standing.position:
-            return
-        order = self._noted_order(standing.position - done)
-        missing = [
-            Delivered(position, source, version, None, 0, [], shown)
-            for position, (group, shown) in enumerate(order, done + 1)
-            for source, version in group
-        ]
-        self.record(missing)
-
-    def _noted_order(self, length: int) -> list[tuple[Group, bool]]:
-        """The last `length` positions, each with whether it was shown, from the commits' notes."""
-        order: list[tuple[Group, bool]] = []
         last = self.standing().position
-        for commit in self._existing().history():
-            if len(order) >= length or _ORDER not in commit:
-                break
-            groups = order_from_text(str(commit[_ORDER]))
-            first = last - len(order) - len(groups) + 1
-            shown = commit.get(_SHOWN)
-            seen = None if shown is None else set(positions_from_text(str(shown)))
-            order = [(g, seen is None or at in seen) for at, g in enumerate(groups, first)] + order
-        if len(order) < length:
+        done = delta.number(self._progress, _APPEARANCE) if self._progress is not None else 0
+        if done < last:
+            noted = pl.concat(reversed(list(self._noted(done, last))))
+            self.record(noted.filter(pl.col("position") > done))
+
+    def _noted(self, done: int, last: int) -> Iterator[pl.DataFrame]:
+        """What the commits noted behind a position, the newest first."""
+        reached = last
+        for commit in delta.newest_first(self._existing()):
+            if reached <= done:
+                return
+            if _ORDER in commit:
+                order, shown = order_from_note(str(commit[_ORDER]))
+                yield _as_progress(order, shown)
+                reached = int(order.position[0]) - 1
+        if reached > done:
             raise WrongUse(
-                f"{self.directory}/progress: {length} positions are missing and the log of"
-                f" {self.directory}/changes reaches back over {len(order)} of them only"
+                f"{self.directory}/progress: positions {done + 1} to {last} are missing and the log"
+                f" of {self.directory}/changes reaches back to {reached + 1} only. Restore"
+                " progress, or remove the view's directory to make the view anew"
             )
-        return order[-length:]
 
     # -- the current table ---------------------------------------------------------------------
 
@@ -251,3 +220,21 @@ class ViewTables:
         # Tables of a time when there were only protocols that show every state lack the column.
         old = pl.lit(None, pl.Boolean) if "shown" not in found.columns else pl.col("shown")
         return found.with_columns(old.fill_null(True).alias("shown"))
+
+
+def _as_progress(order: Deliveries, shown: Numbers | None) -> pl.DataFrame:
+    """What is known of transactions when the process that installed them has died."""
+    seen = np.ones(len(order), bool) if shown is None else np.isin(order.position, shown)
+    names = pl.Series(order.sources, dtype=pl.String)
+    return pl.DataFrame(
+        {
+            "position": order.position,
+            "source": names.gather(order.source),
+            "version": order.version,
+            "shown": seen,
+        }
+    ).with_columns(
+        pl.lit(None, pl.Datetime("us")).alias("committed_at"),
+        pl.lit(0, pl.Int64).alias("skipped"),
+        pl.lit(None, pl.List(QUESTION)).alias("questions"),
+    )

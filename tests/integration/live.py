@@ -27,7 +27,8 @@ from protocols.errors import ViewsweepError
 from sources.client import SourceClient
 from sources.workloads import workload
 from warehouse.definition import stored_view
-from warehouse.standing import Standing, order_from_text
+from warehouse.order import order_from_note
+from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 ROOT = Path(__file__).parents[2]
@@ -387,5 +388,7 @@ def _deliveries(changes: DeltaTable) -> Iterator[tuple[str, int]]:
     """What the commits of `changes` say they brought, oldest first."""
     history: Sequence[dict[str, Any]] = list(reversed(changes.history()))
     for commit in history:
-        for group in order_from_text(commit.get("viewsweep", "")):
-            yield from group
+        if "viewsweep/order" in commit:
+            order, _ = order_from_note(commit["viewsweep/order"])
+            names = [order.sources[index] for index in order.source]
+            yield from zip(names, order.version.tolist(), strict=True)

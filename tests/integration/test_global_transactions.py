@@ -21,6 +21,7 @@ from protocols.maintenance.holdback import GlobalPart
 from streaming.configuration import read_configuration
 from streaming.job import Job
 from streaming.tracing import write_live_trace
+from warehouse.order import order_from_note
 
 G, H = (GlobalPart(name, frozenset("ab")) for name in "gh")
 #: Its partner has no relation in the view, so nobody waits for it.
@@ -80,7 +81,12 @@ def assert_valid(world: World, job: Job, protocol: str) -> None:
     assert group["position"].n_unique() == 1
     assert group.select("source", "version").rows() == [("a", 3), ("a", 4), *parts_of_b()]
     commits = DeltaTable(job.tables.directory / "changes").history()
-    assert any("a:3+a:4+b:4+b:5+b:6" in commit.get("viewsweep", "") for commit in commits)
+    notes = [commit["viewsweep/order"] for commit in commits if "viewsweep/order" in commit]
+    orders = [order for order, _ in map(order_from_note, notes)]
+    assert any(
+        order.version[order.position == group["position"][0]].tolist() == [3, 4, 4, 5, 6]
+        for order in orders
+    )
     with trace_of(world, protocol).open("rb") as lines:
         found = check(read_trace(lines))
     assert found.verdict == "valid", found.contradiction

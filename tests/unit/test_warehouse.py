@@ -4,36 +4,30 @@ import datetime
 import decimal
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import orjson
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import column_type
 from protocols.errors import ViewsweepError, WrongUse
+from protocols.maintenance.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
 from warehouse import delta
 from warehouse.definition import stored_view
 from warehouse.staging import Staging
-from warehouse.standing import (
-    Group,
-    Standing,
-    order_from_text,
-    order_to_text,
-    positions_from_text,
-    positions_to_text,
-)
-from warehouse.tables import POSITION, PROGRESS, Delivered, ViewTables
+from warehouse.standing import Standing
+from warehouse.tables import POSITION, PROGRESS, QUESTION, ViewTables
 
 R = Relation(
     "a",
@@ -62,8 +56,22 @@ def standing(position: int, a: int, b: int) -> Standing:
     return Standing(position, {"a": a, "b": b}, {"a": 10 * a, "b": 10 * b})
 
 
-def delivered(*order: tuple[int, str, int]) -> list[Delivered]:
-    return [Delivered(position, s, v, None, 0, []) for position, s, v in order]
+def delivered(*order: tuple[int, str, int], **columns: Any) -> pl.DataFrame:
+    schema = {"position": pl.Int64, "source": pl.String, "version": pl.Int64}
+    known = {"committed_at": None, "skipped": 0, "questions": None, "shown": True} | columns
+    schema |= {name: type_ for name, type_ in PROGRESS.items() if name in known}
+    return pl.DataFrame([(*each, *known.values()) for each in order], schema, orient="row")
+
+
+def deliveries(*order: tuple[int, str, int]) -> Deliveries:
+    sources = tuple(dict.fromkeys(source for _, source, _ in order))
+    position, source, version = zip(*order, strict=True)
+    return Deliveries(
+        sources,
+        np.array(position, np.int64),
+        np.array([sources.index(each) for each in source], np.int64),
+        np.array(version, np.int64),
+    )
 
 
 def made(directory: Path) -> ViewTables:
@@ -84,7 +92,7 @@ def install(tables: ViewTables, position: int, *changes: Row, record: bool = Tru
     tables.install(
         rows(*changes, position=position),
         standing(position, 3 + position, 5),
-        [(("a", 3 + position),)],
+        deliveries((position, "a", 3 + position)),
     )
     if record:
         tables.record(delivered((position, "a", 3 + position)))
@@ -109,7 +117,7 @@ def current(tables: ViewTables) -> set[Row]:
 def test_the_standing_is_read_back(tables: ViewTables) -> None:
     assert anew(tables).standing() == standing(0, 3, 5)
     install(tables, 1, ("q", 2.0, 1))
-    tables.install(rows(position=3), standing(3, 4, 7), [(("b", 6),), (("b", 7),)])
+    tables.install(rows(position=3), standing(3, 4, 7), deliveries((2, "b", 6), (3, "b", 7)))
     assert tables.standing() == anew(tables).standing() == standing(3, 4, 7)
 
 
@@ -160,10 +168,20 @@ def test_progress_says_which_transaction_each_position_was(tables: ViewTables) -
     now = datetime.datetime(2024, 2, 29, 1, 2, 3)
     asked = {"source": "b", "relation": "s", "keys": 1, "bytes": 2, "version": 3, "rows": 4}
     question = {**asked, "answer_bytes": 5}
-    tables.install(rows(position=1), standing(1, 4, 5), [(("a", 4),)])
-    tables.record([Delivered(1, "a", 4, now, 2, [question])])
+    tables.install(rows(position=1), standing(1, 4, 5), deliveries((1, "a", 4)))
+    known = {"committed_at": now, "skipped": 2, "questions": [question]}
+    tables.record(delivered((1, "a", 4), **known))
     [entry] = anew(tables).progress().iter_rows(named=True)
     assert (entry["committed_at"], entry["skipped"], entry["questions"]) == (now, 2, [question])
+
+
+def test_transactions_for_which_nothing_was_asked_have_no_questions(tables: ViewTables) -> None:
+    tables.install(rows(position=2), standing(2, 5, 5), deliveries((1, "a", 4), (2, "a", 5)))
+    tables.record(delivered((1, "a", 4), (2, "a", 5)))
+    read = anew(tables).progress()
+    assert read["questions"].to_list() == [[], []]
+    assert read.schema["questions"] == pl.List(QUESTION)
+    assert read["installed_at"].null_count() == 0
 
 
 def test_after_a_crash_between_changes_and_progress_the_order_is_recovered(
@@ -172,7 +190,9 @@ def test_after_a_crash_between_changes_and_progress_the_order_is_recovered(
     install(tables, 1, ("q", 2.0, 1))
     crashing = anew(tables)
     crashing.install(
-        rows(("q", 2.0, 1), position=2), standing(4, 5, 7), [(("b", 6),), (("a", 5),), (("b", 7),)]
+        rows(("q", 2.0, 1), position=2),
+        standing(4, 5, 7),
+        deliveries((2, "b", 6), (3, "a", 5), (4, "b", 7)),
     )
     after = anew(tables)
     after.recover_progress()
@@ -189,6 +209,14 @@ def test_a_progress_table_that_was_deleted_is_recovered_from_the_log(tables: Vie
     assert order(after) == [(1, "a", 4), (2, "a", 5), (3, "a", 6)]
 
 
+def test_an_order_that_the_log_has_lost_is_not_guessed(tables: ViewTables) -> None:
+    install(tables, 1, record=False)
+    commit = _log_files(tables)[-1]
+    commit.write_bytes(commit.read_bytes().replace(b"viewsweep/order", b"viewsweep/other"))
+    with pytest.raises(WrongUse, match=r"positions 1 to 1 are missing and the log of .*anew"):
+        anew(tables).recover_progress()
+
+
 def test_nothing_is_recovered_where_nothing_is_missing(tables: ViewTables) -> None:
     tables.recover_progress()
     assert order(tables) == []
@@ -197,46 +225,10 @@ def test_nothing_is_recovered_where_nothing_is_missing(tables: ViewTables) -> No
     assert order(anew(tables)) == [(1, "a", 4)]
 
 
-UPDATE = st.tuples(st.text(min_size=1, max_size=4), st.integers(1, 10**12))
-ORDER = st.lists(st.lists(UPDATE, min_size=1, max_size=3).map(tuple), max_size=20)
-
-
-@settings(deadline=None)
-@given(ORDER)
-@example([(("a-b", 3),), (("a-b", 4),), (("a+b", 5), ("c:1", 2))])
-def test_an_order_of_delivery_survives_as_text(deliveries: list[Group]) -> None:
-    assert order_from_text(order_to_text(deliveries)) == deliveries
-
-
-@settings(deadline=None)
-@given(st.sets(st.integers(1, 60)))
-def test_shown_positions_survive_as_text(positions: set[int]) -> None:
-    assert positions_from_text(positions_to_text(sorted(positions))) == sorted(positions)
-    assert positions_to_text([3, 5, 6, 7, 9]) == "3 5-7 9"
-
-
-@pytest.mark.parametrize(
-    ("deliveries", "text"),
-    [
-        ([], ""),
-        ([(("a", 1),), (("a", 2),), (("b", 7),)], "a:1-2 b:7"),
-        ([(("a", 1),), (("b", 2),), (("a", 2),)], "a:1 b:2 a:2"),
-        ([(("a", 2),), (("a", 1),)], "a:2 a:1"),
-        ([(("a", 3), ("b", 7))], "a:3+b:7"),
-        ([(("a", 2),), (("a", 3), ("b", 7)), (("b", 8),), (("b", 9),)], "a:2 a:3+b:7 b:8-9"),
-        ([(("a", 1), ("a", 2), ("b", 7)), (("a", 3),)], "a:1+a:2+b:7 a:3"),
-    ],
-)
-def test_stretches_of_one_source_are_written_shortly(
-    deliveries: Sequence[Group], text: str
-) -> None:
-    assert order_to_text(deliveries) == text
-
-
 def test_which_positions_were_shown_survives_a_crash_before_progress(tables: ViewTables) -> None:
-    order = [(("a", 4),), (("a", 5), ("b", 6)), (("a", 6),)]
-    tables.install(rows(position=3), standing(3, 6, 6), order, {2, 3})
-    tables.install(rows(position=4), standing(4, 7, 6), [(("a", 7),)], {4})
+    order = deliveries((1, "a", 4), (2, "a", 5), (2, "b", 6), (3, "a", 6))
+    tables.install(rows(position=3), standing(3, 6, 6), order, np.array([2, 3]))
+    tables.install(rows(position=4), standing(4, 7, 6), deliveries((4, "a", 7)))
     anew(tables).recover_progress()
     found = anew(tables).progress().select("position", "source", "version", "shown")
     assert found.rows() == [
@@ -251,13 +243,13 @@ def test_which_positions_were_shown_survives_a_crash_before_progress(tables: Vie
 def test_progress_of_an_older_viewsweep_is_read_and_continued(tables: ViewTables) -> None:
     old = {name: type_ for name, type_ in PROGRESS.items() if name != "shown"}
     install(tables, 1, record=False)
-    row = {name: vars(delivered((1, "a", 4))[0]).get(name) for name in old}
+    row = {"position": 1, "source": "a", "version": 4, "skipped": 0, "questions": []}
     path = tables.directory / "progress"
     delta.append(path, pl.DataFrame([row], schema=old), {"viewsweep/position": 1})
     assert anew(tables).progress()["shown"].to_list() == [True]
     again = anew(tables)
-    again.install(rows(position=2), standing(2, 5, 5), [(("a", 5),)], set())
-    again.record([Delivered(2, "a", 5, None, 0, [], False)])
+    again.install(rows(position=2), standing(2, 5, 5), deliveries((2, "a", 5)), np.array([], int))
+    again.record(delivered((2, "a", 5), shown=False))
     assert anew(tables).progress()["shown"].to_list() == [True, False]
 
 
