@@ -66,18 +66,19 @@ def run(
         Path | None, typer.Option(help="Write the run's figures to this file (JSON).")
     ] = None,
 ) -> None:
-    """Keep a view up to date: the streaming job. Stops after the current batch on Ctrl-C."""
+    """Keep the views up to date: the streaming job. Stops after the current batch on Ctrl-C."""
     configuration = read_configuration(config)
-    settings = configuration.view(view)
+    views = list(configuration.views.values()) if view is None else [configuration.view(view)]
     if protocol is not None:
-        settings = settings.with_protocol(protocol)
+        views = [settings.with_protocol(protocol) for settings in views]
     # Spark takes seconds to import, and no other command needs it.
     from streaming.sparkjob import run as run_job
 
-    measures = run_job(configuration, settings, report, once)
+    measures = run_job(configuration, views, report, once)
     if summary is not None:
         summary.write_bytes(orjson.dumps(measures.to_json(), option=orjson.OPT_INDENT_2))
-    report(f"view {settings.name}: stopped at position {measures.position}; nothing is in work")
+    names = " and ".join(settings.name for settings in views)
+    report(f"view {names}: stopped at position {measures.position}; nothing is in work")
 
 
 @app.command()

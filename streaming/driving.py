@@ -11,21 +11,21 @@ next wave.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import polars as pl
 
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import VERSION, Frame
 from protocols.errors import ProtocolBug, SourceViolation, WrongUse
+from protocols.maintenance.deliveries import Numbers
 from protocols.maintenance.holdback import GlobalPart, HoldBack
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.mailbox import Mailbox, Received
 from protocols.maintenance.protocol import Install, Maintaining, Work
 from protocols.maintenance.questions import Answer, Maintenance, Question
 from protocols.maintenance.registry import Entry
-from protocols.views.catalog import Relation
 from streaming.stopping import Stopped
 
 T = TypeVar("T")
@@ -45,33 +45,46 @@ def finish(task: Maintenance[Frame, T], ask: Ask) -> T:
 
 
 class Channel:
-    """Where feeds put updates for a protocol that has to get them in turn with the answers."""
+    """Hands a FIFO protocol its updates in turn with the answers, out of what is received.
 
-    def __init__(self, mailbox: Mailbox[Frame], relations: Collection[Relation]) -> None:
+    The protocol has a mailbox of its own, which receives a transaction when it passes here.
+    """
+
+    def __init__(self, received: Received[Frame], mailbox: Mailbox[Frame]) -> None:
+        self._received = received
         self._mailbox = mailbox
-        self._logs = {relation: FrameLog() for relation in relations}
-        self._received = {r.source: mailbox.received(r.source) for r in relations}
-
-    def received(self, source: str) -> int:
-        """The last version of a source that is in the channel or has passed it."""
-        return self._received[source]
-
-    def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
-        """Takes in the complete transactions of a source up to `version`, in its order."""
-        for relation, rows in changes.items():
-            self._logs[relation].append(rows)
-        self._received[source] = version
+        received.read_by(self)
 
     def pass_on(self, source: str) -> None:
-        """The next transaction of the source goes to the mailbox, and out of here."""
+        """The next transaction of the source goes to the mailbox."""
         version = self._mailbox.received(source) + 1
         changes = {}
-        for relation, log in self._logs.items():
+        for relation in self._mailbox.relations:
+            log = self._received.logs[relation]
             found = log.between(version - 1, version) if relation.source == source else None
             if found is not None:
                 changes[relation] = found.data.with_columns(pl.lit(version).alias(VERSION))
-                log.forget(version)
         self._mailbox.receive(source, version, changes)
+
+    def reads(self, source: str) -> bool:
+        """Whether the protocol reads anything of a source."""
+        return self._mailbox.reads(source)
+
+    def base(self, source: str) -> int:
+        """What has passed is not needed any more."""
+        return self._mailbox.received(source)
+
+
+class Parts(Protocol):
+    """Who knows which transactions are parts of global ones."""
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        """The global transaction that a received version is a part of."""
+        ...
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        """Whether any of these received versions is a part of a global transaction."""
+        ...
 
 
 class Delivery:
@@ -85,14 +98,14 @@ class Delivery:
         entry: Entry,
         mailbox: Mailbox[Frame],
         sources: Collection[str],
-        part_of: Callable[[str, int], GlobalPart | None],
+        parts: Parts,
         channel: Channel | None = None,
     ) -> None:
         self._entry = entry
         self._mailbox = mailbox
         self._held = HoldBack(sources)
         self._sources = frozenset(sources)
-        self._part_of = part_of
+        self._parts = parts
         #: Source → the last version that got in line.
         self.in_line = {source: mailbox.received(source) for source in sources}
         #: For FIFO protocols: where a transaction comes from when it gets in line.
@@ -105,9 +118,22 @@ class Delivery:
         """Whether a part of a global transaction waits for another one."""
         return self._held.waiting()
 
+    def get_all_in_line(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
+        """Received transactions in this order: of `sources[which]` the version."""
+        ends = {s: int(version[which == n][-1]) for n, s in enumerate(sources) if n in which}
+        plain = self._channel is None and not self.waiting
+        if plain and not any(
+            self._parts.has_parts(source, self.in_line[source], end) for source, end in ends.items()
+        ):
+            self._mailbox.deliver_each(sources, which, version)
+            self.in_line |= ends
+            return
+        for number, each in zip(which.tolist(), version.tolist(), strict=True):
+            self.get_in_line(sources[number], each)
+
     def get_in_line(self, source: str, version: int) -> None:
         """The next received transaction of a source, which may complete what waits."""
-        part = self._part_of(source, version)
+        part = self._parts.part_of(source, version)
         if part is not None and len(part.participants & self._sources) > 1:
             self._refuse_global(part, source, version)
         self.in_line[source] = version
@@ -148,10 +174,11 @@ _Message: TypeAlias = tuple[_Piece, int, Question[Frame], Answer[Frame]]
 class Pieces:
     """The open pieces of work of one protocol."""
 
-    def __init__(self, protocol: Maintaining[Frame], ask: Ask, stopping: threading.Event) -> None:
+    def __init__(self, protocol: Maintaining[Frame], stopping: threading.Event) -> None:
         self._protocol = protocol
-        self._ask = ask
         self._stopping = stopping
+        #: What is under way: whose it is, its place in the round, the question.
+        self._wave: list[tuple[_Piece, int, Question[Frame]]] = []
         self._open: list[_Piece] = []
         #: What pieces have returned, in order.
         self._installs: list[Install[Frame]] = []
@@ -173,16 +200,17 @@ class Pieces:
             self._open.append(piece)
             self._resume(piece)
 
-    def wave(self) -> None:
-        """Asks whatever is open and hands the answers over."""
-        asked = [(p, place, q) for p in self._open for place, q in enumerate(p.round or ())]
-        idle = [piece for piece in self._open if not piece.round]
-        answers = self._ask([question for _, _, question in asked])
-        for piece in idle:
+    def asked(self) -> list[Question[Frame]]:
+        """The questions of the next wave: those of all open pieces."""
+        self._wave = [(p, place, q) for p in self._open for place, q in enumerate(p.round or ())]
+        return [question for _, _, question in self._wave]
+
+    def answered(self, answers: Sequence[Answer[Frame]]) -> None:
+        """Hands the wave's answers over; pieces go on, and new ones begin."""
+        wave, self._wave = self._wave, []
+        for piece in [piece for piece in self._open if not piece.round]:
             self._go_on(piece)
-        self._hand_over(
-            [(*question, answer) for question, answer in zip(asked, answers, strict=True)]
-        )
+        self._hand_over([(*asked, answer) for asked, answer in zip(wave, answers, strict=True)])
 
     def _hand_over(self, messages: Sequence[_Message]) -> None:
         for message in messages:
@@ -227,13 +255,9 @@ class InTurn(Pieces):
     """
 
     def __init__(
-        self,
-        protocol: Maintaining[Frame],
-        ask: Ask,
-        stopping: threading.Event,
-        delivery: Delivery,
+        self, protocol: Maintaining[Frame], stopping: threading.Event, delivery: Delivery
     ) -> None:
-        super().__init__(protocol, ask, stopping)
+        super().__init__(protocol, stopping)
         self._delivery = delivery
         delivery.happened = self.begin
 

@@ -1,10 +1,13 @@
 """What a running job knows about itself: where the time goes, and how fresh the view is."""
 
+import datetime
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+import polars as pl
 
 #: How many of the latest updates the freshness percentiles speak of.
 _RECENT = 5000
@@ -38,6 +41,12 @@ class Measures:
             yield
         finally:
             self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+
+    def installed(self, committed_at: pl.Series) -> None:
+        """Updates that were committed at their sources at these times are readable now."""
+        now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+        delays = (now - committed_at.tail(_RECENT)).dt.total_milliseconds(fractional=True)
+        self.freshness.extend(delays.to_list())
 
     def fresh(self, percent: int) -> float | None:
         """A percentile of the freshness in milliseconds."""

@@ -1,20 +1,23 @@
 """The Structured Streaming job: Spark reads the topics and calls us once per micro-batch.
 
-Spark decides what a batch is and remembers in its checkpoint how far it has fed us. Everything else
-is decided by `Job`: it knows from Delta what is installed, so a batch that comes again, or comes
-after the checkpoint was deleted, changes nothing.
+Spark decides what a batch is and writes into its checkpoint, before it calls us, up to which
+offsets it reaches. That is all we take from it: the records come through the lookahead, which
+has fetched and decoded most of them by then, while Spark would carry each of them through the JVM
+and into Python for as long as the whole sweep takes. Everything else is decided by `Job`: it knows
+from Delta what is installed, so a batch that comes again, or comes after the checkpoint was
+deleted, changes nothing.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import orjson
-import polars as pl
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -32,12 +35,12 @@ _LOOK_EVERY_SECONDS = 0.25
 
 def run(
     configuration: Configuration,
-    view: ViewSettings,
+    views: Sequence[ViewSettings],
     report: Callable[[str], None],
     once: bool = False,
 ) -> Measures:
-    """Keeps the view until SIGINT or SIGTERM, or, with `once`, until what is there is installed."""
-    job = Job(configuration, view, report)
+    """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed."""
+    job = Job(configuration, views, report)
     # Until the stream runs, both signals just end what is being done.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -49,6 +52,7 @@ def run(
             stream = _Stream(job, configuration, report)
             stream.run(spark.result(), once)
         job.follow_now_and_then(force=True)
+        job.settle()
     finally:
         job.close()
     return job.measures
@@ -80,7 +84,8 @@ class _Stream:
     def run(self, spark: SparkSession, once: bool) -> None:
         with self._signals(), LiveView(self._job.measures) as live:
             query = self._start(spark, once)
-            self._report(f"view {self._job.view.name}: keeping it; Ctrl-C stops after the batch")
+            names = " and ".join(view.view.name for view in self._job.views)
+            self._report(f"view {names}: keeping it; Ctrl-C stops after the batch")
             try:
                 while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
                     live.look()
@@ -95,10 +100,8 @@ class _Stream:
             raise self._failure
 
     def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
-        offsets = {
-            topic: {"0": self._job.standing.offsets[source]}
-            for topic, source in self._job.topics.items()
-        }
+        self._take_up_what_was_fed()
+        offsets = {topic: {"0": offset} for topic, offset in self._job.offsets.items()}
         records = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._configuration.bootstrap)
@@ -106,24 +109,49 @@ class _Stream:
             .option("startingOffsets", orjson.dumps(offsets).decode())
             .option("maxOffsetsPerTrigger", self._configuration.job.records_per_batch)
             .option("failOnDataLoss", "true")
-            .option("kafka.fetch.max.wait.ms", "20")
             .option("fetchOffset.numRetries", "10")
             .load()
-            .select("topic", "offset", "value")
         )
         writer = records.writeStream.foreachBatch(self._batch).option(
-            "checkpointLocation", str(self._job.tables.directory / "checkpoint")
+            "checkpointLocation", str(self._checkpoint)
         )
         return (writer.trigger(availableNow=True) if once else writer).start()
 
-    def _batch(self, records: DataFrame, _batch_id: int) -> None:
+    @property
+    def _checkpoint(self) -> Path:
+        """Beside the view; for several ones a place of their own. Lost, it is made anew."""
+        views = self._job.views
+        if len(views) == 1:
+            return views[0].tables.directory / "checkpoint"
+        names = "+".join(sorted(view.view.name for view in views))
+        return self._configuration.warehouse / "_checkpoints" / names
+
+    def _take_up_what_was_fed(self) -> None:
+        """What Spark has fed before it was stopped, it does not feed again."""
+        fed = [int(file.name) for file in self._offsets.glob("*") if file.name.isdigit()]
+        if fed:
+            self._job.process(self._ends(max(fed)))
+
+    @property
+    def _offsets(self) -> Path:
+        return self._checkpoint / "offsets"
+
+    def _ends(self, batch: int) -> dict[str, int]:
+        """Source → behind the last offset of a batch: Spark wrote it down before the batch began.
+
+        The file ends with one line of JSON per stream that is read, and we read one.
+        """
+        lines = (self._offsets / str(batch)).read_text().splitlines()
+        topics = self._job.topics
+        ends = orjson.loads(lines[-1])
+        return {topics[topic]: end for topic, at in ends.items() for end in at.values()}
+
+    def _batch(self, _records: DataFrame, batch: int) -> None:
         with self._working:
             if self._job.stopping.is_set():
                 raise Stopped
             try:
-                with self._job.measures.step("fetch"):
-                    frame = pl.DataFrame(pl.from_arrow(records.toArrow()))
-                self._job.process(frame)
+                self._job.process(self._ends(batch))
             except Stopped:
                 raise
             except BaseException as error:

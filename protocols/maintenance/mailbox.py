@@ -60,6 +60,18 @@ class Log(Protocol[D_co]):
         ...
 
 
+class Reader(Protocol):
+    """Who looks up what was received: a view's mailbox, or what fills one."""
+
+    def reads(self, source: str) -> bool:
+        """Whether it reads anything of a source."""
+        ...
+
+    def base(self, source: str) -> int:
+        """The version of a source behind which it may still look things up."""
+        ...
+
+
 class Received(Generic[D]):
     """What the sources have published, as far as it is here, in the order of receipt."""
 
@@ -74,8 +86,8 @@ class Received(Generic[D]):
         self._numbers: list[int] = []
         #: The number of the next transaction.
         self._next = 0
-        #: Who still needs what: the mailboxes of the views.
-        self._readers: list[Mailbox[D]] = []
+        #: Who still needs what.
+        self._readers: list[Reader] = []
 
     def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
         """Takes in the complete transactions of a source up to `version`, in its order."""
@@ -93,8 +105,8 @@ class Received(Generic[D]):
         """The last version of a source that is here."""
         return self._last[source]
 
-    def read_by(self, reader: "Mailbox[D]") -> None:
-        """From now on nothing is forgotten that this mailbox may need."""
+    def read_by(self, reader: Reader) -> None:
+        """From now on nothing is forgotten that it may need."""
         self._readers.append(reader)
 
     @property
@@ -189,6 +201,11 @@ class Mailbox(Generic[D]):
         expected = self._base[source] + len(self._positions[source]) + 1
         if first != expected or last > self.received(source):
             raise ProtocolBug(f"source {source!r}: version {expected} is next, not {first}")
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The relations whose changes are received."""
+        return tuple(self._here.logs)
 
     @property
     def start(self) -> int:

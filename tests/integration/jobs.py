@@ -29,6 +29,7 @@ from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.configuration import Configuration, read_configuration
 from streaming.job import Job
+from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 PATIENCE = 120.0
@@ -216,6 +217,26 @@ class Source:
         self.database.close()
 
 
+class OneView(Job):
+    """A job with a single view, fed with the records that Spark would put into its batches."""
+
+    @property
+    def tables(self) -> ViewTables:
+        return self.views[0].tables
+
+    @property
+    def standing(self) -> Standing:
+        """How far the view has come."""
+        return self.views[0].standing
+
+    def take(self, records: pl.DataFrame) -> int:
+        """A micro-batch of these records, committed; returns how many positions it brought."""
+        ends = records.group_by("topic").agg(pl.col("offset").max() + 1)
+        positions = self.process({self.topics[topic]: end for topic, end in ends.iter_rows()})
+        self.settle()
+        return positions
+
+
 @dataclass
 class World:
     """The sources, the configuration that names them, and the truth about the view."""
@@ -295,22 +316,22 @@ class World:
         report: Callable[[str], None] | None = None,
         protocol: str = "sweep",
         **changes: Any,
-    ) -> "closing[Job]":
+    ) -> "closing[OneView]":
         """A new job, which has neither checked nor prepared anything."""
         known = configuration or read_configuration(self.write_configuration(**changes))
         view = known.view("v").with_protocol(protocol)
-        return closing(Job(known, view, report or self.reports.append))
+        return closing(OneView(known, [view], report or self.reports.append))
 
     def go_on(self, **changes: Any) -> None:
         """A job that starts, installs all that is in the topics, and is complete."""
         self.wait_until_published()
         with self.job(**changes) as job:
             start(job)
-            job.process(self.records_after(job))
+            job.take(self.records_after(job))
             self.assert_complete(job.tables)
             assert job.standing.vector == self.versions
 
-    def records_after(self, job: Job) -> pl.DataFrame:
+    def records_after(self, job: "OneView") -> pl.DataFrame:
         """Everything in the topics behind the job's standing."""
         offsets = {self.sources[s].topic: o for s, o in job.standing.offsets.items()}
         return records(self.bootstrap, offsets)

@@ -53,9 +53,10 @@ class _OneBatch:
         self._bootstrap = configuration.bootstrap
 
     def run(self, _spark: object, _once: bool) -> None:
-        standing = self._job.standing
-        offsets = {topic: standing.offsets[source] for topic, source in self._job.topics.items()}
-        self._job.process(records(self._bootstrap, offsets))
+        found = records(self._bootstrap, self._job.offsets)
+        ends = found.group_by("topic").agg(pl.col("offset").max() + 1)
+        self._job.process({self._job.topics[topic]: end for topic, end in ends.iter_rows()})
+        self._job.settle()
 
 
 @dataclass
@@ -475,9 +476,9 @@ def test_of_two_jobs_on_one_view_the_slower_one_is_fenced(kept: Command) -> None
     with world.job() as quick, world.job() as slow:
         start(quick)
         start(slow)
-        assert quick.process(world.records_after(quick)) > 0
+        assert quick.take(world.records_after(quick)) > 0
         with pytest.raises(ViewsweepError, match="another job has committed") as fenced:
-            slow.process(world.records_after(slow))
+            slow.take(world.records_after(slow))
     assert fenced.value.exit_code == 3
     assert world.assert_complete(ViewTables(world.directory / "tables", quick.view)) > 0
     kept.goes_on()

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from jobs import World, cut, start
+from jobs import OneView, World, cut, start
 
 from infra.localbroker import LocalBroker
-from streaming.job import Job
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def commit(world: World, seed: int, transactions: int = 45) -> None:
 def test_an_empty_batch_changes_nothing(world: World) -> None:
     with world.job() as job:
         start(job)
-        assert job.process(world.records_after(job)) == 0
+        assert job.take(world.records_after(job)) == 0
         assert world.assert_complete(job.tables) == 0
 
 
@@ -52,7 +51,7 @@ def test_any_batching_is_complete(world: World, seed: int) -> None:
         start(job)
         commit(world, seed)
         batches = cut(world.records_after(job), dice, 1 + 6 * seed)
-        delivered = [job.process(batch) for batch in batches]
+        delivered = [job.take(batch) for batch in batches]
         assert sum(delivered) == world.assert_complete(job.tables) > 30
         assert job.measures.corrected > 0, "nothing concurrent happened"
 
@@ -62,7 +61,7 @@ def test_batches_of_one_record_are_completed_from_the_lookahead(world: World) ->
         start(job)
         commit(world, 5, 20)
         records = world.records_after(job)
-        delivered = [job.process(records[n : n + 1]) for n in range(records.height)]
+        delivered = [job.take(records[n : n + 1]) for n in range(records.height)]
         assert 0 in delivered, "no transaction was cut"
         assert set(delivered) == {0, 1}
         assert world.assert_complete(job.tables) == sum(delivered)
@@ -72,7 +71,7 @@ def test_control_the_uncompensated_protocol_is_caught(world: World) -> None:
     with world.job(protocol="naive") as job:
         start(job)
         commit(world, 2)
-        job.process(world.records_after(job))
+        job.take(world.records_after(job))
         with pytest.raises(AssertionError, match="position"):
             world.assert_complete(job.tables)
 
@@ -83,8 +82,8 @@ def test_a_batch_delivered_twice_is_installed_once(world: World) -> None:
         commit(world, 6)
         batches = cut(world.records_after(job), random.Random(6), 4)
         for batch in batches:
-            job.process(batch)
-            assert job.process(batch) == 0
+            job.take(batch)
+            assert job.take(batch) == 0
         assert world.assert_complete(job.tables) > 30
 
 
@@ -96,16 +95,16 @@ def test_after_a_restart_what_is_older_than_the_standing_is_not_installed_again(
         commit(world, 7)
         records = world.records_after(job)
         first, second, third = cut(records, random.Random(7), 3)
-        job.process(first)
-        job.process(second)
+        job.take(first)
+        job.take(second)
     with world.job() as job:
         start(job)
         before = job.standing
-        assert job.process(first) == 0
+        assert job.take(first) == 0
         assert job.standing == before
-        assert job.process(pl.concat([first, second])) == 0
-        job.process(records)
-        assert job.process(third) == 0
+        assert job.take(pl.concat([first, second])) == 0
+        job.take(records)
+        assert job.take(third) == 0
         assert world.assert_complete(job.tables) > 30
 
 
@@ -115,7 +114,7 @@ def test_a_checkpoint_that_is_ahead_is_filled_up_from_the_lookahead(world: World
         commit(world, 8)
         *_, last = cut(world.records_after(job), random.Random(8), 4)
         assert last.height
-        job.process(last)
+        job.take(last)
         assert world.assert_complete(job.tables) > 0
         assert job.standing.vector != world.versions or job.measures.updates > 30
 
@@ -132,7 +131,7 @@ def test_a_new_job_after_each_batch_while_the_sources_go_on(world: World) -> Non
             batch, _ = cut(world.records_after(job), dice, 2)
             # Not waited for: they may or may not be published when a question is answered.
             world.commit_at_random(dice, 6)
-            job.process(batch)
+            job.take(batch)
             corrected += job.measures.corrected
     world.go_on()
     assert corrected > 0, "nothing concurrent happened"
@@ -145,10 +144,10 @@ def test_a_job_that_dies_before_it_records_progress_loses_no_position(
         start(job)
         commit(world, 10)
         batches = cut(world.records_after(job), random.Random(10), 3)
-        job.process(batches[0])
+        job.take(batches[0])
         monkeypatch.setattr(job.tables, "record", _die)
         with pytest.raises(_DeathError):
-            job.process(batches[1])
+            job.take(batches[1])
     world.go_on()
 
 
@@ -161,7 +160,7 @@ def test_a_job_that_dies_before_it_commits_repeats_the_batch(
         records = world.records_after(job)
         monkeypatch.setattr(job.tables, "install", _die)
         with pytest.raises(_DeathError):
-            job.process(records)
+            job.take(records)
         assert job.tables.standing().position == 0
     world.go_on()
 
@@ -193,7 +192,7 @@ def test_the_first_state_is_one_vector_though_the_sources_commit_between_its_pag
         assert job.standing.position == 0
         assert job.measures.corrected > 0, "nothing concurrent happened"
         world.wait_until_published()
-        job.process(world.records_after(job))
+        job.take(world.records_after(job))
         assert world.assert_complete(job.tables) > 20
 
 
@@ -220,7 +219,7 @@ def test_a_first_state_that_is_interrupted_goes_on_behind_its_last_page(world: W
     world.go_on()
 
 
-def _survives(job: Job) -> bool:
+def _survives(job: OneView) -> bool:
     try:
         start(job)
     except _DeathError:

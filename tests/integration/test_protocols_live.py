@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import KEYED, MIXED, ONE_SOURCE, Story, World, cut, start
+from jobs import KEYED, MIXED, ONE_SOURCE, OneView, Story, World, cut, start
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import Verdict, check
@@ -19,7 +19,6 @@ from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from streaming.configuration import read_configuration
-from streaming.job import Job
 from streaming.tracing import write_live_trace
 
 #: Transactions before a view is made, between, and while its protocol asks.
@@ -40,7 +39,7 @@ def story_for(entry: Entry) -> Story:
     return KEYED if entry.needs_keys else MIXED
 
 
-def commit_while_asking(world: World, job: Job, dice: random.Random) -> None:
+def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
     """The sources commit before and after some waves of questions, up to a limit."""
     ask, left = job._sources.ask, [_MEANWHILE]
 
@@ -55,7 +54,7 @@ def commit_while_asking(world: World, job: Job, dice: random.Random) -> None:
     job._sources.ask = committing  # type: ignore[method-assign]
 
 
-def live(world: World, protocol: str, seed: int) -> Job:
+def live(world: World, protocol: str, seed: int) -> OneView:
     """A run to its end: three batches, with a restart before the last one."""
     dice = random.Random(seed)
     world.publish()
@@ -67,11 +66,11 @@ def live(world: World, protocol: str, seed: int) -> Job:
         world.wait_until_published()
         commit_while_asking(world, job, dice)
         for batch in cut(world.records_after(job), dice, 2):
-            job.process(batch)
+            job.take(batch)
     world.wait_until_published()
     with world.job(protocol=protocol) as job:
         start(job)
-        job.process(world.records_after(job))
+        job.take(world.records_after(job))
     return job
 
 

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import polars as pl
 import pytest
@@ -12,7 +14,7 @@ from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug, SourceViolation
 from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.mailbox import Mailbox, Received
 from protocols.maintenance.protocol import Install, Work
 from protocols.maintenance.questions import Answer, Query, Question
 from protocols.maintenance.registry import PROTOCOLS
@@ -31,18 +33,32 @@ def changes(*versions: int) -> pl.DataFrame:
     return pl.DataFrame([(v, 1, v) for v in versions], schema=schema, orient="row")
 
 
+@dataclass
+class Known:
+    """Which transactions are parts of global ones."""
+
+    parts: dict[tuple[str, int], GlobalPart]
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        return self.parts.get((source, version))
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        return any(s == source and after < version <= upto for s, version in self.parts)
+
+
 class Story:
     """A protocol that notes what it sees, and asks each source once per position."""
 
     def __init__(self, parts: dict[tuple[str, int], GlobalPart] | None = None) -> None:
-        self.mailbox: Mailbox[Frame] = Mailbox({r: FrameLog() for r in RELATIONS.values()}, VECTOR)
-        self.channel = Channel(self.mailbox, list(RELATIONS.values()))
-        known = parts or {}
+        logs = [{r: FrameLog() for r in RELATIONS.values()} for _ in range(2)]
+        self.received: Received[Frame] = Received(logs[0], VECTOR)
+        self.mailbox: Mailbox[Frame] = Mailbox(logs[1], VECTOR)
+        self.channel = Channel(self.received, self.mailbox)
         self.delivery = Delivery(
             PROTOCOLS["g-strobe"],
             self.mailbox,
             list(RELATIONS),
-            lambda source, version: known.get((source, version)),
+            Known(parts or {}),
             self.channel,
         )
         self.events: list[str] = []
@@ -74,9 +90,9 @@ class Story:
     def _answer(self, source: str) -> Answer[Frame]:
         left = self.versions[source]
         version = left.pop(0) if len(left) > 1 else left[0]
-        if version > self.channel.received(source):
-            arrived = range(self.channel.received(source) + 1, version + 1)
-            self.channel.receive(source, version, {RELATIONS[source]: changes(*arrived)})
+        if version > self.received.received(source):
+            arrived = range(self.received.received(source) + 1, version + 1)
+            self.received.receive(source, version, {RELATIONS[source]: changes(*arrived)})
         return Answer(NOTHING, version)
 
 
@@ -84,18 +100,25 @@ VECTOR = {"a": 0, "b": 0}
 
 
 def in_turn(story: Story) -> InTurn:
-    return InTurn(story, story.ask, threading.Event(), story.delivery)
+    return InTurn(story, threading.Event(), story.delivery)
 
 
-def run(pieces: Pieces) -> list[int]:
+Asking: TypeAlias = Callable[[list[Question[Frame]]], list[Answer[Frame]]]
+
+
+def wave(pieces: Pieces, ask: Asking) -> None:
+    pieces.answered(ask(pieces.asked()))
+
+
+def run(pieces: Pieces, ask: Asking) -> list[int]:
     pieces.begin()
     while pieces.open:
-        pieces.wave()
+        wave(pieces, ask)
     return [install.position for install in pieces.take_installs()]
 
 
 def receive(story: Story, source: str, upto: int) -> None:
-    story.channel.receive(source, upto, {RELATIONS[source]: changes(*range(1, upto + 1))})
+    story.received.receive(source, upto, {RELATIONS[source]: changes(*range(1, upto + 1))})
 
 
 def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_others() -> None:
@@ -106,7 +129,7 @@ def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_
     assert story.mailbox.received("a") == 1, "the channel lets through one at a time"
     # a answers at 3 and later at 4, b at 1: 5 has been received as well but nobody may see it.
     story.versions = {"a": [3, 4], "b": [1]}
-    assert run(pieces) == [1, 2, 3, 4, 5]
+    assert run(pieces, story.ask) == [1, 2, 3, 4, 5]
     assert story.events[:4] == ["begin a1", "begin a2", "begin a3", "begin b1"]
     assert story.events[4] == "answers 1: [3, 1]"
     assert story.events.index("begin a4") < story.events.index("answers 2: [4, 1]")
@@ -143,9 +166,8 @@ def test_parts_wait_and_get_one_position_with_what_lies_between_them() -> None:
 def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
     mailbox: Mailbox[Frame] = Mailbox({}, VECTOR)
     participants = {1: frozenset(["a", "elsewhere"]), 2: frozenset(["a", "b"])}
-    delivery = Delivery(
-        PROTOCOLS["strobe"], mailbox, ["a", "b"], lambda _, v: GlobalPart("g", participants[v])
-    )
+    known = Known({("a", v): GlobalPart("g", names) for v, names in participants.items()})
+    delivery = Delivery(PROTOCOLS["strobe"], mailbox, ["a", "b"], known)
     mailbox.receive("a", 2, {})
     delivery.get_in_line("a", 1)
     assert mailbox.last_position == 1, "for this view it is a local one"
@@ -171,7 +193,7 @@ def rounds(installs: list[int], *sizes: int) -> Work[Frame]:
     return [Install(position, None) for position in installs]
 
 
-def asking(sizes: list[int]) -> Callable[[list[Question[Frame]]], list[Answer[Frame]]]:
+def asking(sizes: list[int]) -> Asking:
     def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
         sizes.append(len(questions))
         return [Answer(NOTHING, 1) for _ in questions]
@@ -182,21 +204,21 @@ def asking(sizes: list[int]) -> Callable[[list[Question[Frame]]], list[Answer[Fr
 def test_the_rounds_of_all_pieces_go_out_together() -> None:
     waves: list[int] = []
     works = (rounds([1], 1), rounds([2], 3), rounds([3], 1, 2), rounds([], 0, 1), rounds([], 1, 1))
-    pieces = Pieces(Given(*works), asking(waves), threading.Event())
+    pieces = Pieces(Given(*works), threading.Event())
     pieces.begin()
     assert pieces.open == 5
-    assert run(pieces) == [1, 2, 3]
+    assert run(pieces, asking(waves)) == [1, 2, 3]
     assert waves == [1 + 3 + 1 + 1, 2 + 1 + 1]
 
 
 def test_thousands_of_pieces_that_ask_nothing_are_no_problem() -> None:
     works = [rounds([position]) for position in range(1, 5001)]
-    assert run(Pieces(Given(*works), asking([]), threading.Event())) == list(range(1, 5001))
+    assert run(Pieces(Given(*works), threading.Event()), asking([])) == list(range(1, 5001))
 
 
 def test_states_out_of_order_are_a_bug() -> None:
     with pytest.raises(ProtocolBug, match=r"\[2, 1\]"):
-        run(Pieces(Given(rounds([2]), rounds([1])), asking([]), threading.Event()))
+        run(Pieces(Given(rounds([2]), rounds([1])), threading.Event()), asking([]))
 
 
 def test_a_long_piece_stops_when_told_to() -> None:
@@ -210,5 +232,5 @@ def test_a_long_piece_stops_when_told_to() -> None:
         return ask(questions)
 
     with pytest.raises(Stopped):
-        run(Pieces(Given(rounds([1], *[1] * 1000)), ask_and_stop, stopping))
+        run(Pieces(Given(rounds([1], *[1] * 1000)), stopping), ask_and_stop)
     assert len(waves) == 3

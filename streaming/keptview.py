@@ -1,0 +1,353 @@
+"""One view that a job keeps: its tables, its order of delivery, its protocol at work.
+
+    transactions in line ─ Delivery ─> mailbox ─> protocol ─> installs ─> one Delta commit
+
+What the views of a job share (topics, answers) is in `reading.py`; positions are each view's own.
+A part of a global transaction waits for the others, and what is behind it at its source waits too,
+over batches and restarts if need be: it is in no commit, and the standing's offsets stay before it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import Frame, FrameLog, empty_frame
+from protocols.checking.trace import JOINT
+from protocols.errors import ProtocolBug
+from protocols.maintenance.deliveries import Deliveries, Numbers
+from protocols.maintenance.firststate import root_of, stretch
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.protocol import Install
+from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.maintenance.registry import Entry, protocol
+from protocols.views.catalog import Catalog
+from protocols.views.sql import parse_view
+from protocols.views.view import View
+from streaming.commits import Commits
+from streaming.configuration import Configuration, ViewSettings
+from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
+from streaming.measuring import Measures
+from streaming.reading import Reading
+from warehouse.staging import Staging, discard_pages
+from warehouse.standing import Standing
+from warehouse.tables import QUESTION, ViewTables
+
+Report = Callable[[str], None]
+
+
+class KeptView:
+    """The state of one view in a running job."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        settings: ViewSettings,
+        catalog: Catalog,
+        measures: Measures,
+        report: Report,
+    ) -> None:
+        self.entry: Entry = protocol(settings.protocol)
+        self.view = parse_view(settings.name, settings.sql, catalog)
+        self.entry.refuse_view(self.view)
+        self.tables = ViewTables(configuration.warehouse, self.view)
+        self._job = configuration.job
+        self._measures = measures
+        self._report = report
+        #: How far the view has come, counting what was handed over to be committed.
+        self.standing: Standing
+        self.pieces: Pieces
+        self._reading: Reading
+        self._mailbox: Mailbox[Frame]
+        self._delivery: Delivery
+        self._commits: Commits
+        #: Questions asked and not committed yet, by position.
+        self._asked: dict[int, list[dict[str, Any]]] = {}
+        #: When `current` may follow again.
+        self._follow_at = 0.0
+
+    # -- before the first batch ------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Goes on where the tables stand."""
+        self.standing = self.tables.standing()
+        discard_pages(self.tables)
+        self.tables.recover_progress()
+        self.tables.follow()
+        self._report(f"view {self.view.name}: going on from position {self.standing.position}")
+
+    def begin_first_state(self, standing: Standing) -> "FirstState":
+        """The first state, to be read at this vector or at that of an earlier attempt."""
+        return FirstState(self.view, self.tables, standing, self._measures, self._report)
+
+    def start(self, reading: Reading, commits: Commits, stopping: threading.Event) -> None:
+        """The view has a state, so its protocol can begin on what comes after it."""
+        self._reading, self._commits = reading, commits
+        view, standing = self.view, self.standing
+        channel = None
+        if self.entry.fifo:
+            logs = {relation: FrameLog() for relation in view.relations}
+            self._mailbox = Mailbox(logs, standing.vector, standing.position)
+            channel = Channel(reading.received, self._mailbox)
+        else:
+            self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
+        self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
+        maintaining = self.entry.start(view, self._mailbox, self._contents)
+        if channel is not None:
+            self.pieces = InTurn(maintaining, stopping, self._delivery)
+        else:
+            self.pieces = Pieces(maintaining, stopping)
+
+    def _contents(self) -> Frame:
+        """The rows of the view at its standing."""
+        rows = self.tables.changes().select(*self.view.schema, COUNT).collect()
+        return Frame(rows).consolidated()
+
+    # -- one micro-batch -------------------------------------------------------------------------
+
+    def get_in_line(self, ends: Mapping[str, int]) -> None:
+        """All transactions that begin below these offsets, in the order of their commits."""
+        batch = {}
+        for source in ends.keys() & set(self.view.sources):
+            after = self._delivery.in_line[source]
+            upto = self._reading.feeds[source].version_up_to(ends[source])
+            batch[source] = (after, max(after, upto))
+        if any(upto > after for after, upto in batch.values()):
+            self._delivery.get_all_in_line(*self._reading.positions_of(batch))
+
+    def note(self, question: Question[Frame], answer: Answer[Frame]) -> None:
+        """Remembers what was asked for a position, for `progress`."""
+        wanted = self._mailbox.version_at(question.source, question.position)
+        self._measures.corrected += answer.version > wanted
+        if question.position:
+            self._asked.setdefault(question.position, []).append(_question(question, answer))
+
+    def end_batch(self) -> None:
+        """Installs the rest. What is not installed then waits for a part that has not come."""
+        self.install()
+        if self._mailbox.last_position > self.standing.position and not self._delivery.waiting:
+            raise ProtocolBug(
+                f"protocol {self.entry.name} has nothing more to do at position"
+                f" {self._mailbox.last_position} and has installed {self.standing.position}"
+            )
+        self._mailbox.forget(self.standing.position)
+
+    def install(self) -> None:
+        """Hands over all that is finished, as one commit."""
+        installs = self.pieces.take_installs()
+        if not installs:
+            return
+        order = self._order_of(installs)
+        last = installs[-1].position
+        vector = self._mailbox.vector_at(last)
+        standing = Standing(last, vector, self._offsets(vector))
+        changes = _placed(self.view, installs)
+        shown = _shown(installs, len(np.unique(order.position)))
+        delivered = self._delivered(order, installs, shown)
+        self.standing = standing
+        self._reading.seen(vector)
+        self._count(len(order), installs, changes)
+        self._commits.hand_over(partial(self._commit, changes, standing, order, shown, delivered))
+
+    def _order_of(self, installs: Sequence[Install[Frame]]) -> Deliveries:
+        """The transactions of these states, which have to follow what is installed."""
+        after, last = self.standing.position, installs[-1].position
+        if not after < installs[0].position <= last <= self._mailbox.last_position:
+            raise ProtocolBug(
+                f"positions {installs[0].position} to {last} were to be installed, {after + 1} to"
+                f" {self._mailbox.last_position} are there"
+            )
+        return self._mailbox.deliveries(after, last)
+
+    def _commit(
+        self,
+        changes: pl.DataFrame,
+        standing: Standing,
+        order: Deliveries,
+        shown: Numbers | None,
+        delivered: pl.DataFrame,
+    ) -> None:
+        """In the thread of the commits: the truth first, then what is derived from it."""
+        with self._measures.step("commit"):
+            self.tables.install(changes, standing, order, shown)
+        self._measures.installed(delivered["committed_at"])
+        with self._measures.step("progress"):
+            self.tables.record(delivered)
+        self._measures.position = standing.position
+
+    def _delivered(
+        self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
+    ) -> pl.DataFrame:
+        """What `progress` says of each transaction.
+
+        Of a position with several transactions the first one tells what was asked and skipped.
+        """
+        firsts = np.unique(order.position, return_index=True)
+        place = (
+            dict(zip(*(column.tolist() for column in firsts), strict=True))
+            if (self._asked or any(install.skipped for install in installs))
+            else {}
+        )
+        times = np.empty(len(order), np.int64)
+        for number, source in enumerate(order.sources):
+            mine = order.source == number
+            if mine.any():
+                versions = order.version[mine]
+                feed = self._reading.feeds[source]
+                times[mine] = feed.times(int(versions[0]) - 1, int(versions[-1]))
+        skipped = np.zeros(len(order), np.int64)
+        for install in installs:
+            if install.skipped:
+                skipped[place[install.position]] += install.skipped
+        names = pl.Series(order.sources, dtype=pl.String)
+        return pl.DataFrame(
+            {
+                "position": order.position,
+                "source": names.gather(order.source),
+                "version": order.version,
+                "committed_at": pl.Series(times).cast(pl.Datetime("ms")).cast(pl.Datetime("us")),
+                "skipped": skipped,
+                "questions": self._questions(len(order), place),
+                "shown": np.ones(len(order), bool)
+                if shown is None
+                else np.isin(order.position, shown),
+            }
+        )
+
+    def _questions(self, length: int, place: Mapping[int, int]) -> pl.Series:
+        """What was asked for these positions, each at its place; null elsewhere."""
+        kind = pl.List(QUESTION)
+        said = sorted((place[p], self._asked.pop(p)) for p in list(self._asked) if p in place)
+        if not said:
+            return pl.Series("questions", [None], kind).new_from_index(0, length)
+        found = pl.DataFrame({"at": [at for at, _ in said]}).with_columns(
+            pl.Series("questions", [asked for _, asked in said], kind)
+        )
+        every = pl.DataFrame({"at": pl.int_range(length, eager=True)})
+        return every.join(found, on="at", how="left", maintain_order="left")["questions"]
+
+    def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
+        """Behind each version of the vector; unchanged where the source brought nothing."""
+        offsets = dict(self.standing.offsets)
+        for source, version in vector.items():
+            if version > self.standing.vector[source]:
+                offsets[source] = self._reading.feeds[source].offset_behind(version)
+        return offsets
+
+    def _count(
+        self, updates: int, installs: Sequence[Install[Frame]], changes: pl.DataFrame
+    ) -> None:
+        self._measures.updates += updates
+        self._measures.batches += 1
+        self._measures.skipped += sum(install.skipped for install in installs)
+        self._measures.view_rows += int(changes[COUNT].sum())
+
+    # -- the current table -----------------------------------------------------------------------
+
+    def follow_now_and_then(self, force: bool = False) -> None:
+        """Lets `current` follow, at most as often as configured."""
+        if force or time.monotonic() >= self._follow_at:
+            self._follow_at = float("inf")
+            self._commits.hand_over(self._follow)
+
+    def _follow(self) -> None:
+        began = time.monotonic()
+        with self._measures.step("current"):
+            self.tables.follow()
+        now = time.monotonic()
+        # To follow may take a tenth of the time, however large the view has become.
+        self._follow_at = now + max(self._job.current_every_seconds, 9 * (now - began))
+
+
+class FirstState:
+    """Reads a view at one vector while the sources go on committing; can be interrupted."""
+
+    def __init__(
+        self,
+        view: View,
+        tables: ViewTables,
+        standing: Standing,
+        measures: Measures,
+        report: Report,
+    ) -> None:
+        self._view, self._tables, self._report = view, tables, report
+        self._measures = measures
+        self._root = root_of(view).relation
+        tables.define()
+        key = tuple(self._root.type_of(column) for column in self._root.key)
+        self._staging = Staging(tables, key)
+        if self._staging.standing is None:
+            self._staging.begin(standing)
+        else:
+            report(f"view {view.name}: going on with the first state, {self._rows}")
+        assert self._staging.standing is not None
+        #: The vector that it is read at.
+        self.standing = self._staging.standing
+
+    def read(self, reading: Reading, limit: int) -> Standing:
+        """Page by page, until it is complete and visible."""
+        staging = self._staging
+        mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
+        ask = partial(self._ask, reading)
+        while not staging.finished:
+            part = finish(stretch(self._view, mailbox, staging.last_key, limit), ask)
+            staging.add(None if part.rows is None else part.rows.data, part.last_key)
+            self._report(f"view {self._view.name}: first state, {self._rows} so far")
+        staging.finish()
+        self._tables.follow()
+        return self.standing
+
+    def _ask(self, reading: Reading, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        answers = reading.ask(questions)
+        for question, answer in zip(questions, answers, strict=True):
+            wanted = self.standing.vector[question.source]
+            self._measures.corrected += answer.version > wanted
+        return answers
+
+    @property
+    def _rows(self) -> str:
+        return f"{self._staging.rows:,} rows from {self._root}"
+
+
+def _placed(view: View, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
+    """All changes of a batch in one frame, each with its position."""
+    parts = [
+        install.change.data
+        if install.first is not None
+        else install.change.data.with_columns(pl.lit(install.position, pl.Int64).alias(POSITION))
+        for install in installs
+        if install.change is not None
+    ]
+    columns = [*view.schema, COUNT, POSITION]
+    if not parts:
+        return empty_frame(view.schema).placed(0).data.select(columns)
+    return pl.concat(part.select(columns) for part in parts)
+
+
+def _shown(installs: Sequence[Install[Frame]], positions: int) -> Numbers | None:
+    """The positions that have a state of their own; None if all of them have one."""
+    spans = [(i.position if i.first is None else i.first, i.position) for i in installs]
+    if sum(last - first + 1 for first, last in spans) == positions:
+        return None
+    return np.concatenate([np.arange(first, last + 1) for first, last in spans])
+
+
+def _question(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:
+    if isinstance(query, Joint):
+        sent, relation = [rows for term in query.terms for rows in term.values()], JOINT
+    else:
+        sent, relation = list(query.keys or ()), query.relation.name
+    return {
+        "source": query.source,
+        "relation": relation,
+        "keys": sum(part.data.height for part in sent),
+        "bytes": answer.bytes_sent,
+        "version": answer.version,
+        "rows": answer.rows.data.height,
+        "answer_bytes": answer.bytes_received,
+    }

@@ -1,0 +1,125 @@
+"""What a job reads of its sources: their topics from a vector on, and answers to questions.
+
+All views of a job share one reading: each record is fetched and decoded once, and questions that
+coincide go out once. An answer is handed on when everything that it contains has been received.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from protocols.algebra.frame import Frame, FrameLog
+from protocols.errors import SourceViolation
+from protocols.maintenance.holdback import GlobalPart
+from protocols.maintenance.mailbox import Received
+from protocols.maintenance.questions import Answer, Question
+from protocols.views.catalog import Relation
+from streaming.asking import Sources
+from streaming.configuration import Configuration
+from streaming.feed import Feed, Numbers, positions_of
+from streaming.lookahead import Lookahead
+from streaming.measuring import Measures
+from streaming.sharing import Shared
+from warehouse.standing import Standing
+
+
+class Reading:
+    """Feeds, lookahead and what they have received, from where the standing says."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        sources: Sources,
+        relations: Sequence[Relation],
+        standing: Standing,
+        measures: Measures,
+        report: Callable[[str], None],
+        stopping: threading.Event,
+    ) -> None:
+        self._sources = sources
+        self._measures = measures
+        #: Source → the version that a view has seen of it; no answer may be older.
+        self._seen = dict(standing.vector)
+        logs = {relation: FrameLog() for relation in relations}
+        self.received = Received[Frame](logs, standing.vector)
+        self.feeds = {
+            source: Feed(
+                source,
+                configuration.sources[source].topic,
+                [relation for relation in relations if relation.source == source],
+                self.received,
+                offset,
+            )
+            for source, offset in standing.offsets.items()
+        }
+        self._lookahead = Lookahead(
+            configuration.bootstrap,
+            self.feeds,
+            configuration.job.patience_seconds,
+            report,
+            stopping,
+        )
+
+    def close(self) -> None:
+        """Ends the lookahead."""
+        self._lookahead.close()
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def read_up_to(self, ends: Mapping[str, int]) -> None:
+        """Until every transaction that begins below these offsets is here as a whole."""
+        for source, end in ends.items():
+            feed = self.feeds[source]
+            what = f"the rest of a transaction in topic {feed.topic!r}"
+            self._lookahead.read_until(partial(feed.is_whole_up_to, end), what, (source,))
+
+    def positions_of(
+        self, batch: Mapping[str, tuple[int, int]]
+    ) -> tuple[tuple[str, ...], Numbers, Numbers]:
+        """The order of delivery of versions (after, upto] per source; see feed.py."""
+        return positions_of(batch, self.feeds)
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        """The global transaction that a received version is a part of."""
+        return self.feeds[source].part_of(version)
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        """Whether any of these received versions is a part of a global transaction."""
+        return self.feeds[source].has_parts(after, upto)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        """The answers, when everything that they contain has been received."""
+        shared = Shared(questions)
+        with self._measures.step("asking"):
+            answers = self._sources.ask(shared.questions)
+        with self._measures.step("lookahead"):
+            for question, answer in zip(shared.questions, answers, strict=True):
+                self._catch_up(question.source, answer.version)
+        self._measures.queries += len(answers)
+        self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
+        return shared.answers(answers)
+
+    def _catch_up(self, source: str, version: int) -> None:
+        if version < self._seen[source]:
+            raise SourceViolation(
+                f"source {source} answered at version {version}, and the view has already seen"
+                f" version {self._seen[source]}: the source was reset, or a replica answers that"
+                " lags too far behind"
+            )
+        self._lookahead.read_until(
+            lambda: self.received.received(source) >= version,
+            f"version {version} of source {source}, which an answer contains,",
+            (source,),
+        )
+
+    def seen(self, vector: Mapping[str, int]) -> None:
+        """A view stands at this vector now."""
+        for source, version in vector.items():
+            self._seen[source] = max(self._seen[source], version)
+
+    def forget(self, vector: Mapping[str, int]) -> None:
+        """Drops what is remembered of records up to this vector, below which no view is."""
+        for source, version in vector.items():
+            self.feeds[source].forget(version)

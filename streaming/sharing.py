@@ -1,0 +1,73 @@
+"""Questions that coincide are asked once.
+
+Views of one job, or several atoms of one view, may look the same relation up at the same moment.
+Each of them only needs a superset of its own keys answered (algorithms.md, section 5, Lemma 2: the
+join that follows drops the rest), and a row more is no error, for it is corrected like all others.
+So questions about one relation, under one condition and by the same combinations of columns, become
+one: the union of their keys, the union of their columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from protocols.algebra.frame import Frame
+from protocols.maintenance.questions import Answer, Joint, Query, Question
+
+
+class Shared:
+    """A round of questions, and the fewer ones that are asked in their place."""
+
+    def __init__(self, questions: Sequence[Question[Frame]]) -> None:
+        self._wanted = list(questions)
+        #: What is asked.
+        self.questions: list[Question[Frame]] = []
+        #: For each question wanted, its place among those asked.
+        self._places: list[int] = []
+        known: dict[Any, int] = {}
+        for question in self._wanted:
+            likeness = _likeness(question)
+            place = known.get(likeness) if likeness is not None else None
+            if place is None:
+                place = len(self.questions)
+                self.questions.append(question)
+                known[likeness] = place
+            else:
+                self.questions[place] = _united(self.questions[place], question)
+            self._places.append(place)
+
+    def answers(self, answers: Sequence[Answer[Frame]]) -> list[Answer[Frame]]:
+        """The answers to the questions wanted, from those to the questions asked."""
+        return [
+            _part(answers[place], question)
+            for place, question in zip(self._places, self._wanted, strict=True)
+        ]
+
+
+def _likeness(question: Question[Frame]) -> Any:
+    """Equal for questions that can become one; None for one that stays by itself."""
+    if isinstance(question, Joint) or question.page is not None:
+        return None
+    columns = None if question.keys is None else frozenset(k.columns for k in question.keys)
+    return question.relation, question.condition, columns
+
+
+def _united(one: Question[Frame], other: Question[Frame]) -> Query[Frame]:
+    assert isinstance(one, Query)
+    assert isinstance(other, Query)
+    names = {*one.columns, *other.columns}
+    columns = tuple(name for name in one.relation.column_names if name in names)
+    if one.keys is None or other.keys is None:
+        return replace(one, columns=columns)
+    theirs = {keys.columns: keys for keys in other.keys}
+    keys = tuple(
+        ours.plus(theirs[ours.columns]).keys([(name, name) for name in ours.columns])
+        for ours in one.keys
+    )
+    return replace(one, columns=columns, keys=keys)
+
+
+def _part(answer: Answer[Frame], question: Question[Frame]) -> Answer[Frame]:
+    if isinstance(question, Joint) or answer.rows.columns == question.columns:
+        return answer
+    return replace(answer, rows=answer.rows.select([(name, name) for name in question.columns]))
