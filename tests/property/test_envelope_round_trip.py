@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from protocols.views.catalog import Catalog, catalog_from_json
-from sources import envelope
 from sources.envelope import BadRecord, Records, decode, encode_transaction
+from sources.envelope.byrecord import read_by_record
+from sources.envelope.columns import read_in_columns
+from sources.envelope.form import Batch
 from sources.transaction import RowChange, Transaction
 
 COLUMNS = {
@@ -40,7 +42,7 @@ CATALOG = catalog_from_json(
         }
     }
 )
-BATCH = envelope._Batch(CATALOG.relations)
+BATCH = Batch(CATALOG.relations)
 
 
 def _decimals(digits: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
@@ -142,9 +144,9 @@ def test_a_transaction_is_numbered_through(transaction: Transaction) -> None:
 @given(st.lists(TRANSACTIONS, min_size=1, max_size=4))
 def test_both_ways_of_reading_agree(transactions: list[Transaction]) -> None:
     values = _records(transactions)
-    in_columns = envelope._read_in_columns(values, BATCH)
+    in_columns = read_in_columns(values, BATCH)
     if in_columns is not None:
-        _same(in_columns, envelope._read_by_record(values, BATCH))
+        _same(in_columns, read_by_record(values, BATCH))
 
 
 def test_plain_records_are_read_in_columns() -> None:
@@ -161,10 +163,10 @@ def test_plain_records_are_read_in_columns() -> None:
     values = _records([Transaction(changes)])
     # The tag of the other relation occurs in the first record, as a column of its own.
     for part in (values, values[1:], values[:1]):
-        in_columns = envelope._read_in_columns(part, BATCH)
+        in_columns = read_in_columns(part, BATCH)
         if in_columns is not None:
-            _same(in_columns, envelope._read_by_record(part, BATCH))
-    assert envelope._read_in_columns(values[1:], BATCH) is not None
+            _same(in_columns, read_by_record(part, BATCH))
+    assert read_in_columns(values[1:], BATCH) is not None
 
 
 def _mutations() -> list[Callable[[dict[str, Any]], object]]:
@@ -235,7 +237,7 @@ def test_columns_never_accept_what_reading_by_record_refuses(snapshot: bool) -> 
 
 
 def _outcome(values: pl.Series, catalog: Catalog) -> str:
-    in_columns = envelope._read_in_columns(values, BATCH)
+    in_columns = read_in_columns(values, BATCH)
     try:
         by_record = decode(values, catalog.relations)
     except BadRecord as error:
