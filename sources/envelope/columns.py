@@ -5,15 +5,18 @@ declines, and the batch is read by record. Most records are laid out as we write
 parsing most of their text (`ourlayout`); the others are parsed as a whole (`anylayout`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+import orjson
 import polars as pl
 import pyarrow as pa
 
+from protocols.algebra.frame import picked
 from protocols.maintenance.holdback import GlobalPart
 from sources.envelope.anylayout import in_any_layout
 from sources.envelope.byrecord import are_participants
-from sources.envelope.form import RECORD, Batch, Records
+from sources.envelope.form import HEADS, RECORD, Batch, Group, Records
 from sources.envelope.images import UnusualError, need
 from sources.envelope.ourlayout import in_our_layout
 
@@ -22,61 +25,58 @@ def read_in_columns(values: pl.Series, batch: Batch) -> Records | None:
     """The same as `read_by_record`, or None."""
     try:
         return _read(_texts(values), batch)
-    except (UnusualError, pa.ArrowInvalid, pl.exceptions.PolarsError):
+    except (UnusualError, pa.ArrowInvalid, pl.exceptions.PolarsError, orjson.JSONDecodeError):
         return None
 
 
 def _texts(values: pl.Series) -> pl.DataFrame:
     """The records as text (`json`) with their index, tombstones left out."""
-    texts = pl.DataFrame({"record": pl.int_range(len(values), eager=True), "json": values})
-    if values.null_count():
-        texts = texts.drop_nulls("json")
-    json = texts.get_column("json").cast(pl.String)
-    need(json.str.starts_with("{").all() and json.str.ends_with("}").all())
-    return texts.with_columns(json)
+    json = values.cast(pl.String).alias("json")
+    texts = pl.DataFrame([pl.Series("record", np.arange(len(values))), json])
+    return texts.drop_nulls("json") if values.null_count() else texts
 
 
 def _read(texts: pl.DataFrame, batch: Batch) -> Records:
-    heads: list[pl.DataFrame] = []
+    plain = in_our_layout(texts, batch)
+    others = _without(texts, plain)
+    groups = [*plain, *(in_any_layout(others, batch) if len(others) else ())]
+    return Records(_heads(groups), _rows(groups, batch), _parts(groups, batch))
+
+
+def _without(texts: pl.DataFrame, groups: Sequence[Group]) -> pl.DataFrame:
+    """The texts of records that are in none of the groups."""
+    read = [group.fields.get_column("record").to_numpy() for group in groups]
+    if sum(map(len, read)) == len(texts):
+        return texts.clear()
+    known = np.isin(texts.get_column("record").to_numpy(), np.concatenate([*read, []]))
+    return texts.filter(~known)
+
+
+def _heads(groups: Sequence[Group]) -> pl.DataFrame:
+    return _in_order([picked(group.fields, HEADS) for group in groups], "record", HEADS)
+
+
+def _rows(groups: Sequence[Group], batch: Batch) -> dict[str, pl.DataFrame]:
     rows: dict[str, list[pl.DataFrame]] = {name: [] for name in batch.relations}
-    for relation in batch.relations.values():
-        found, signed, texts = in_our_layout(texts, relation)
-        heads.append(found)
-        rows[relation.name] += [] if signed is None else [signed]
-    local = pl.concat([each.get_column("version") for each in heads])
-    globals_ = []
-    if not texts.is_empty():
-        for group in in_any_layout(texts, batch):
-            heads.append(group.heads)
-            globals_.append(group.globals)
-            if group.relation is not None and group.rows is not None:
-                rows[group.relation.name].append(group.rows)
-    parts = _parts(globals_, local, batch)
-    return Records(_in_order(heads, "record"), _all_rows(rows, batch), parts)
+    for group in groups:
+        if group.relation is not None and group.rows is not None:
+            rows[group.relation.name].append(group.rows)
+    return {name: _in_order(rows[name], RECORD, batch.row_schemas[name]) for name in rows}
 
 
-def _in_order(frames: Sequence[pl.DataFrame], column: str) -> pl.DataFrame:
+def _in_order(
+    frames: Sequence[pl.DataFrame], column: str, schema: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
     """Stable: the old row of a record stays before its new one."""
-    full = [frame for frame in frames if not frame.is_empty()]
-    if len(full) == 1:
-        return full[0]
-    return pl.concat(full or frames[:1]).sort(column, maintain_order=True)
+    if len(frames) < 2:
+        return frames[0] if frames else pl.DataFrame(schema=schema)
+    rows = pl.concat(frames)
+    return rows[np.argsort(rows.get_column(column).to_numpy(), kind="stable")]
 
 
-def _all_rows(rows: dict[str, list[pl.DataFrame]], batch: Batch) -> dict[str, pl.DataFrame]:
-    return {
-        name: _in_order(rows[name], RECORD) if rows[name] else pl.DataFrame(schema=schema)
-        for name, schema in batch.row_schemas.items()
-    }
-
-
-def _parts(
-    globals_: Sequence[pl.DataFrame], local: pl.Series, batch: Batch
-) -> dict[int, GlobalPart]:
-    """Which versions are parts of global transactions; the records of one version have to agree.
-
-    `local`: the versions of records that are certainly of none.
-    """
+def _parts(groups: Sequence[Group], batch: Batch) -> dict[int, GlobalPart]:
+    """Which versions are parts of global transactions; the records of one version have to agree."""
+    globals_ = [group.globals for group in groups if group.globals is not None]
     if not any(each.get_column("is_part").any() for each in globals_):
         return {}
     parts: dict[int, GlobalPart | None] = {}
@@ -87,5 +87,8 @@ def _parts(
             part = GlobalPart(id_, frozenset(participants))
         need(parts.setdefault(version, part) == part)
     found = {version: part for version, part in parts.items() if part is not None}
-    need(not local.is_in(list(found)).any())
+    for group in groups:
+        # Where nothing is said of a global transaction, there is none.
+        if group.globals is None:
+            need(not group.fields.get_column("version").is_in(list(found)).any())
     return found

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import orjson
 import polars as pl
@@ -58,6 +59,18 @@ def schema_digest(relation: Relation) -> str:
     """Eight hex digits that change with any column's name, type or place."""
     form = orjson.dumps([[name, type_.name] for name, type_ in relation.columns])
     return hashlib.sha256(form).hexdigest()[:8]
+
+
+class Group(NamedTuple):
+    """What the records of one relation say, or those of all that nobody asks for."""
+
+    relation: Relation | None
+    #: Among others the columns of `HEADS`; one row per record.
+    fields: pl.DataFrame
+    #: The signed rows, if there are any.
+    rows: pl.DataFrame | None
+    #: Per record: version, id and participants of the global transaction, and whether there is one.
+    globals: pl.DataFrame | None = None
 
 
 class Batch:

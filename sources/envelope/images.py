@@ -5,8 +5,9 @@ drops the time zone of a timestamp without a word, and wants a date as a number.
 text and cast.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Literal
 
 import numpy as np
@@ -76,41 +77,53 @@ def parsed(
         parse_options=pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior=others),
     )
     need(table.num_rows == count)
-    frame = pl.from_arrow(table if as_read is wanted else table.cast(wanted))
+    frame = pl.from_arrow(table if as_read == wanted else table.cast(wanted))
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
-def signed_rows(changes: pl.DataFrame, relation: Relation) -> pl.DataFrame | None:
-    """The rows that records (record, version, op, before, after) take away and add, if any."""
+def signed_rows(
+    fields: pl.DataFrame, images: pl.DataFrame, relation: Relation
+) -> pl.DataFrame | None:
+    """The rows that records (record, version, op) take away and add by their images, if any."""
+    ops = fields.get_column("op")
     signed = []
     for image, place, count in (("before", 0, -1), ("after", 1, 1)):
-        present = changes.get_column(image).is_not_null()
-        carriers = [op for op, carried in IMAGES.items() if carried[place]]
-        need((changes.get_column("op").is_in(carriers) == present).all())
+        present = images.get_column(image).is_not_null()
+        carriers = [ops == op for op, carried in IMAGES.items() if carried[place]]
+        need((reduce(or_, carriers) == present).all())
         if present.any():
-            signed.append(_image_rows(changes.filter(present), image, count))
+            signed.append(_image_rows(fields, images.get_column(image), present, count))
     if not signed:
         return None
+    _need_finite(signed, relation)
+    if len(signed) == 1:
+        return signed[0]
     rows = pl.concat(signed)
-    _need_finite(rows, relation)
     # Stable: the old row of a record stays before its new one.
-    return rows.sort(RECORD, maintain_order=True) if len(signed) > 1 else rows
+    return rows[np.argsort(rows.get_column(RECORD).to_numpy(), kind="stable")]
 
 
-def _image_rows(changes: pl.DataFrame, image: str, count: int) -> pl.DataFrame:
+def _image_rows(
+    fields: pl.DataFrame, images: pl.Series, present: pl.Series, count: int
+) -> pl.DataFrame:
+    cells = images.filter(present).struct.unnest()
     return pl.DataFrame(
         [
-            *changes.get_column(image).struct.unnest().get_columns(),
-            pl.Series(COUNT, np.full(changes.height, count, np.int64)),
-            changes.get_column("version").alias(VERSION),
-            changes.get_column("record").alias(RECORD),
+            *cells.get_columns(),
+            pl.Series(COUNT, np.full(cells.height, count, np.int64)),
+            fields.get_column("version").filter(present).alias(VERSION),
+            fields.get_column("record").filter(present).alias(RECORD),
         ]
     )
 
 
-def _need_finite(rows: pl.DataFrame, relation: Relation) -> None:
+def _need_finite(signed: Sequence[pl.DataFrame], relation: Relation) -> None:
     """Arrow's reader takes a bare NaN for a number; JSON knows none, so neither do we."""
     for name, type_ in relation.columns:
         if type_.family == "DOUBLE":
-            need(rows.get_column(name).is_finite().all())
+            for rows in signed:
+                cells = rows.get_column(name)
+                # In NumPy a null is a NaN as well.
+                finite = int(np.count_nonzero(np.isfinite(cells.to_numpy())))
+                need(finite == len(cells) - cells.null_count())

@@ -1,121 +1,110 @@
 """Records exactly as `writing` lays them out, without a global transaction.
 
-Behind the images such a record consists of fixed text and a few numbers:
+Behind the images such a record consists of fixed text and a few fields:
 
-    {"before":…,"after":…   ,"op":"c","ts_ms":7   ,"source":{"db":"s","table":"r","version":
-    └─────── images ────┘   └──── ending ─────┘   └────────────────── mark ────────────────┘
-    7,"ts_ms":7,"schema":"0a1b2c3d"},"transaction":{"id":"s:7","total_order":1,"event_count":1}}
-    └──────────────────────────────────────── rest ────────────────────────────────────────────┘
+    {"before":…,"after":…   ,"op":"c"   ,"ts_ms":7   ,"source":{"db":"s","table":
+    └─────── images ────┘   └ ending┘                └────────── mark ──────────┘
+    "r","version":7,"ts_ms":7,"schema":"0a1b2c3d"},
+    "transaction":{"id":"s:7","total_order":1,"event_count":1}}   ← the rest, from "r" on
 
-A pattern reads the numbers of the rest and leaves nothing in it open; mark and ending are compared.
+A pattern reads the fields of the rest and leaves nothing in it open; mark and ending are compared.
 So only the images are left to be parsed, a third of the text. The mark cannot lie inside a string,
 where a backslash would stand before each quote; if it lies inside the images, the rest of the
 record is not what the pattern says.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
+import numpy as np
 import orjson
 import polars as pl
 import pyarrow as pa
 
 from protocols.views.catalog import Relation
-from sources.envelope.form import HEADS, schema_digest
+from sources.envelope.form import Batch, Group, schema_digest
 from sources.envelope.images import image_fields, need, parsed, signed_rows
 
-_NUMBER = "(?P<{}>0|[1-9][0-9]{{0,17}})"
-_STRING = r'"[^"\\\x00-\x1f]*"'
-_START = '{"before":'
+_NUMBERS = ("version", "order", "count", "ts_ms")
+_VERSION, _ORDER, _COUNT, _TS_MS = (f"(?P<{n}>0|[1-9][0-9]{{0,17}})" for n in _NUMBERS)
+#: Printable, and neither a quote nor a backslash.
+_PLAIN = r"[ !#-\[\]-~]*"
+_REST = (
+    rf'^"(?P<table>{_PLAIN})","version":{_VERSION},"ts_ms":{_TS_MS},'
+    r'"schema":"(?P<schema>[0-9a-f]{8})"\},'
+    rf'"transaction":\{{"id":"{_PLAIN}","total_order":{_ORDER},"event_count":{_COUNT}\}}\}}$'
+)
+_START = b'{"before":'
 #: Without snapshots, which we do not publish.
 _ENDINGS = [f',"op":"{op}"'.encode() for op in "cud"]
 _ENDING_LENGTH = len(_ENDINGS[0])
-_NUMBERS = ("version", "order", "count", "ts_ms")
+#: Every step by itself is small.
+_AS_WRITTEN = pl.QueryOptFlags.none()
 
 
-class _Layout(NamedTuple):
-    mark: str
-    #: What the rest is, with the groups `_NUMBERS`.
-    pattern: str
-    #: The images with text for what is cast, and as they are wanted.
-    schemas: tuple[pa.Schema, pa.Schema]
+def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
+    """What those records say that are so and belong to relations which somebody asks for."""
+    cut = _cut(texts, batch.source)
+    if cut.is_empty():
+        return []
+    groups = (
+        (relation, cut.filter(table=relation.name, schema=schema_digest(relation)))
+        for relation in batch.relations.values()
+    )
+    return [_group(fields, relation) for relation, fields in groups if not fields.is_empty()]
+
+
+def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
+    """The records that have this layout, cut into images (as text) and fields."""
+    mark = f',"source":{{"db":{orjson.dumps(source).decode()},"table":'
+    json, at, front = pl.col("json"), pl.col("at"), pl.col("front")
+    binary = json.cast(pl.Binary)
+    rest = binary.bin.slice(at + len(mark.encode())).cast(pl.String)
+    ts_ms = pl.concat_str(pl.lit(',"ts_ms":'), "ts_ms")
+    steps = (
+        texts.lazy()
+        .with_columns(at=json.str.find(mark, literal=True))
+        .filter(at.is_not_null())
+        .select(
+            "record",
+            binary.bin.slice(0, at).cast(pl.String).alias("front"),
+            rest.str.extract_groups(_REST).alias("fields"),
+        )
+        .unnest("fields")
+        .filter(pl.col("version").is_not_null())
+        .with_columns(front=front.str.strip_suffix(ts_ms).cast(pl.Binary))
+        .filter(front.bin.starts_with(_START) & front.bin.slice(-_ENDING_LENGTH).is_in(_ENDINGS))
+        .select(
+            "record",
+            "table",
+            "schema",
+            pl.col(_NUMBERS).cast(pl.Int64),
+            front.bin.slice(-2, 1).cast(pl.String).alias("op"),
+            front.bin.slice(0, front.bin.size() - _ENDING_LENGTH).cast(pl.String).alias("images"),
+        )
+    )
+    return steps.collect(optimizations=_AS_WRITTEN)
+
+
+def _group(fields: pl.DataFrame, relation: Relation) -> Group:
+    _need_laws(fields)
+    lines = (fields.get_column("images").str.join("}\n").item() + "}").encode()
+    images = parsed(lines, fields.height, _schemas(relation), "error")
+    rows = signed_rows(fields, images, relation)
+    if rows is not None:
+        _need_every_null_written(rows, lines, relation)
+    return Group(relation, fields, rows)
 
 
 @lru_cache(maxsize=4096)
-def _layout(relation: Relation) -> _Layout:
-    db, table = (orjson.dumps(name).decode() for name in (relation.source, relation.name))
-    version, order, count, ts_ms = (_NUMBER.format(name) for name in _NUMBERS)
-    pattern = (
-        rf'^{version},"ts_ms":{ts_ms},"schema":"{schema_digest(relation)}"\}},"transaction":'
-        rf'\{{"id":{_STRING},"total_order":{order},"event_count":{count}\}}\}}$'
-    )
-    as_text, wanted = (pa.schema(image_fields(relation, as_text)) for as_text in (True, False))
-    return _Layout(
-        f',"source":{{"db":{db},"table":{table},"version":',
-        pattern,
-        (as_text, as_text if as_text == wanted else wanted),
-    )
+def _schemas(relation: Relation) -> tuple[pa.Schema, pa.Schema]:
+    """The images with text for what is cast, and as they are wanted."""
+    return pa.schema(image_fields(relation, True)), pa.schema(image_fields(relation, False))
 
 
-def in_our_layout(
-    texts: pl.DataFrame, relation: Relation
-) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame]:
-    """Heads and signed rows of the records that are so, and the texts that are not."""
-    layout = _layout(relation)
-    at = texts.get_column("json").str.find(layout.mark, literal=True).alias("at")
-    if at.null_count() < len(at):
-        cut = _cut(texts.with_columns(at), layout)
-        ours = cut.get_column("is_ours")
-        if ours.any():
-            return *_read(cut.filter(ours), relation, layout), texts.filter(~ours)
-    return pl.DataFrame(schema=HEADS), None, texts
-
-
-def _cut(texts: pl.DataFrame, layout: _Layout) -> pl.DataFrame:
-    """The records cut into images (`front`, with the op behind them) and the numbers as text."""
-    json, at = pl.col("json").cast(pl.Binary), pl.col("at")
-    rest = json.bin.slice(at + len(layout.mark.encode())).cast(pl.String)
-    front = json.bin.slice(0, at).cast(pl.String)
-    cut = texts.select(
-        "record", front.alias("front"), rest.str.extract_groups(layout.pattern).alias("numbers")
-    ).unnest("numbers")
-    ts_ms = pl.concat_str(pl.lit(',"ts_ms":'), "ts_ms")
-    cut = cut.with_columns(front=pl.col("front").str.strip_suffix(ts_ms).cast(pl.Binary))
-    front = pl.col("front")
-    is_ours = (
-        front.bin.slice(-_ENDING_LENGTH).is_in(_ENDINGS)
-        & front.bin.starts_with(_START.encode())
-        & pl.col("version").is_not_null()
-    )
-    return cut.with_columns(is_ours=is_ours.fill_null(False))
-
-
-def _read(
-    cut: pl.DataFrame, relation: Relation, layout: _Layout
-) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    front = pl.col("front")
-    fields = cut.select(
-        pl.col("record"),
-        *(pl.col(name).cast(pl.Int64) for name in _NUMBERS),
-        pl.lit(relation.name).alias("table"),
-        front.bin.slice(-2, 1).cast(pl.String).alias("op"),
-        front.bin.slice(0, front.bin.size() - _ENDING_LENGTH).cast(pl.String).alias("images"),
-    )
-    heads = fields.select(*HEADS)
-    _need_laws(heads)
-    lines = (fields.get_column("images").str.join("}\n").item() + "}").encode()
-    images = parsed(lines, fields.height, layout.schemas, "error")
-    rows = signed_rows(pl.concat([heads, images], how="horizontal"), relation)
-    if rows is not None:
-        _need_every_null_written(rows, lines, relation)
-    return heads, rows
-
-
-def _need_laws(heads: pl.DataFrame) -> None:
+def _need_laws(fields: pl.DataFrame) -> None:
     """What the pattern leaves open: snapshots alone have version 0, and the order is a place."""
-    order = heads.get_column("order")
-    need((heads.get_column("version") > 0).all())
-    need((order > 0).all() and (order <= heads.get_column("count")).all())
+    version, order, count = (fields.get_column(name).to_numpy() for name in _NUMBERS[:3])
+    need(bool(np.all((version > 0) & (order > 0) & (order <= count))))
 
 
 def _need_every_null_written(rows: pl.DataFrame, lines: bytes, relation: Relation) -> None:
