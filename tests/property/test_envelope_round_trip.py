@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from protocols.maintenance.holdback import GlobalPart
-from protocols.views.catalog import Catalog, catalog_from_json
-from sources.envelope import BadRecord, Records, decode, encode_transaction
+from protocols.views.catalog import Catalog, Relation, catalog_from_json
+from sources.envelope import BadRecord, Records, decode, encode_transaction, record_key
 from sources.envelope.byrecord import read_by_record
 from sources.envelope.columns import read_in_columns
 from sources.envelope.form import Batch
@@ -381,3 +381,34 @@ def test_a_version_is_not_of_a_global_transaction_in_one_record_only() -> None:
     change = RowChange("bag", ("y", None), 1)
     other = encode_transaction("s", 7, 5, Transaction((change,), part), CATALOG)
     assert read_in_columns(pl.Series([*PLAIN, *other]), BATCH) is None
+
+
+# ------------------------------------------------------------------------------- message keys
+
+_NAMES = ["op", "source", "version", 'a","op":"', "before"]
+TRICKY = catalog_from_json(
+    {
+        's","table":"': {
+            "relations": {
+                "source": {"columns": dict.fromkeys(_NAMES, "VARCHAR"), "key": _NAMES[:2]},
+                'a","version":1': {"columns": dict.fromkeys(_NAMES, "VARCHAR"), "key": _NAMES[2:]},
+            }
+        }
+    }
+)
+CELL = TEXTS | st.sampled_from([',"op":"c"', ',"source":{', '"}', ',"version":3'])
+
+
+@LAW
+@given(st.sampled_from(TRICKY.relations), st.tuples(*[CELL] * 5), st.sampled_from([-1, 1]), CELL)
+def test_the_message_key_is_the_rows_key_as_the_whole_record_has_it(
+    relation: Relation, row: tuple[str, ...], count: int, id_: str
+) -> None:
+    part = GlobalPart(id_, frozenset([relation.source]))
+    change = RowChange(relation.name, row, count)
+    [record] = encode_transaction(relation.source, 1, 5, Transaction((change,), part), TRICKY)
+    content = orjson.loads(record)
+    image = content["after"] or content["before"]
+    key = record_key(record, TRICKY)
+    assert key is not None
+    assert orjson.loads(key) == {column: image[column] for column in relation.key}
