@@ -46,7 +46,9 @@ class World:
         for made in self.admin.create_topics(new).values():
             made.result(PATIENCE)
         eventually(lambda: self.topics["b"] in self.admin.list_topics(timeout=10).topics)
-        self.producer = Producer({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+        # Without this the records of a topic that is new may overtake each other.
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True}
+        self.producer = Producer(settings, logger=CLIENT_LOG)
         self.logs = {relation: FrameLog() for relation in RELATIONS.values()}
         self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": 0, "b": 0})
         self.feeds = {

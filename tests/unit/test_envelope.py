@@ -9,7 +9,6 @@ import pytest
 
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from sources import envelope
 from sources.envelope import (
     BadRecord,
     Records,
@@ -18,6 +17,8 @@ from sources.envelope import (
     record_key,
     schema_digest,
 )
+from sources.envelope.columns import read_in_columns
+from sources.envelope.form import Batch
 from sources.transaction import RowChange, Transaction
 
 
@@ -165,7 +166,7 @@ def test_parts_of_global_transactions_are_told_by_version(others: int) -> None:
     values += encode_transaction("sales", 2 + others, 5, last, CATALOG)
     for relations in (CATALOG.relations, (ORDERS,)):
         assert _decode(values, *relations).parts == {1: part, 2 + others: last.part}
-    in_columns = envelope._read_in_columns(pl.Series(values), envelope._Batch([CLICKS]))
+    in_columns = read_in_columns(pl.Series(values), Batch([CLICKS]))
     assert in_columns is not None
     assert in_columns.parts == {1: part, 2 + others: last.part}
 

@@ -1,0 +1,134 @@
+"""Records of any layout, parsed as a whole: of other producers, parts of global transactions."""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from protocols.views.catalog import Relation
+from sources.envelope.form import IMAGES, RECORD, SNAPSHOT, Batch, Group, schema_digest
+from sources.envelope.images import image_fields, need, parsed, signed_rows
+
+
+def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
+    """What all of the texts say, by relation."""
+    json = texts.get_column("json")
+    need(json.str.starts_with("{").all() and json.str.ends_with("}").all())
+    for relation, group in _by_relation(texts, batch):
+        fields = _parse(group, relation)
+        heads = _heads(fields, batch, relation)
+        rows = None if relation is None else _rows(heads, fields, group, relation)
+        yield Group(relation, heads, rows, _globals(fields))
+
+
+def _by_relation(
+    texts: pl.DataFrame, batch: Batch
+) -> Iterator[tuple[Relation | None, pl.DataFrame]]:
+    """The records of each relation, then the others: columns of one name may differ in type.
+
+    The name is looked for in the text, which is a guess that `_heads` verifies.
+    """
+    for name, relation in batch.relations.items():
+        tag = f'"table":{orjson.dumps(name).decode()}'
+        ours = texts["json"].str.contains(tag, literal=True)
+        if ours.any():
+            yield relation, texts.filter(ours)
+            texts = texts.filter(~ours)
+    if not texts.is_empty():
+        yield None, texts
+
+
+def _parse(group: pl.DataFrame, relation: Relation | None) -> pl.DataFrame:
+    lines = group.get_column("json").str.join("\n").item().encode()
+    schemas = _arrow_schema(relation, True), _arrow_schema(relation, False)
+    return parsed(lines, group.height, schemas, "ignore").with_columns(group.get_column("record"))
+
+
+@lru_cache(maxsize=4096)
+def _arrow_schema(relation: Relation | None, as_text: bool) -> pa.Schema:
+    """What a record holds, as far as it is read."""
+    number, text = pa.int64(), pa.string()
+    origin = {"db": text, "table": text, "version": number, "ts_ms": number, "schema": text}
+    part = pa.struct([("id", text), ("participants", pa.list_(text))])
+    transaction = {"id": text, "total_order": number, "event_count": number, "global": part}
+    fields = [
+        pa.field("op", text),
+        pa.field("source", pa.struct(list(origin.items()))),
+        pa.field("transaction", pa.struct(list(transaction.items()))),
+        pa.field("global", text),
+    ]
+    return pa.schema(fields if relation is None else [*fields, *image_fields(relation, as_text)])
+
+
+def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.DataFrame:
+    origin, transaction = fields["source"].struct, fields["transaction"].struct
+    heads = pl.DataFrame(
+        {
+            "record": fields["record"],
+            "version": origin.field("version"),
+            "order": transaction.field("total_order"),
+            "count": transaction.field("event_count"),
+            "ts_ms": origin.field("ts_ms"),
+            "table": origin.field("table"),
+            "op": fields["op"],
+        }
+    )
+    others = {
+        "db": origin.field("db"),
+        "schema": origin.field("schema"),
+        "id": transaction.field("id"),
+        "global": fields["global"],
+    }
+    checked = heads.with_columns(**others)
+    need(checked.select(pl.all_horizontal(_head_laws(batch, relation)).all()).item())
+    return heads
+
+
+def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
+    """What `_head` asks of one record, of all; a missing value fulfils none of them."""
+    op, table, version = pl.col("op"), pl.col("table"), pl.col("version")
+    yield op.is_in(list(IMAGES)).fill_null(False)
+    yield pl.col("db").eq_missing(pl.lit(batch.source))
+    yield (version >= 0).fill_null(False) & ((version == 0) == (op == SNAPSHOT))
+    yield (pl.col("ts_ms") >= 0).fill_null(False)
+    yield pl.col("order").is_between(1, pl.col("count")).fill_null(False)
+    yield pl.col("id").is_not_null()
+    yield pl.col("global").is_null()
+    if relation is None:
+        yield ~table.is_in(list(batch.relations)).fill_null(True)
+    else:
+        yield table.eq_missing(pl.lit(relation.name))
+        yield pl.col("schema").is_null() | (pl.col("schema") == schema_digest(relation))
+
+
+def _globals(fields: pl.DataFrame) -> pl.DataFrame:
+    """Version, id and participants of each record; null where it is of a local transaction."""
+    version = fields["source"].struct.field("version")
+    part = fields["transaction"].struct.field("global")
+    names = [part.struct.field(name) for name in ("id", "participants")]
+    return pl.DataFrame([version, *names, part.is_not_null().alias("is_part")])
+
+
+def _rows(
+    heads: pl.DataFrame, fields: pl.DataFrame, texts: pl.DataFrame, relation: Relation
+) -> pl.DataFrame | None:
+    changes = heads.get_column("op") != SNAPSHOT
+    if not changes.any():
+        return None
+    rows = signed_rows(heads.filter(changes), fields.filter(changes), relation)
+    if rows is not None:
+        _need_every_null_written(rows, texts, relation)
+    return rows
+
+
+def _need_every_null_written(rows: pl.DataFrame, texts: pl.DataFrame, relation: Relation) -> None:
+    """A missing column and a null look the same to Arrow, so where there is one we look again."""
+    names = set(relation.column_names)
+    with_null = rows.filter(pl.any_horizontal(pl.col(list(names)).is_null()))
+    records = texts.get_column("record").is_in(with_null.get_column(RECORD).to_list())
+    for json in texts.get_column("json").filter(records):
+        content = orjson.loads(json)
+        for image in (content.get("before"), content.get("after")):
+            need(image is None or names <= image.keys())

@@ -1,0 +1,193 @@
+"""Reading one record after the other: this defines what a good record is.
+
+It says what is wrong with a bad one, and for a handful of records it is also the quickest.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+import polars as pl
+
+from protocols.maintenance.holdback import GlobalPart
+from protocols.views.catalog import Relation
+from sources.envelope.form import (
+    HEADS,
+    IMAGES,
+    SNAPSHOT,
+    BadRecord,
+    Batch,
+    Records,
+    schema_digest,
+)
+
+_LARGEST = 2**63 - 1
+
+
+class _RecordError(Exception):
+    """What is wrong with the record at hand."""
+
+
+_Head = tuple[int, int, int, int, str, str]
+
+
+def read_by_record(values: pl.Series, batch: Batch) -> Records:
+    heads: list[tuple[Any, ...]] = []
+    parts: dict[int, GlobalPart | None] = {}
+    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in batch.relations}
+    for record, value in enumerate(values):
+        if value is None:
+            continue
+        try:
+            content = _json_object(value)
+            head = _head(content, batch)
+            heads.append((record, *head))
+            version, table, op = head[0], head[4], head[5]
+            part = _part(content["transaction"], batch)
+            if parts.setdefault(version, part) != part:
+                raise _RecordError(other_global(version))
+            relation = batch.relations.get(table)
+            if relation is not None and op != SNAPSHOT:
+                for row, count in _signed_rows(content, op, relation):
+                    rows[table].append((*row, count, version, record))
+        except _RecordError as fault:
+            raise BadRecord(record, batch.source, str(fault)) from None
+    return Records(
+        _frame(heads, HEADS),
+        {name: _frame(found, batch.row_schemas[name]) for name, found in rows.items()},
+        {version: part for version, part in parts.items() if part is not None},
+    )
+
+
+def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    if not rows:
+        return pl.DataFrame(schema=schema)
+    columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, cells, dtype=dtype) for (name, dtype), cells in columns])
+
+
+def _json_object(value: bytes) -> dict[str, Any]:
+    try:
+        content = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise _RecordError(f"not JSON ({error}); {_WRONG_TOPIC}") from None
+    if not isinstance(content, dict):
+        raise _RecordError(f"JSON, but no object; {_WRONG_TOPIC}")
+    return content
+
+
+_WRONG_TOPIC = "look whether the configuration names the right topic and who else writes to it"
+_PRODUCER = "whoever writes this topic has to follow the envelope in sources/envelope"
+
+
+def other_global(version: int) -> str:
+    """What is wrong when the records of a transaction disagree about the global one."""
+    return (
+        f"another global transaction than in a record of version {version} before it; {_PRODUCER}"
+    )
+
+
+def _head(content: dict[str, Any], batch: Batch) -> _Head:
+    """Version, order, count, ts_ms, table, op, all of them checked."""
+    op = _field(content, "op", str)
+    origin = _field(content, "source", dict)
+    transaction = _field(content, "transaction", dict)
+    if op not in IMAGES:
+        raise _RecordError(f'unknown op "{op}", there are {", ".join(IMAGES)}; {_PRODUCER}')
+    if content.get("global") is not None:
+        raise _RecordError(f'"global" has its place in "transaction"; {_PRODUCER}')
+    db, table = _field(origin, "db", str, "source."), _field(origin, "table", str, "source.")
+    if db != batch.source:
+        raise _RecordError(f'comes from source "{db}"; {_WRONG_TOPIC}')
+    _check_digest(origin, table, batch)
+    version = _number(origin, "version", "source.")
+    if (version == 0) != (op == SNAPSHOT):
+        raise _RecordError(
+            f'op "{op}" at version {version}: version 0 is the initial load, and only that has '
+            f'op "{SNAPSHOT}"; {_PRODUCER}'
+        )
+    _field(transaction, "id", str, "transaction.")
+    count = _number(transaction, "event_count", "transaction.")
+    order = _number(transaction, "total_order", "transaction.")
+    if not 1 <= order <= count:
+        raise _RecordError(f"it is number {order} of {count} of its transaction; {_PRODUCER}")
+    return version, order, count, _number(origin, "ts_ms", "source."), table, op
+
+
+def _part(transaction: dict[str, Any], batch: Batch) -> GlobalPart | None:
+    if transaction.get("global") is None:
+        return None
+    form = _field(transaction, "global", dict, "transaction.")
+    id_ = _field(form, "id", str, "transaction.global.")
+    participants = form.get("participants")
+    if not are_participants(participants, batch.source):
+        raise _RecordError(
+            f'"transaction.global.participants" should name sources, {batch.source} among them;'
+            f" {_PRODUCER}"
+        )
+    return GlobalPart(id_, frozenset(participants))
+
+
+def are_participants(form: Any, source: str) -> bool:
+    return isinstance(form, list) and all(isinstance(n, str) for n in form) and source in form
+
+
+def _field(content: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
+    value = content.get(name)
+    if not isinstance(value, kind):
+        found = f"is {orjson.dumps(value).decode()[:40]}" if name in content else "is missing"
+        kind_name = "a string" if kind is str else "an object"
+        raise _RecordError(f'"{where}{name}" {found} and should be {kind_name}; {_PRODUCER}')
+    return value
+
+
+def _number(content: dict[str, Any], name: str, where: str) -> int:
+    value = content.get(name)
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        found = f"is {orjson.dumps(value).decode()[:40]}" if name in content else "is missing"
+        raise _RecordError(f'"{where}{name}" {found} and should be a whole number; {_PRODUCER}')
+    return value
+
+
+def _check_digest(origin: dict[str, Any], table: str, batch: Batch) -> None:
+    relation, digest = batch.relations.get(table), origin.get("schema")
+    if relation is None or digest is None or digest == schema_digest(relation):
+        return
+    columns = ", ".join(f"{name} {type_.name}" for name, type_ in relation.columns)
+    raise _RecordError(
+        f"the schema of {relation} has changed at the source: the view was made for {columns}. "
+        "Give the relation these columns back, or make the view anew from the new ones"
+    )
+
+
+def _signed_rows(
+    content: dict[str, Any], op: str, relation: Relation
+) -> Iterator[tuple[list[Any], int]]:
+    for image, carried, count in zip(("before", "after"), IMAGES[op], (-1, 1), strict=True):
+        cells = content.get(image)
+        if carried and isinstance(cells, dict):
+            yield _row(cells, image, relation), count
+        elif carried or cells is not None:
+            wanted = "an object" if carried else "null"
+            raise _RecordError(f'op "{op}" of {relation} needs "{image}" as {wanted}; {_PRODUCER}')
+
+
+def _row(cells: dict[str, Any], image: str, relation: Relation) -> list[Any]:
+    try:
+        return [type_.decode(cells[name]) for name, type_ in relation.columns]
+    except KeyError as missing:
+        column = missing.args[0]
+        raise _RecordError(
+            f'"{image}" lacks column "{column}" of {relation}; {_PRODUCER}'
+        ) from None
+    except ValueError:
+        raise _RecordError(f"{_first_misfit(cells, image, relation)}; {_PRODUCER}") from None
+
+
+def _first_misfit(cells: dict[str, Any], image: str, relation: Relation) -> str:
+    for name, type_ in relation.columns:
+        try:
+            type_.decode(cells[name])
+        except ValueError as error:
+            return f'"{image}" of {relation}, column "{name}": {error}'
+    raise AssertionError("a row that did not decode decodes now")

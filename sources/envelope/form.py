@@ -1,0 +1,93 @@
+"""What writing and reading share: names, and what a decoded batch is."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import orjson
+import polars as pl
+
+from protocols.algebra.delta import COUNT
+from protocols.errors import SourceViolation
+from protocols.maintenance.holdback import GlobalPart
+from protocols.views.catalog import Relation
+
+VERSION = "_version"
+RECORD = "_record"
+#: What `Records.heads` consists of.
+HEADS: dict[str, pl.DataType] = {
+    "record": pl.Int64(),
+    "version": pl.Int64(),
+    "order": pl.Int64(),
+    "count": pl.Int64(),
+    "ts_ms": pl.Int64(),
+    "table": pl.String(),
+    "op": pl.String(),
+}
+#: Which of (before, after) a record of each op carries; it never carries the other.
+IMAGES = {"c": (False, True), "u": (True, True), "d": (True, False), "r": (False, True)}
+SNAPSHOT = "r"
+
+
+class BadRecord(SourceViolation):
+    """A record that cannot be taken; `record` is its index in what was to be decoded."""
+
+    def __init__(self, record: int, source: str, reason: str) -> None:
+        super().__init__(f"source {source}, record {record} of the batch: {reason}")
+        self.record = record
+        self.source = source
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Records:
+    """Decoded records, in columns."""
+
+    #: One row per record that is no tombstone, in order: record (its index in the batch), version,
+    #: order and count (place in and size of its transaction), ts_ms (commit), table, op.
+    heads: pl.DataFrame
+    #: Per relation asked for, the signed rows: its columns, `_count`, `_version`, `_record`.
+    rows: dict[str, pl.DataFrame]
+    #: Which of the versions are parts of global transactions.
+    parts: dict[int, GlobalPart] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4096)
+def schema_digest(relation: Relation) -> str:
+    """Eight hex digits that change with any column's name, type or place."""
+    form = orjson.dumps([[name, type_.name] for name, type_ in relation.columns])
+    return hashlib.sha256(form).hexdigest()[:8]
+
+
+class Group(NamedTuple):
+    """What the records of one relation say, or those of all that nobody asks for."""
+
+    relation: Relation | None
+    #: Among others the columns of `HEADS`; one row per record.
+    fields: pl.DataFrame
+    #: The signed rows, if there are any.
+    rows: pl.DataFrame | None
+    #: Per record: version, id and participants of the global transaction, and whether there is one.
+    globals: pl.DataFrame | None = None
+
+
+class Batch:
+    """The relations that a batch is read for; all belong to one source."""
+
+    def __init__(self, relations: Sequence[Relation]) -> None:
+        sources = {relation.source for relation in relations}
+        if len(sources) != 1:
+            raise ValueError(f"records of exactly one source can be decoded, not of {sources}")
+        self.source = sources.pop()
+        self.relations = {relation.name: relation for relation in relations}
+
+    @cached_property
+    def row_schemas(self) -> dict[str, dict[str, pl.DataType]]:
+        return {name: _row_schema(relation) for name, relation in self.relations.items()}
+
+
+def _row_schema(relation: Relation) -> dict[str, pl.DataType]:
+    columns = {name: type_.dtype for name, type_ in relation.columns}
+    return {**columns, COUNT: pl.Int64(), VERSION: pl.Int64(), RECORD: pl.Int64()}

@@ -1,0 +1,135 @@
+"""From what a source commits to records."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from protocols.views.catalog import Catalog, Relation
+from sources.envelope.form import schema_digest
+from sources.transaction import RowChange, Transaction
+
+
+def encode_transaction(
+    source: str, version: int, ts_ms: int, transaction: Transaction, catalog: Catalog
+) -> list[bytes]:
+    """The records of what a source committed as `version`, in the order in which they are sent."""
+    forms = _forms_of(catalog)
+    images = [
+        (forms[source, relation], before, after)
+        for relation, before, after in _images(source, transaction, forms)
+    ]
+    whole: dict[str, Any] = {"event_count": len(images)}
+    if transaction.part is not None:
+        participants = sorted(transaction.part.participants)
+        whole["global"] = {"id": transaction.part.id, "participants": participants}
+    identity = f"{source}:{version}"
+    return [
+        orjson.dumps(
+            {
+                "before": form.image(before),
+                "after": form.image(after),
+                "op": "d" if after is None else "c" if before is None else "u",
+                "ts_ms": ts_ms,
+                "source": {
+                    "db": source,
+                    "table": form.relation.name,
+                    "version": version,
+                    "ts_ms": ts_ms,
+                    "schema": form.digest,
+                },
+                "transaction": {"id": identity, "total_order": order, **whole},
+            }
+        )
+        for order, (form, before, after) in enumerate(images, 1)
+    ]
+
+
+def record_key(record: bytes, catalog: Catalog) -> bytes | None:
+    """The message key of one of our own records: its row's key as JSON, None in a bag."""
+    content = orjson.loads(record)
+    relation = catalog.find(content["source"]["db"], content["source"]["table"])
+    if relation is None or not relation.key:
+        return None
+    row = content["after"] or content["before"]
+    return orjson.dumps({column: row[column] for column in relation.key})
+
+
+class _Form:
+    """How the rows of one relation look in a record."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        self.digest = schema_digest(relation)
+        names = relation.column_names
+        self._names = names
+        # All other values orjson writes by itself just as `ColumnType.encode` would.
+        self._doubles = [(n, type_) for n, type_ in relation.columns if type_.family == "DOUBLE"]
+        self._texts = [
+            (n, type_) for n, type_ in relation.columns if type_.family in ("DECIMAL", "TIMESTAMP")
+        ]
+        self._key = tuple(names.index(column) for column in relation.key)
+
+    def image(self, row: tuple[Any, ...] | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        image = dict(zip(self._names, row, strict=True))
+        for name, type_ in self._texts:
+            image[name] = type_.encode(image[name])
+        for name, type_ in self._doubles:
+            if image[name] is not None and not math.isfinite(image[name]):
+                image[name] = type_.encode(image[name])
+        return image
+
+    def key(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([row[place] for place in self._key])
+
+
+_Forms = dict[tuple[str, str], _Form]
+
+
+def _forms_of(catalog: Catalog) -> _Forms:
+    """Looked up by identity: to hash a catalog takes as long as to encode a record."""
+    known = _known_forms.get(id(catalog))
+    if known is None:
+        forms = {(relation.source, relation.name): _Form(relation) for relation in catalog}
+        if len(_known_forms) >= 64:
+            _known_forms.clear()
+        # The catalog is kept too, or its id might come to mean another one.
+        known = _known_forms[id(catalog)] = (catalog, forms)
+    return known[1]
+
+
+_known_forms: dict[int, tuple[Catalog, _Forms]] = {}
+
+
+_Image = tuple[str, tuple[Any, ...] | None, tuple[Any, ...] | None]
+
+
+def _images(source: str, transaction: Transaction, forms: _Forms) -> Iterator[_Image]:
+    """(relation, before, after) per record: the old and new row of one key make one record."""
+    if len(transaction.changes) == 1:
+        yield from _units(transaction.changes[0])
+        return
+    changes = transaction.net().changes
+    by_key: dict[tuple[str, tuple[Any, ...]], list[RowChange]] = {}
+    for place, change in enumerate(changes):
+        form = forms[source, change.relation]
+        # In a bag nothing pairs up: there the place keeps the changes apart.
+        key = form.key(change.row) if form.relation.key else (place,)
+        by_key.setdefault((change.relation, key), []).append(change)
+    for (relation, _), group in by_key.items():
+        if len(group) == 2 and {group[0].count, group[1].count} == {-1, 1}:
+            old, new = sorted(group, key=lambda change: change.count)
+            yield relation, old.row, new.row
+        else:
+            for change in group:
+                yield from _units(change)
+
+
+def _units(change: RowChange) -> Iterator[_Image]:
+    """One record per unit of the count."""
+    for _ in range(abs(change.count)):
+        before, after = (None, change.row) if change.count > 0 else (change.row, None)
+        yield change.relation, before, after
