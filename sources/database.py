@@ -34,6 +34,7 @@ from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import encode_transaction
+from sources.recent import RecentRecords
 from sources.transaction import RowChange, Transaction, net_changes
 
 #: What one change may add or remove. Every unit is a row and a record, so more is a slip.
@@ -50,6 +51,8 @@ _SCHEMA = """
     INSERT INTO source.published VALUES (0);
 """
 _Row = tuple[Any, ...]
+#: The records of one version.
+_Records = list[bytes]
 
 
 class TransactionRefused(WrongUse):
@@ -76,7 +79,9 @@ class SourceDatabase:
         self._writing = threading.Lock()
         #: Cursors that nobody reads with at the moment.
         self._cursors: queue.LifoQueue[duckdb.DuckDBPyConnection] = queue.LifoQueue()
-        #: Guards the two counters; notified when a commit is durable.
+        #: What the publisher will ask for next, so that it need not read what was just written.
+        self._recent = RecentRecords()
+        #: Guards these and the two counters; notified when a commit is durable.
         self._committed = threading.Condition()
         self._version: int
         self._driven: int
@@ -193,6 +198,11 @@ class SourceDatabase:
     def outbox(self, after_version: int, limit: int) -> list[tuple[int, bytes]]:
         """The records after a version, in order: at least `limit` and whole transactions, if
         there are so many."""
+        with self._committed:
+            recent = self._recent.after(after_version, limit)
+        return self._stored_outbox(after_version, limit) if recent is None else recent
+
+    def _stored_outbox(self, after_version: int, limit: int) -> list[tuple[int, bytes]]:
         ahead = (
             "SELECT version FROM source.outbox"
             " WHERE version > $after AND version <= $after + $limit ORDER BY version LIMIT $limit"
@@ -231,12 +241,13 @@ class SourceDatabase:
         netted = [self._typed(index, each) for index, each in enumerate(transactions)]
         with self._writing:
             with self._saving("the commit"):
-                version = self._write_group(netted, len(netted) if driven else 0)
+                entries = self._write_group(netted, len(netted) if driven else 0)
             with self._committed:
-                self._version = version
+                self._recent.extend(self._version, entries)
+                self._version += len(entries)
                 self._driven += len(netted) if driven else 0
                 self._committed.notify_all()
-        return version
+                return self._version
 
     def _typed(self, index: int, transaction: Transaction) -> Transaction:
         """The transaction with values of the declared types, net."""
@@ -267,25 +278,24 @@ class SourceDatabase:
                 " nothing would be published, and the other parts would be waited with for ever",
             )
 
-    def _write_group(self, transactions: Sequence[Transaction], driven: int) -> int:
-        """Checks and writes the group in one DuckDB transaction; returns the last version."""
+    def _write_group(self, transactions: Sequence[Transaction], driven: int) -> list[_Records]:
+        """Checks and writes the group in one DuckDB transaction; returns what it published."""
         connection = self._connection
         connection.begin()
         try:
-            [(version, _)] = _all(connection, "SELECT * FROM source.committed")
-            versions, records = self._encoded(version, transactions)
             for touched in self._replayed(transactions):
                 touched.write(connection)
-            _append(connection, "source.outbox", pa.table([versions, records], ["v", "r"]))
-            version += sum(1 for transaction in transactions if transaction.changes)
+            entries = self._encoded(transactions)
+            _append(connection, "source.outbox", _outbox_rows(entries, self._version + 1))
             connection.execute(
-                "UPDATE source.committed SET version = ?, driven = driven + ?", [version, driven]
+                "UPDATE source.committed SET version = ?, driven = driven + ?",
+                [self._version + len(entries), driven],
             )
             connection.commit()
         except BaseException:
             _roll_back(connection)
             raise
-        return int(version)
+        return entries
 
     def _replayed(self, transactions: Sequence[Transaction]) -> Iterable["_Touched"]:
         """What the group leaves of the rows it touches; refuses what breaks a rule on the way."""
@@ -304,20 +314,14 @@ class SourceDatabase:
                 touched[change.relation].check_key(index, change.row)
         return touched.values()
 
-    def _encoded(
-        self, version: int, transactions: Sequence[Transaction]
-    ) -> tuple[pa.Array, pa.Array]:
-        """The outbox entries of the versions that follow: (version, record) per record."""
+    def _encoded(self, transactions: Sequence[Transaction]) -> list[_Records]:
+        """The records of each of the versions that follow."""
         ts_ms = time.time_ns() // 1_000_000
-        versions: list[int] = []
-        records: list[bytes] = []
-        for transaction in transactions:
-            if transaction.changes:
-                version += 1
-                encoded = encode_transaction(self.source, version, ts_ms, transaction, self.catalog)
-                records += encoded
-                versions += [version] * len(encoded)
-        return pa.array(versions, pa.int64()), pa.array(records, pa.binary())
+        changing = [transaction for transaction in transactions if transaction.changes]
+        return [
+            encode_transaction(self.source, version, ts_ms, transaction, self.catalog)
+            for version, transaction in enumerate(changing, self._version + 1)
+        ]
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         try:
@@ -393,10 +397,8 @@ class _Touched:
             rowids = self._stored.get(row, [])
             gone += rowids[max(count, 0) :]
             new += [row] * (count - len(rowids))
-        if gone:
-            _delete(connection, self._relation, gone)
-        if new:
-            _append(connection, table_name(self._relation), _table(self._relation, new))
+        _delete(connection, self._relation, gone)
+        _append(connection, table_name(self._relation), _table(self._relation, new))
 
     def _key(self, row: _Row) -> _Row:
         return tuple([row[place] for place in self._places])
@@ -466,17 +468,12 @@ def _stored_rows(
     connection: duckdb.DuckDBPyConnection, relation: Relation, wanted: list[_Row]
 ) -> list[_Row]:
     """(rowid, *row) of the rows with one of these keys; of a bag, of the rows equal to one."""
-    if not wanted:
-        return []
     columns = relation.key or relation.column_names
     # A key has no NULL; the whole row of a bag may have.
     equal = "=" if relation.key else "IS NOT DISTINCT FROM"
     on = " AND ".join(f"r.{quoted(name)} {equal} w.{quoted(name)}" for name in columns)
-    with registered(connection, "_wanted", _table(relation, wanted, columns)):
-        return _all(
-            connection,
-            f"SELECT r.rowid, r.* FROM {table_name(relation)} r SEMI JOIN _wanted w ON {on}",
-        )
+    stored = f"SELECT r.rowid, r.* FROM {table_name(relation)} r SEMI JOIN given w ON {on}"
+    return _with(connection, stored, _table(relation, wanted, columns))
 
 
 def _table(relation: Relation, rows: list[_Row], columns: Sequence[str] = ()) -> pa.Table:
@@ -484,17 +481,28 @@ def _table(relation: Relation, rows: list[_Row], columns: Sequence[str] = ()) ->
     return pl.DataFrame(rows, schema=schema, orient="row").to_arrow()
 
 
+def _outbox_rows(entries: list[_Records], first: int) -> pa.Table:
+    """(version, record) per record of versions that follow each other."""
+    rows = [(version, r) for version, records in enumerate(entries, first) for r in records]
+    return pl.DataFrame(rows, {"version": pl.Int64, "record": pl.Binary}, orient="row").to_arrow()
+
+
 def _append(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
-    if rows.num_rows:
-        with registered(connection, "_new", rows):
-            connection.execute(f"INSERT INTO {table} SELECT * FROM _new")
+    _with(connection, f"INSERT INTO {table} SELECT * FROM given", rows)
 
 
 def _delete(connection: duckdb.DuckDBPyConnection, relation: Relation, rowids: list[int]) -> None:
-    with registered(connection, "_gone", pa.table({"id": pa.array(rowids, pa.int64())})):
-        connection.execute(
-            f"DELETE FROM {table_name(relation)} WHERE rowid IN (SELECT id FROM _gone)"
-        )
+    gone = f"DELETE FROM {table_name(relation)} WHERE rowid IN (SELECT id FROM given)"
+    _with(connection, gone, pl.DataFrame({"id": rowids}, {"id": pl.Int64}).to_arrow())
+
+
+def _with(connection: duckdb.DuckDBPyConnection, sql: str, given: pa.Table) -> list[Any]:
+    """Runs SQL over the table `given`; without rows there is nothing to do.
+
+    DuckDB finds the table by the name of the local variable. To register it under a name, which is
+    to create a view, and to drop that again costs as much as a small statement itself.
+    """
+    return connection.execute(sql).fetchall() if given.num_rows else []
 
 
 @contextmanager

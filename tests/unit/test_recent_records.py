@@ -29,9 +29,7 @@ def expected(
     return found
 
 
-@given(
-    before=st.integers(0, 5), groups=commits, kept=st.integers(0, 60), limit=st.integers(1, 12)
-)
+@given(before=st.integers(0, 5), groups=commits, kept=st.integers(0, 60), limit=st.integers(1, 12))
 def test_what_is_in_memory_is_what_was_committed_or_none(
     before: int, groups: list[list[list[bytes]]], kept: int, limit: int
 ) -> None:
