@@ -80,7 +80,7 @@ class Driver:
                 due = int((time.monotonic() - start) * self._rate) + 1 - done
                 if due > 0:
                     done += self._commit(min(due, _GROUP))
-                else:
+                if due < _GROUP:
                     next_due = (done / self._rate) - (time.monotonic() - start)
                     self._stop.wait(max(next_due, _TOGETHER))
         except ViewsweepError as error:
