@@ -2,7 +2,8 @@
 
 The database looks keys up in an index when each key set has a column with one and there are at most
 `FEW_KEYS` keys; then the cost does not depend on the size of the relation. Otherwise it scans: for
-many keys that is the quicker way anyway.
+many keys that is the quicker way anyway. DuckDB also scans when the keys turn out to match more
+than 2,048 rows and more than a thousandth of the relation.
 """
 
 from collections.abc import Collection, Sequence

@@ -164,7 +164,7 @@ def _matching(query: Query[Frame], indexed: Collection[str], parameters: list[An
     if query.keys is None:
         return table
     found = [
-        f"SELECT r.* FROM {_by_index(query.relation, keys, indexed, parameters) or table} r "
+        f"SELECT r.* FROM {_by_index(query, keys, indexed, parameters) or table} r "
         + _first_match(query, number, parameters)
         for number, keys in enumerate(query.keys)
     ]
@@ -172,16 +172,18 @@ def _matching(query: Query[Frame], indexed: Collection[str], parameters: list[An
 
 
 def _by_index(
-    relation: Relation, keys: Frame, indexed: Collection[str], parameters: list[Any]
+    query: Query[Frame], keys: Frame, indexed: Collection[str], parameters: list[Any]
 ) -> str | None:
-    """The rows that agree with a few keys in an indexed column; None if that is not possible."""
+    """The rows that agree with a few keys in an indexed column; None if DuckDB finds them without
+    being told, or cannot."""
     column = next((name for name in keys.columns if name in indexed), None)
-    if column is None or not _few(keys):
+    alone = len(keys.columns) == 1 and query.condition is None and query.page is None
+    if column is None or alone or not _few(keys):
         return None
-    wanted = _lists(relation, keys, [column], parameters)
+    wanted = _lists(query.relation, keys, [column], parameters)
     # Across a limit, DuckDB does not move conditions in here, for which it would scan.
     return (
-        f"(SELECT r.* FROM {table_name(relation)} r SEMI JOIN {wanted} k"
+        f"(SELECT r.* FROM {table_name(query.relation)} r SEMI JOIN {wanted} k"
         f" ON r.{quoted(column)} = k.{quoted(column)} LIMIT {2**62})"
     )
 
