@@ -1,8 +1,8 @@
 """How a source finds the rows that a question asks for: in its indexes, or by a scan.
 
 The database looks keys up in an index when each key set has a column with one and there are at most
-`FEW_KEYS` keys; then the cost does not depend on the size of the relation. Otherwise it scans: for
-many keys that is the quicker way anyway. DuckDB also scans when the keys turn out to match more
+`FEW_KEYS` keys; then it looks at no other rows than those that match. Otherwise it scans: for many
+keys that is the quicker way anyway. DuckDB also scans when the keys turn out to match more
 than 2,048 rows and more than a thousandth of the relation.
 """
 

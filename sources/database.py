@@ -11,9 +11,9 @@ a commit touches are fetched with one semi-join per relation, and the group of t
 replayed on them in memory before anything is written.
 
 Plain indexes are the owner's choice (access.py says when one is used): which columns others look up
-is not for a source to know. With an index a question of a few keys costs the same in 250,000 rows
-as in 10,000,000; without one it is a scan, 3.5 ms per million rows. One on the key serves the
-source's own commits in the same way. On commits it has no measurable cost of its own.
+is not for a source to know. With an index a question of a few keys looks at the rows that match and
+at no others, however large the relation; without one it is a scan, 3.5 ms per million rows. One on
+the key serves the source's own commits in the same way.
 """
 
 import math

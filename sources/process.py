@@ -23,7 +23,7 @@ from sources.transaction import Transaction
 _REPORT_EVERY = 5.0
 #: A workload that is behind its rate commits what is due in groups of at most this size.
 _GROUP = 500
-#: Seconds of a workload that are committed as one group. A commit costs some 4 ms, whatever its
+#: Seconds of a workload that are committed as one group. A commit costs some 8 ms, whatever its
 #: size, and a sync of the disk: four sources with 500 transactions/s each would be busy with that.
 _TOGETHER = 0.05
 #: How long to go on publishing what is committed when told to stop.
