@@ -91,7 +91,7 @@ class SourceClient:
         )
 
     def status(self, timeout: float = 10.0) -> dict[str, Any]:
-        """Name, version, published version, topic and relations (in JSON form) of the source."""
+        """Name, version, published version, topic, relations (in JSON form) and indexed columns."""
         status = self._act(STATUS, b"", timeout)
         self._source = str(status.get("source"))
         return status

@@ -67,6 +67,10 @@ def init(
         list[str] | None,
         typer.Option(help="name=column,column; without it the relation may hold equal rows."),
     ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="name=column,column; an index on each, for look-ups of a few keys."),
+    ] = None,
 ) -> None:
     """Make a new source, filled from a workload or from files. Its content is version 0.
 
@@ -75,16 +79,17 @@ def init(
     """
     if (workload_name is None) == (not relation):
         raise WrongUse("give either --workload or at least one --relation")
+    indexes = _columns(_pairs(index or [], "--index"))
     if workload_name is not None:
         chosen = _workload(workload_name, source, scale, seed)
         origin = {"workload": workload_name, "scale": scale, "seed": seed}
         rows = chosen.initial_rows()
-        made = SourceDatabase.create(database, source, chosen.catalog, rows, origin)
+        made = SourceDatabase.create(database, source, chosen.catalog, rows, origin, indexes)
     else:
         loaded = _load(source, _pairs(relation or [], "--relation"), _pairs(key or [], "--key"))
         catalog = Catalog(tuple(each for each, _ in loaded))
         rows = {each.name: frame for each, frame in loaded}
-        made = SourceDatabase.create(database, source, catalog, rows)
+        made = SourceDatabase.create(database, source, catalog, rows, indexes=indexes)
     with made:
         sizes = ", ".join(f"{each.name} ({rows[each.name].height} rows)" for each in made.catalog)
     typer.echo(f"source {source} made at {database}: {sizes}")
@@ -206,7 +211,8 @@ def status(
     for name, form in found["relations"].items():
         columns = ", ".join(f"{column} {type_}" for column, type_ in form["columns"].items())
         key = f", key {', '.join(form['key'])}" if "key" in form else ", no key"
-        typer.echo(f"  {name} ({columns}){key}")
+        indexes = "".join(f", index on {column}" for column in found["indexes"][name])
+        typer.echo(f"  {name} ({columns}){key}{indexes}")
 
 
 # ------------------------------------------------------------------------------------- options
@@ -228,10 +234,16 @@ def _load(source: str, files: dict[str, str], keys: dict[str, str]) -> list[tupl
     without_file = sorted(set(keys) - set(files))
     if without_file:
         raise WrongUse(f"--key {without_file[0]}=…: there is no --relation {without_file[0]}=…")
+    columns = _columns(keys)
     return [
-        load_relation(source, name, Path(file), [c for c in keys.get(name, "").split(",") if c])
+        load_relation(source, name, Path(file), columns.get(name, []))
         for name, file in files.items()
     ]
+
+
+def _columns(lists: dict[str, str]) -> dict[str, list[str]]:
+    """name → the columns of "column,column"."""
+    return {name: [column for column in text.split(",") if column] for name, text in lists.items()}
 
 
 def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterator[Transaction]:

@@ -1,14 +1,20 @@
 """One question about one relation, as one SELECT over a snapshot of the source.
 
 Nothing of the question gets into the SQL text except names that the catalog knows, quoted; values
-travel as parameters and keys as Arrow tables.
+travel as parameters, and keys as lists if they are few, else as Arrow tables.
 
 A stored row is returned once, whatever number of keys it matches: the rows of the answer are
 counted by whoever asked, so a join (one copy per match) or a DISTINCT (no duplicates of a bag)
-would both be wrong. Hence semi-joins; several key sets are united by rowid.
+would both be wrong. Hence semi-joins, and with several key sets one SELECT for each, of the rows
+that match it and none of the sets before it. A row that has NULL in a column of such a set does not
+match it, and the anti-join rightly keeps it.
+
+DuckDB looks a few keys up in an index if that is all it has to filter a table by; a condition, or a
+key's second column, makes it scan. So where an index can serve, the rows that it finds are fetched
+first (`_by_index`), and the rest of the question is about these.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -34,7 +40,7 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation
-from sources.database import SourceDatabase, quoted, registered, table_name
+from sources.database import FEW_KEYS, SourceDatabase, quoted, registered, table_name
 from sources.wire import uncounted
 
 
@@ -44,11 +50,11 @@ def lookup(database: SourceDatabase, query: Query[Frame]) -> tuple[pa.Table, int
     A query for no columns at all is answered with one `_count` of 1 per row.
     """
     check(query, database.relation(query.relation.name))
-    query = _single_keys_as_condition(query)
-    sql, parameters = select(query)
+    sql, parameters = select(query, database.indexes[query.relation.name])
     with database.snapshot() as (cursor, version), ExitStack() as tables:
         for number, keys in enumerate(query.keys or ()):
-            tables.enter_context(registered(cursor, _key_set(number), uncounted(keys)))
+            if not _few(keys):
+                tables.enter_context(registered(cursor, _key_set(number), uncounted(keys)))
         try:
             rows = cursor.sql(sql, params=parameters).to_arrow_table()
         except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
@@ -134,14 +140,15 @@ def _check_page(relation: Relation, page: Page) -> None:
 # ----------------------------------------------------------------------------------------- SQL
 
 
-def select(query: Query[Frame]) -> tuple[str, list[Any]]:
-    """The SELECT and its parameters; key set n is the table `_keys<n>`."""
+def select(query: Query[Frame], indexed: Collection[str] = ()) -> tuple[str, list[Any]]:
+    """The SELECT and its parameters; key set n is the table `_keys<n>` unless its keys are few.
+
+    `indexed` are the columns of the relation that have an index.
+    """
     parameters: list[Any] = []
+    query = _single_key_as_condition(query, indexed)
     columns = ", ".join(map(quoted, query.columns)) or f"1::BIGINT AS {COUNT}"
-    sql = f"SELECT {columns} FROM {table_name(query.relation)} r"
-    keys = query.keys
-    if keys is not None and len(keys) == 1:
-        sql += f" SEMI JOIN {_key_set(0)} k ON {_equal(keys[0])}"
+    sql = f"SELECT {columns} FROM {_matching(query, indexed, parameters)} r"
     where = list(_restrictions(query, parameters))
     if where:
         sql += " WHERE " + " AND ".join(f"({part})" for part in where)
@@ -151,21 +158,85 @@ def select(query: Query[Frame]) -> tuple[str, list[Any]]:
     return sql, parameters
 
 
+def _matching(query: Query[Frame], indexed: Collection[str], parameters: list[Any]) -> str:
+    """The rows of the relation that match one of the key sets, each of them once."""
+    table = table_name(query.relation)
+    if query.keys is None:
+        return table
+    found = [
+        f"SELECT r.* FROM {_by_index(query, keys, indexed, parameters) or table} r "
+        + _first_match(query, number, parameters)
+        for number, keys in enumerate(query.keys)
+    ]
+    return f"({' UNION ALL '.join(found) or f'SELECT * FROM {table} WHERE false'})"
+
+
+def _by_index(
+    query: Query[Frame], keys: Frame, indexed: Collection[str], parameters: list[Any]
+) -> str | None:
+    """The rows that agree with a few keys in an indexed column; None if DuckDB finds them without
+    being told, or cannot."""
+    column = next((name for name in keys.columns if name in indexed), None)
+    alone = len(keys.columns) == 1 and query.condition is None and query.page is None
+    if column is None or alone or not _few(keys):
+        return None
+    wanted = _lists(query.relation, keys, [column], parameters)
+    # Across a limit, DuckDB does not move conditions in here, for which it would scan.
+    return (
+        f"(SELECT r.* FROM {table_name(query.relation)} r SEMI JOIN {wanted} k"
+        f" ON r.{quoted(column)} = k.{quoted(column)} LIMIT {2**62})"
+    )
+
+
+def _first_match(query: Query[Frame], number: int, parameters: list[Any]) -> str:
+    """Joins that keep what matches this key set and none before it."""
+    sets = query.keys or ()
+    return " ".join(
+        f"{'SEMI' if place == number else 'ANTI'} JOIN"
+        f" {_keys(query.relation, sets[place], place, parameters)} k{place}"
+        f" ON {_equal(sets[place], place)}"
+        for place in range(number, -1, -1)
+    )
+
+
+def _keys(relation: Relation, keys: Frame, number: int, parameters: list[Any]) -> str:
+    """Where the keys of a set are: in lists, or in its table."""
+    if not _few(keys):
+        return _key_set(number)
+    return _lists(relation, keys, keys.columns, parameters)
+
+
+def _lists(relation: Relation, keys: Frame, columns: Sequence[str], parameters: list[Any]) -> str:
+    """The keys as a table made of parameters, a list per column."""
+    parameters += [keys.data[name].to_list() for name in columns]
+    lists = [f"unnest(?::{relation.type_of(c).name}[]) AS {quoted(c)}" for c in columns]
+    return f"(SELECT {', '.join(lists)})"
+
+
+def _few(keys: Frame) -> bool:
+    """Whether the keys travel as parameters, which saves 0.5 ms for their table's name."""
+    return keys.data.height <= FEW_KEYS
+
+
 def _restrictions(query: Query[Frame], parameters: list[Any]) -> Iterator[str]:
-    if query.keys is not None and len(query.keys) != 1:
-        yield _any_key_set(query.relation, query.keys)
     if query.condition is not None:
         yield _condition(query.condition, parameters)
     if query.page is not None and query.page.after is not None:
         yield _after(query.relation, query.page.after, parameters)
 
 
-def _single_keys_as_condition(query: Query[Frame]) -> Query[Frame]:
-    """One key each, the most frequent question, as parameters: 0.8 ms less than an Arrow table."""
-    if not query.keys or any(keys.data.height != 1 for keys in query.keys):
+def _single_key_as_condition(query: Query[Frame], indexed: Collection[str]) -> Query[Frame]:
+    """One key, the most frequent question, as parameters: 0.3 ms less than lists.
+
+    Not where that would keep DuckDB from using an index.
+    """
+    if query.keys is None or [keys.data.height for keys in query.keys] != [1]:
         return query
-    either = Or(tuple(_equals(query.relation, keys) for keys in query.keys))
-    condition = either if query.condition is None else And((query.condition, either))
+    columns = query.keys[0].columns
+    if set(columns) & set(indexed) and (len(columns) > 1 or query.condition is not None):
+        return query
+    equal = _equals(query.relation, query.keys[0])
+    condition = equal if query.condition is None else And((query.condition, equal))
     return replace(query, keys=None, condition=condition)
 
 
@@ -178,23 +249,12 @@ def _equals(relation: Relation, keys: Frame) -> Condition:
     )
 
 
-def _any_key_set(relation: Relation, keys: Sequence[Frame]) -> str:
-    if not keys:
-        return "false"
-    found = [
-        f"SELECT r.rowid FROM {table_name(relation)} r"
-        f" SEMI JOIN {_key_set(number)} k ON {_equal(each)}"
-        for number, each in enumerate(keys)
-    ]
-    return f"r.rowid IN ({' UNION ALL '.join(found)})"
-
-
 def _key_set(number: int) -> str:
     return f"_keys{number}"
 
 
-def _equal(keys: Frame) -> str:
-    return " AND ".join(f"r.{quoted(name)} = k.{quoted(name)}" for name in keys.columns)
+def _equal(keys: Frame, number: int) -> str:
+    return " AND ".join(f"r.{quoted(name)} = k{number}.{quoted(name)}" for name in keys.columns)
 
 
 def _after(relation: Relation, after: tuple[Any, ...], parameters: list[Any]) -> str:

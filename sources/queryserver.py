@@ -162,7 +162,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
         return [
-            (STATUS, "name, version, published version, topic and relations of the source"),
+            (STATUS, "name, version, published version, topic, relations and indexed columns"),
             (COMMIT, "commits transactions, in order, up to the first one that is refused"),
         ]
 
@@ -205,6 +205,7 @@ def status_of(database: SourceDatabase, topic: str | None = None) -> dict[str, A
         "published": database.published,
         "topic": topic,
         "relations": {relation.name: relation.to_json() for relation in database.catalog},
+        "indexes": database.indexes,
     }
 
 

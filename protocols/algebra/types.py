@@ -11,6 +11,7 @@ import decimal
 import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -41,7 +42,7 @@ class ColumnType:
 
     name: str
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The name without parameters: values of one family compare with each other."""
         return self.name.partition("(")[0]
@@ -53,7 +54,7 @@ class ColumnType:
             return pl.Decimal(*self.precision_and_scale)
         return _PLAIN[self.name]
 
-    @property
+    @cached_property
     def precision_and_scale(self) -> tuple[int, int]:
         """The two numbers of a DECIMAL."""
         precision, scale = self.name[len("DECIMAL(") : -1].split(",")

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -300,6 +301,39 @@ def test_rows_and_version_are_one_snapshot_under_sixteen_clients(tmp_path: Path)
             thread.join()
     assert not faults
     assert all(versions == sorted(versions) for versions in seen)
+
+
+def test_fifty_clients_at_once_get_their_own_answers(server: Served) -> None:
+    """Each with a connection of its own; they all ask before the first one is answered."""
+    together = threading.Barrier(50)
+
+    def ask(number: int) -> list[int]:
+        with SourceClient(server.address) as client:
+            together.wait(60)
+            wanted = keys(id=[number, number + 50])
+            answers = [client.ask(Query(MANY, ("id",), None, (wanted,))) for _ in range(5)]
+        [ids] = {tuple(sorted(answer.rows.data["id"])) for answer in answers}
+        return list(ids)
+
+    with ThreadPoolExecutor(50) as clients:
+        assert list(clients.map(ask, range(50))) == [[n, n + 50] for n in range(50)]
+
+
+def test_commits_go_on_during_a_question_and_do_not_get_into_its_answer(tmp_path: Path) -> None:
+    """The question is as long as it likes: it holds its snapshot until it is told to go on."""
+    with SourceDatabase.open(made(tmp_path)) as database:
+        with database.snapshot() as (cursor, version):
+            before = cursor.execute("SELECT sum(link) FROM relations.many").fetchall()
+            for n in range(50):
+                old, new = ((n, 0), -1), ((n, 1), 1)
+                changes = tuple(RowChange("many", row, count) for row, count in (old, new))
+                assert database.commit(Transaction(changes)) == version + n + 1
+            with database.snapshot() as (_, meanwhile):
+                assert meanwhile == version + 50
+            assert cursor.execute("SELECT sum(link) FROM relations.many").fetchall() == before
+        with database.snapshot() as (cursor, later):
+            assert later == version + 50
+            assert cursor.execute("SELECT sum(link) FROM relations.many").fetchall() == [(50,)]
 
 
 def test_a_client_finds_a_restarted_source_again(tmp_path: Path) -> None:

@@ -270,9 +270,27 @@ def test_files_become_relations_with_their_types(tmp_path: Path) -> None:
         },
         "line": {"columns": {"order": "BIGINT", "item": "BIGINT"}},
     }
+    assert shown["indexes"] == {"item": [], "line": []}
     readable = done("status", "--database", tmp_path / "shop.db")
     assert "source shop: version 0, published 0" in readable
     assert "item (id BIGINT, name VARCHAR, price DOUBLE, day DATE), key id" in readable
+
+
+def test_indexes_are_made_where_they_are_wanted_and_shown(tmp_path: Path) -> None:
+    items, lines = files(tmp_path)
+    relations = ("--relation", f"item={items}", "--relation", f"line={lines}")
+    database = tmp_path / "shop.db"
+    indexes = ("--index", "line=item,order", "--index", "item=id")
+    done("init", database, "--source", "shop", *relations, *indexes)
+    shown = json.loads(done("status", "--database", database, "--json"))
+    assert shown["indexes"] == {"item": ["id"], "line": ["order", "item"]}
+    readable = done("status", "--database", database)
+    assert "line (order BIGINT, item BIGINT), no key, index on order, index on item" in readable
+    retail = tmp_path / "sales.db"
+    done("init", retail, "--source", "sales", "--workload", "retail", "--index", "orders=id")
+    assert json.loads(done("status", "--database", retail, "--json"))["indexes"] == {
+        "orders": ["id"]
+    }
 
 
 def change(relation: str, row: list[Any], count: int) -> dict[str, Any]:
@@ -353,6 +371,9 @@ def test_what_cannot_be_made_is_refused_and_leaves_nothing(tmp_path: Path) -> No
     assert "2 initial rows share their key" in init(*keyed, "line=order")
     assert "key column 'zz' is not among its columns" in init(*keyed, "line=zz")
     assert "there is no --relation other=" in init(*keyed, "other=order")
+    index = ("--relation", f"line={lines}", "--index")
+    assert "an index on shop.line.zz: there is no such column" in init(*index, "line=zz")
+    assert "an index on other: source shop has no such relation" in init(*index, "other=order")
 
 
 def test_what_cannot_be_served_is_refused_with_the_way_out(tmp_path: Path) -> None:

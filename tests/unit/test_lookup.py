@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
-from sources.database import SourceDatabase
+from sources.database import FEW_KEYS, SourceDatabase
 from sources.lookup import lookup
 from sources.transaction import RowChange, Transaction
 from sources.wire import decode_query, encode_query
@@ -158,6 +159,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabase]
         yield made
 
 
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabase]:
+    """The same with an index on every column."""
+    path = tmp_path_factory.mktemp("indexed") / "a.db"
+    with SourceDatabase.create(path, "a", CATALOG, {}, indexes={"bag": list(COLUMNS)}) as made:
+        yield made
+
+
 def fill(database: SourceDatabase, stored: list[Row]) -> None:
     there, _ = lookup(database, Query(BAG, tuple(COLUMNS)))
     old = [RowChange("bag", row, -1) for row in zip(*there.to_pydict().values(), strict=True)]
@@ -174,14 +183,28 @@ queries = st.builds(
 )
 
 
+def said_often(query: Query[Frame], first: int) -> Query[Frame]:
+    """The same question, from its key set `first` on with so many keys that they are tables."""
+    if query.keys is None:
+        return query
+    often = [Frame(pl.concat([keys.data] * (FEW_KEYS + 1))) for keys in query.keys[first:]]
+    return replace(query, keys=(*query.keys[:first], *often))
+
+
 @settings(max_examples=150, deadline=None)
 @given(stored=rows, asked=st.lists(queries, min_size=1, max_size=8))
 def test_a_lookup_finds_what_the_definition_says(
-    shared: SourceDatabase, stored: list[Row], asked: list[Query[Frame]]
+    shared: SourceDatabase, indexed: SourceDatabase, stored: list[Row], asked: list[Query[Frame]]
 ) -> None:
+    """With and without indexes, with few keys and with many."""
     fill(shared, stored)
+    fill(indexed, stored)
     for query in asked:
-        assert found(shared, query) == expected(query, stored)
+        wanted = expected(query, stored)
+        for database in (shared, indexed):
+            assert found(database, query) == wanted
+            for first in (0, 1):
+                assert found(database, said_often(query, first)) == wanted
 
 
 @settings(max_examples=100, deadline=None)
