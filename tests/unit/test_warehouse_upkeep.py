@@ -22,6 +22,8 @@ from protocols.errors import ViewsweepError, WrongUse
 from protocols.maintenance.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
+from streaming.configuration import Configuration, JobSettings, ViewSettings
+from streaming.tracing import write_live_trace
 from warehouse import delta
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, QUESTION, ViewTables
@@ -383,3 +385,14 @@ def test_a_process_killed_in_the_middle_of_a_step_costs_nothing(
         assert_right(after, last, folded)
     tidy(after)
     assert_right(after, last, folded)
+
+
+def test_no_trace_is_made_of_folded_history(tables: ViewTables, tmp_path: Path) -> None:
+    """Before a source or a topic is asked for anything: there are none here."""
+    install(tables, 1, 2, 3)
+    tables.fold(2)
+    settings = ViewSettings("v", tmp_path / "v.sql", VIEW.sql, "sweep")
+    nowhere = Configuration(tmp_path, tmp_path, "nowhere:1", {}, {"v": settings}, JobSettings())
+    with pytest.raises(WrongUse, match=r"view v: .*up to position 2 was folded.*history_hours"):
+        write_live_trace(nowhere, settings, tmp_path / "trace.jsonl")
+    assert not (tmp_path / "trace.jsonl").exists()
