@@ -194,9 +194,24 @@ class ViewTables:
                 self._current = delta.table_at(path)
                 return
             there = delta.number(self._current, _APPEARANCE)
-            if there < position:
+            changes = self._latest()
+            if there < min(_folded(changes), position):
+                self._replace_current(self.at(position), position)
+            elif there < position:
                 between = pl.col(POSITION).is_between(there, position, closed="right")
-                self._merge(self._summed(self.changes(), between), position)
+                self._merge(self._summed(pl.scan_delta(changes), between), position)
+
+    def _replace_current(self, rows: pl.DataFrame, position: int) -> None:
+        """All of it anew: what changed since it was last brought up is no longer known."""
+        assert self._current is not None
+        with delta.plain_errors(self.directory / "current"):
+            write_deltalake(
+                self._current,
+                rows.to_arrow(),
+                mode="overwrite",
+                commit_properties=delta.numbered({_APPEARANCE: position}),
+                post_commithook_properties=delta.NO_HOOKS,
+            )
 
     def _merge(self, changes: pl.DataFrame, position: int) -> None:
         assert self._current is not None

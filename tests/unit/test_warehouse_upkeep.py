@@ -309,6 +309,16 @@ def test_appends_come_between_reading_and_writing_of_a_fold(
     assert_right(tables, 12, since=10)
 
 
+def test_current_follows_over_what_was_folded_meanwhile(tables: ViewTables) -> None:
+    install(tables, *range(1, 6))
+    tables.follow()
+    install(tables, *range(6, 21))
+    tables.fold(15)
+    assert_right(tables, 20, since=15)
+    install(tables, 21)
+    assert_right(tables, 21, since=15)
+
+
 def test_what_was_installed_long_enough_ago_is_folded(tables: ViewTables) -> None:
     install(tables, *range(1, 6))
     fold_older(tables, 1.0)
