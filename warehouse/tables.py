@@ -186,20 +186,28 @@ class ViewTables:
     def follow(self) -> None:
         """Brings `current` to the position of `changes`, in one commit; any thread may ask."""
         with self._following:
-            position = self.standing().position
-            if self._current is None:
-                rows = self.at(position)
-                path = self.directory / "current"
-                delta.append(path, rows, {_APPEARANCE: position}, keep_minutes=self._keep_minutes)
-                self._current = delta.table_at(path)
-                return
-            there = delta.number(self._current, _APPEARANCE)
-            changes = self._latest()
-            if there < min(_folded(changes), position):
-                self._replace_current(self.at(position), position)
-            elif there < position:
-                between = pl.col(POSITION).is_between(there, position, closed="right")
-                self._merge(self._summed(pl.scan_delta(changes), between), position)
+            try:
+                self._follow()
+            except delta.Overtaken:
+                # Its number says what is in it already, so whoever brought it there was right.
+                self._current = delta.table_at(self.directory / "current")
+                self._follow()
+
+    def _follow(self) -> None:
+        position = self.standing().position
+        if self._current is None:
+            rows = self.at(position)
+            path = self.directory / "current"
+            delta.append(path, rows, {_APPEARANCE: position}, keep_minutes=self._keep_minutes)
+            self._current = delta.table_at(path)
+            return
+        there = delta.number(self._current, _APPEARANCE)
+        changes = self._latest()
+        if there < min(_folded(changes), position):
+            self._replace_current(self.at(position), position)
+        elif there < position:
+            between = pl.col(POSITION).is_between(there, position, closed="right")
+            self._merge(self._summed(pl.scan_delta(changes), between), position)
 
     def _replace_current(self, rows: pl.DataFrame, position: int) -> None:
         """All of it anew: what changed since it was last brought up is no longer known."""

@@ -186,6 +186,18 @@ def test_a_job_that_was_idle_for_long_goes_on(tables: ViewTables) -> None:
     assert_right(tables, 41)
 
 
+def test_two_who_let_current_follow_do_it_once(tables: ViewTables) -> None:
+    tables.follow()
+    install(tables, 1, 2)
+    other = anew(tables)
+    tables.follow()
+    other.follow()
+    install(tables, 3)
+    anew(tables).follow()
+    tables.follow()
+    assert_right(tables, 3)
+
+
 @pytest.mark.parametrize("catching_up", [False, True])
 def test_upkeep_does_not_let_a_second_job_in(tables: ViewTables, catching_up: bool) -> None:
     install(tables, *range(1, 41))
