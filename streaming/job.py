@@ -46,6 +46,7 @@ from streaming.topics import Lookahead, ends_of_topics, refuse_lost_records
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, PROGRESS, ViewTables
+from warehouse.upkeep import Upkeep, UpkeepSettings
 
 Report = Callable[[str], None]
 #: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
@@ -84,7 +85,6 @@ class Job:
         self._heard: set[str] = set()
         #: Questions asked so far in this batch, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
-        self._followed = 0.0
 
     # -- before the first batch ------------------------------------------------------------------
 
@@ -119,6 +119,14 @@ class Job:
             self._first_state()
         self.measures.position = self.standing.position
         self.measures.view_rows = self.tables.rows()
+        job = self._configuration.job
+        settings = UpkeepSettings(
+            job.current_every_seconds,
+            job.upkeep_every_seconds,
+            job.readers_minutes,
+            self._settings.history_hours,
+        )
+        self._upkeep = Upkeep(self.tables, settings, self._report)
 
     def _resume(self) -> None:
         standing = self.tables.standing()
@@ -320,12 +328,11 @@ class Job:
                 skipped, asked = 0, []
 
     def follow_now_and_then(self, force: bool = False) -> None:
-        """Lets `current` follow, at most as often as configured."""
-        pause = self._configuration.job.current_every_seconds
-        if force or time.monotonic() - self._followed >= pause:
+        """Lets `current` follow in the background, or here and now."""
+        self._upkeep.look()
+        if force:
             with self.measures.step("current"):
                 self.tables.follow()
-            self._followed = time.monotonic()
 
     def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
         """Behind each version of the vector; unchanged where the source brought nothing."""
@@ -378,7 +385,7 @@ class Job:
     def close(self) -> None:
         """Lets go of all connections, also of those on which something is still waited for."""
         self.stopping.set()
-        for part in ("_lookahead", "_sources"):
+        for part in ("_upkeep", "_lookahead", "_sources"):
             if hasattr(self, part):
                 getattr(self, part).close()
 
