@@ -41,6 +41,7 @@ tables: setup
 
 bench: setup
 	$(BIN)/python bench/path.py
+	$(BIN)/python bench/commits.py
 
 # After a change of dependencies in pyproject.toml.
 lock: setup

@@ -15,8 +15,15 @@ _TABLES = {
     "warehouse": {"path"},
     "kafka": {"bootstrap"},
     "sources": {"address", "topic", "token_env", "tls_roots"},
-    "views": {"sql", "protocol"},
-    "job": {"records_per_batch", "page_rows", "current_every_seconds", "patience_seconds"},
+    "views": {"sql", "protocol", "history_hours"},
+    "job": {
+        "records_per_batch",
+        "page_rows",
+        "current_every_seconds",
+        "upkeep_every_seconds",
+        "readers_minutes",
+        "patience_seconds",
+    },
 }
 
 
@@ -40,6 +47,8 @@ class ViewSettings:
     sql_file: Path
     sql: str
     protocol: str
+    #: For how long each state of the past can be asked for; None for ever.
+    history_hours: float | None = None
 
     def with_protocol(self, name: str) -> "ViewSettings":
         """The same view kept by another protocol; WrongUse if there is none of that name."""
@@ -56,6 +65,10 @@ class JobSettings:
     page_rows: int = 20_000
     #: The `current` table follows at most this often.
     current_every_seconds: float = 1.0
+    #: Small files and the logs of the tables are looked after at most this often.
+    upkeep_every_seconds: float = 10.0
+    #: How long files that were replaced stay, for readers that have opened a table before.
+    readers_minutes: float = 10.0
     #: How long a source or a topic that does not answer is asked again before the job gives up.
     patience_seconds: float = 60.0
 
@@ -173,7 +186,10 @@ class _Reader:
             protocol(chosen)
         except WrongUse as error:
             self._refuse(f"{where}.protocol", str(error))
-        return ViewSettings(name, file, sql, chosen)
+        history = table.get("history_hours")
+        if history is not None:
+            history = self._positive(table, "history_hours", 0.0, where)
+        return ViewSettings(name, file, sql, chosen, history)
 
     def _job(self) -> JobSettings:
         table = self._table(self._content, "job", "")
@@ -181,12 +197,12 @@ class _Reader:
         values = {key: self._positive(table, key, getattr(defaults, key)) for key in _TABLES["job"]}
         return JobSettings(**values)
 
-    def _positive(self, table: dict[str, Any], key: str, default: Any) -> Any:
+    def _positive(self, table: dict[str, Any], key: str, default: Any, where: str = "job") -> Any:
         value = table.get(key, default)
         kinds = (int,) if isinstance(default, int) else (int, float)
         if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
             kind = "a whole number" if isinstance(default, int) else "a number"
-            self._refuse(f"job.{key}", f"has to be {kind} above 0, not {value!r}")
+            self._refuse(f"{where}.{key}", f"has to be {kind} above 0, not {value!r}")
         return value
 
     def _named(self, key: str) -> dict[str, dict[str, Any]]:

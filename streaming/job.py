@@ -152,8 +152,6 @@ class Job:
         for view in self.views:
             view.end_batch()
         self._reading.forget(_earliest([view.standing for view in self.views]).vector)
-        if self._positions() > before:
-            self.follow_now_and_then()
         return self._positions() - before
 
     def settle(self) -> None:
@@ -187,14 +185,23 @@ class Job:
                 view.note(question, answer)
             view.pieces.answered(theirs)
 
-    def follow_now_and_then(self, force: bool = False) -> None:
-        """Lets the `current` tables follow, at most as often as configured."""
+    def look_after(self) -> None:
+        """Called between batches: what goes on beside them does not wait for the next one."""
+        if self._commits.idle:
+            for view in self.views:
+                view.look_after()
+
+    def finish(self) -> None:
+        """Waits for what was handed over, and brings the `current` tables to the end."""
+        self.settle()
         for view in self.views:
-            view.follow_now_and_then(force)
+            view.finish()
 
     def close(self) -> None:
         """Lets go of all connections, also of those on which something is still waited for."""
         self.stopping.set()
+        for view in self.views:
+            view.close()
         for part in ("_commits", "_reading", "_sources"):
             if hasattr(self, part):
                 getattr(self, part).close()

@@ -8,7 +8,6 @@ over batches and restarts if need be: it is in no commit, and the standing's off
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ from streaming.reading import Reading
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import QUESTION, ViewTables
+from warehouse.upkeep import Upkeep, UpkeepSettings
 
 Report = Callable[[str], None]
 
@@ -56,7 +56,12 @@ class KeptView:
         self.view = parse_view(settings.name, settings.sql, catalog)
         self.entry.refuse_view(self.view)
         self.tables = ViewTables(configuration.warehouse, self.view)
-        self._job = configuration.job
+        self._upkeep_settings = UpkeepSettings(
+            configuration.job.current_every_seconds,
+            configuration.job.upkeep_every_seconds,
+            configuration.job.readers_minutes,
+            settings.history_hours,
+        )
         self._measures = measures
         self._report = report
         #: How far the view has come, counting what was handed over to be committed.
@@ -68,8 +73,7 @@ class KeptView:
         self._commits: Commits
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
-        #: When `current` may follow again.
-        self._follow_at = 0.0
+        self._upkeep: Upkeep
 
     # -- before the first batch ------------------------------------------------------------------
 
@@ -102,6 +106,7 @@ class KeptView:
             self.pieces = InTurn(maintaining, stopping, self._delivery)
         else:
             self.pieces = Pieces(maintaining, stopping)
+        self._upkeep = Upkeep(self.tables, self._upkeep_settings, self._report)
 
     def _contents(self) -> Frame:
         """The rows of the view at its standing."""
@@ -179,6 +184,7 @@ class KeptView:
         with self._measures.step("progress"):
             self.tables.record(delivered)
         self._measures.position = standing.position
+        self._upkeep.look()
 
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
@@ -247,21 +253,29 @@ class KeptView:
         self._measures.skipped += sum(install.skipped for install in installs)
         self._measures.view_rows += int(changes[COUNT].sum())
 
-    # -- the current table -----------------------------------------------------------------------
+    # -- beside the batches ----------------------------------------------------------------------
 
-    def follow_now_and_then(self, force: bool = False) -> None:
-        """Lets `current` follow, at most as often as configured."""
-        if force or time.monotonic() >= self._follow_at:
-            self._follow_at = float("inf")
-            self._commits.hand_over(self._follow)
+    def look_after(self) -> None:
+        """Lets `current` follow and the tables be kept in shape, when it is time."""
+        self._commits.hand_over(self._look)
 
-    def _follow(self) -> None:
-        began = time.monotonic()
-        with self._measures.step("current"):
+    def _look(self) -> None:
+        """In the thread of the commits, whose handles of the tables it brings up to date."""
+        self._upkeep.look()
+
+    def finish(self) -> None:
+        """Nothing more will be committed: `current` gets to the end as well."""
+        if hasattr(self, "_upkeep"):
+            self._upkeep.close()
+            self.tables.catch_up()
             self.tables.follow()
-        now = time.monotonic()
-        # To follow may take a tenth of the time, however large the view has become.
-        self._follow_at = now + max(self._job.current_every_seconds, 9 * (now - began))
+            self._measures.steps["current"] = self._upkeep.following.total
+            self._measures.steps["upkeep"] = self._upkeep.tidying.total
+
+    def close(self) -> None:
+        """Ends what goes on beside the batches."""
+        if hasattr(self, "_upkeep"):
+            self._upkeep.close()
 
 
 class FirstState:

@@ -51,8 +51,7 @@ def run(
             job.prepare()
             stream = _Stream(job, configuration, report)
             stream.run(spark.result(), once)
-        job.follow_now_and_then(force=True)
-        job.settle()
+        job.finish()
     finally:
         job.close()
     return job.measures
@@ -159,10 +158,10 @@ class _Stream:
                 raise
 
     def _follow(self) -> None:
-        """Lets `current` catch up between batches, so that it is not left behind by a pause."""
+        """Looks after the tables between batches, so that a pause leaves nothing behind."""
         if self._working.acquire(blocking=False):
             try:
-                self._job.follow_now_and_then()
+                self._job.look_after()
             finally:
                 self._working.release()
 

@@ -51,6 +51,7 @@ def write_live_trace(configuration: Configuration, settings: ViewSettings, file:
     tables = ViewTables(configuration.warehouse, view)
     if not tables.exists:
         raise WrongUse(f"view {view.name} has no first state yet; let 'viewsweep run' make it")
+    _refuse_folded(tables)
     past = _read_past(configuration, view)
     try:
         with file.open("wb") as out:
@@ -59,6 +60,17 @@ def write_live_trace(configuration: Configuration, settings: ViewSettings, file:
     except OSError as error:
         raise WrongUse(f"cannot write {file}: {error.strerror}") from None
     return tables.standing().position
+
+
+def _refuse_folded(tables: ViewTables) -> None:
+    """A trace begins with the first state; without it nothing can be judged."""
+    folded = tables.folded()
+    if folded:
+        raise WrongUse(
+            f"view {tables.view.name}: its history up to position {folded} was folded into one"
+            f" state, so there is no trace from the first one on. Of a view made anew without"
+            f" history_hours under [views.{tables.view.name}] all of it is kept"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,56 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
+import orjson
 import polars as pl
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from protocols.errors import Unreachable, ViewsweepError, WrongUse
+
+
+class Overtaken(ViewsweepError):
+    """A commit by others came first; nothing was written."""
+
+
+#: For how long a reader may go on with what it found when it opened a table.
+KEEP_MINUTES = 10.0
+#: Checkpoints are written by the upkeep, in its own thread: no batch waits for one.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def kept_for(minutes: float) -> dict[str, str]:
+    """The properties of a table that keeps what it has replaced for so long."""
+    period = f"interval {round(minutes * 60)} seconds"
+    return {"delta.deletedFileRetentionDuration": period, "delta.logRetentionDuration": period}
+
+
+def numbered(numbers: Mapping[str, int], note: Mapping[str, str] | None = None) -> CommitProperties:
+    """What a commit carries besides its rows."""
+    return CommitProperties(
+        app_transactions=[Transaction(app_id, number) for app_id, number in numbers.items()],
+        custom_metadata=dict(note or {}),
+    )
 
 
 def table_at(directory: Path) -> DeltaTable | None:
     """The Delta table in a directory, if there is one."""
     with plain_reading(directory):
         return DeltaTable(directory) if DeltaTable.is_deltatable(str(directory)) else None
+
+
+def place_of(table: DeltaTable) -> Path:
+    """The directory of a table."""
+    return Path(url2pathname(urlparse(table.table_uri).path))
 
 
 def append(
@@ -30,19 +68,16 @@ def append(
     note: Mapping[str, str] | None = None,
     description: str | None = None,
     widen: bool = False,
+    keep_minutes: float = KEEP_MINUTES,
 ) -> None:
     """One commit: these rows and these numbers, by application id.
 
-    `widen` adds columns that an older table lacks.
+    `widen` adds columns that an older table lacks. `keep_minutes` is for a new table.
 
     Given a handle, the commit fails if another job has committed one of the numbers since the
     handle was read; given a path, it creates the table, and fails if there is one.
     """
-    properties = CommitProperties(
-        app_transactions=[Transaction(app_id, number) for app_id, number in numbers.items()],
-        custom_metadata=dict(note or {}),
-    )
-    where = Path(table.table_uri) if isinstance(table, DeltaTable) else table
+    where = place_of(table) if isinstance(table, DeltaTable) else table
     with plain_errors(where):
         write_deltalake(
             table,
@@ -50,7 +85,9 @@ def append(
             mode="append" if isinstance(table, DeltaTable) else "error",
             schema_mode="merge" if widen and isinstance(table, DeltaTable) else None,
             description=description,
-            commit_properties=properties,
+            configuration=None if isinstance(table, DeltaTable) else kept_for(keep_minutes),
+            commit_properties=numbered(numbers, note),
+            post_commithook_properties=NO_HOOKS,
         )
 
 
@@ -60,6 +97,16 @@ def number(table: DeltaTable, app_id: str) -> int:
     if version is None:
         raise WrongUse(f"{table.table_uri} was not written by viewsweep: it lacks {app_id!r}")
     return int(version)
+
+
+def last_checkpoint(directory: Path) -> int:
+    """The version that the log was last summed up at; -1 before the first time."""
+    try:
+        return int(
+            orjson.loads((directory / "_delta_log/_last_checkpoint").read_bytes())["version"]
+        )
+    except FileNotFoundError:
+        return -1
 
 
 def newest_first(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
@@ -79,15 +126,21 @@ def plain_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise ViewsweepError(
-            f"{where}: another job has committed to this view meanwhile ({first_line(error)})."
-            " Stop one of the two; nothing of this batch was written"
-        ) from error
+        raise Overtaken(f"{overtaken(where)} ({first_line(error)})") from error
     except (DeltaError, OSError) as error:
         raise Unreachable(
             f"{where}: the commit failed: {first_line(error)}. Nothing of it is visible; when the"
             " cause is gone (is the disk full?), the same command goes on"
         ) from error
+
+
+@contextmanager
+def plain_upkeep(where: Path) -> Iterator[None]:
+    """The same for work that can wait: a commit of the job may have come in between."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise Unreachable(f"{where}: {first_line(error)}; it is tried again later") from error
 
 
 @contextmanager
@@ -100,6 +153,14 @@ def plain_reading(where: Path) -> Iterator[None]:
             f"{where} cannot be read: {first_line(error)}. Restore it, or remove the view's"
             " directory to make the view anew"
         ) from error
+
+
+def overtaken(where: Path) -> str:
+    """What the job is told that is not alone."""
+    return (
+        f"{where}: another job has committed to this view meanwhile. Stop one of the two;"
+        " nothing of this batch was written"
+    )
 
 
 def first_line(error: Exception) -> str:

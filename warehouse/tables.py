@@ -16,12 +16,14 @@ All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
 
 import datetime
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, write_deltalake
 
 from protocols.algebra.delta import COUNT
 from protocols.errors import ProtocolBug, WrongUse
@@ -34,6 +36,7 @@ from warehouse.standing import Standing, standing_in
 
 POSITION = "_position"
 _APPEARANCE = "viewsweep/position"
+_FOLDED = "viewsweep/folded"
 #: Key in the commit information of `changes`.
 _ORDER = "viewsweep/order"
 QUESTION = pl.Struct(
@@ -70,6 +73,13 @@ class ViewTables:
         self._changes = delta.table_at(self.directory / "changes")
         self._current = delta.table_at(self.directory / "current")
         self._progress = delta.table_at(self.directory / "progress")
+        #: What the last commits said that our handles know. An old handle would look it up in
+        #: the log, of which the upkeep may have dropped that part meanwhile.
+        self._standing: Standing | None = None
+        self._recorded: int | None = None
+        #: Who changes `current` or its handle holds this: the job, or the upkeep in its thread.
+        self._following = threading.Lock()
+        self._keep_minutes = delta.KEEP_MINUTES
         if self._changes is not None and read_definition(self.directory) is None:
             raise WrongUse(f"{self.directory} holds Delta tables, but not of a viewsweep view")
 
@@ -80,7 +90,9 @@ class ViewTables:
 
     def standing(self) -> Standing:
         """How far the view has come."""
-        return standing_in(self._existing(), self.view.sources)
+        if self._standing is None:
+            self._standing = standing_in(self._existing(), self.view.sources)
+        return self._standing
 
     def _existing(self) -> DeltaTable:
         if self._changes is None:
@@ -101,7 +113,8 @@ class ViewTables:
         placed = rows.with_columns(pl.lit(standing.position, pl.Int64).alias(POSITION))
         path = self.directory / "changes"
         name = f"changes of the view {self.view.name!r}, kept by viewsweep"
-        delta.append(path, placed, standing.numbers(), description=name)
+        numbers, keep = standing.numbers(), self._keep_minutes
+        delta.append(path, placed, numbers, description=name, keep_minutes=keep)
         self._changes = delta.table_at(path)
 
     def install(
@@ -116,7 +129,12 @@ class ViewTables:
         `shown` has the ascending positions with a state, if not all of the order's have one.
         """
         note = {_ORDER: order_to_note(order, shown)}
-        delta.append(self._existing(), changes, standing.numbers(), note)
+        try:
+            delta.append(self._existing(), changes, standing.numbers(), note)
+        except delta.Overtaken:
+            self.catch_up()
+            delta.append(self._existing(), changes, standing.numbers(), note)
+        self._standing = standing
 
     def record(self, delivered: pl.DataFrame) -> None:
         """Adds a batch to `progress`: its columns but `installed_at`, questions null for none."""
@@ -125,14 +143,23 @@ class ViewTables:
             pl.lit(now, pl.Datetime("us")).alias("installed_at"),
             pl.col("questions").fill_null(pl.lit([], pl.List(QUESTION))),
         ).select(pl.col(name).cast(type_) for name, type_ in PROGRESS.items())
-        last = {_APPEARANCE: int(frame["position"].max())}  # type: ignore[arg-type]
-        delta.append(self._progress or self.directory / "progress", frame, last, widen=True)
+        last = int(frame["position"].max())  # type: ignore[arg-type]
+        try:
+            self._append_progress(frame, last)
+        except delta.Overtaken:
+            self.catch_up()
+            self._append_progress(frame, last)
+        self._recorded = last
         self._progress = self._progress or delta.table_at(self.directory / "progress")
+
+    def _append_progress(self, frame: pl.DataFrame, last: int) -> None:
+        where, keep = self._progress or self.directory / "progress", self._keep_minutes
+        delta.append(where, frame, {_APPEARANCE: last}, widen=True, keep_minutes=keep)
 
     def recover_progress(self) -> None:
         """After a crash between the two commits: what `changes` knows and `progress` does not."""
         last = self.standing().position
-        done = delta.number(self._progress, _APPEARANCE) if self._progress is not None else 0
+        done = self._recorded_up_to()
         if done < last:
             noted = pl.concat(reversed(list(self._noted(done, last))))
             self.record(noted.filter(pl.col("position") > done))
@@ -157,24 +184,48 @@ class ViewTables:
     # -- the current table ---------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Brings `current` to the position of `changes`, in one commit."""
+        """Brings `current` to the position of `changes`, in one commit; any thread may ask."""
+        with self._following:
+            try:
+                self._follow()
+            except delta.Overtaken:
+                # Its number says what is in it already, so whoever brought it there was right.
+                self._current = delta.table_at(self.directory / "current")
+                self._follow()
+
+    def _follow(self) -> None:
         position = self.standing().position
         if self._current is None:
             rows = self.at(position)
             path = self.directory / "current"
-            delta.append(path, rows, {_APPEARANCE: position})
+            delta.append(path, rows, {_APPEARANCE: position}, keep_minutes=self._keep_minutes)
             self._current = delta.table_at(path)
             return
         there = delta.number(self._current, _APPEARANCE)
-        if there < position:
-            self._merge(self._summed(pl.col(POSITION) > there), position)
+        changes = self._latest()
+        if there < min(_folded(changes), position):
+            self._replace_current(self.at(position), position)
+        elif there < position:
+            between = pl.col(POSITION).is_between(there, position, closed="right")
+            self._merge(self._summed(pl.scan_delta(changes), between), position)
+
+    def _replace_current(self, rows: pl.DataFrame, position: int) -> None:
+        """All of it anew: what changed since it was last brought up is no longer known."""
+        assert self._current is not None
+        with delta.plain_errors(self.directory / "current"):
+            write_deltalake(
+                self._current,
+                rows.to_arrow(),
+                mode="overwrite",
+                commit_properties=delta.numbered({_APPEARANCE: position}),
+                post_commithook_properties=delta.NO_HOOKS,
+            )
 
     def _merge(self, changes: pl.DataFrame, position: int) -> None:
         assert self._current is not None
         same_row = " AND ".join(
             f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in self.view.schema
         )
-        properties = CommitProperties(app_transactions=[Transaction(_APPEARANCE, position)])
         with delta.plain_errors(self.directory / "current"):
             (
                 self._current.merge(
@@ -182,7 +233,8 @@ class ViewTables:
                     same_row,
                     source_alias="s",
                     target_alias="t",
-                    commit_properties=properties,
+                    commit_properties=delta.numbered({_APPEARANCE: position}),
+                    post_commithook_properties=delta.NO_HOOKS,
                 )
                 .when_matched_delete(f't."{COUNT}" + s."{COUNT}" = 0')
                 .when_matched_update({COUNT: f't."{COUNT}" + s."{COUNT}"'})
@@ -190,14 +242,110 @@ class ViewTables:
                 .execute()
             )
 
+    # -- upkeep --------------------------------------------------------------------------------
+
+    def keep_for_readers(self, minutes: float) -> None:
+        """How long files that were replaced stay, for those who are still reading them."""
+        self._keep_minutes = minutes
+        for table in filter(None, (self._changes, self._current, self._progress)):
+            wanted = delta.kept_for(minutes)
+            if not wanted.items() <= table.metadata().configuration.items():
+                with delta.plain_errors(delta.place_of(table)):
+                    table.alter.set_table_properties(wanted)
+
+    @contextmanager
+    def to_tidy(self, name: str) -> Iterator[DeltaTable | None]:
+        """One of the tables, for commits that change none of its rows, in any thread.
+
+        They may come between two appends, which the job's own handle finds in order. A MERGE of
+        `current` would fail for them; that table is lent with its handle, and not to two.
+        """
+        if name == "current":
+            with self._following:
+                yield self._current
+        else:
+            yield delta.table_at(self.directory / name)
+
+    def catch_up(self) -> None:
+        """Lets the job's handles know the commits of its upkeep; `Overtaken` if others made some.
+
+        Without it a job that was idle for long would look for commits of which the log is gone,
+        and an append would fail for a fold, which Delta takes for a change of what is there.
+        """
+        self._changes = self._fresh("changes", self.standing().position)
+        if self._progress is not None:
+            self._progress = self._fresh("progress", self._recorded_up_to())
+
+    def _fresh(self, name: str, known: int) -> DeltaTable:
+        """A new handle. Who was fenced keeps the old one, with which no commit succeeds."""
+        fresh = delta.table_at(self.directory / name)
+        if fresh is None or delta.number(fresh, _APPEARANCE) != known:
+            raise delta.Overtaken(delta.overtaken(self.directory / name))
+        return fresh
+
+    def _recorded_up_to(self) -> int:
+        """Up to which position `progress` has all transactions."""
+        if self._recorded is None and self._progress is not None:
+            self._recorded = delta.number(self._progress, _APPEARANCE)
+        return self._recorded or 0
+
+    def installed_before(self, moment: datetime.datetime) -> int:
+        """The last position that was installed before a moment (UTC); 0 if none was."""
+        progress = delta.table_at(self.directory / "progress")
+        if progress is None:
+            return 0
+        with delta.plain_reading(self.directory / "progress"):
+            older = pl.scan_delta(progress).filter(pl.col("installed_at") < moment)
+            return int(older.select(pl.col("position").max()).collect().item() or 0)
+
+    def fold(self, position: int) -> None:
+        """Forgets how the view came to a position: all changes up to there become one.
+
+        In one commit, which appends at later positions do not get in the way of. An append under
+        way when it comes has to be repeated, see `catch_up`.
+        """
+        table = delta.table_at(self.directory / "changes")
+        if table is None or position <= _folded(table):
+            return
+        old = pl.col(POSITION) <= position
+        base = self._summed(pl.scan_delta(table), old)
+        placed = base.with_columns(pl.lit(position, pl.Int64).alias(POSITION))
+        with delta.plain_upkeep(self.directory / "changes"):
+            write_deltalake(
+                table,
+                placed.to_arrow(),
+                mode="overwrite",
+                predicate=f"{POSITION} <= {position}",
+                commit_properties=delta.numbered({_FOLDED: position}),
+                post_commithook_properties=delta.NO_HOOKS,
+            )
+        self.forget_progress()
+
+    def forget_progress(self) -> None:
+        """Drops the transactions of folded positions from `progress`."""
+        folded, progress = self.folded(), delta.table_at(self.directory / "progress")
+        if progress is not None and folded:
+            with delta.plain_upkeep(self.directory / "progress"):
+                progress.delete(f"position <= {folded}", post_commithook_properties=delta.NO_HOOKS)
+
+    def folded(self) -> int:
+        """Up to which position history was folded; 0 when all of it is there."""
+        return _folded(self._latest())
+
     # -- reading -------------------------------------------------------------------------------
 
     def at(self, position: int) -> pl.DataFrame:
         """The view as of a position: its rows with `_count`."""
-        return self._summed(pl.col(POSITION) <= position)
+        table = self._latest()
+        if position < _folded(table):
+            raise WrongUse(
+                f"{self.directory}: position {position} is no longer known; the history up to"
+                f" position {_folded(table)} was folded. A longer `history_hours` keeps more"
+            )
+        return self._summed(pl.scan_delta(table), pl.col(POSITION) <= position)
 
-    def _summed(self, which: pl.Expr) -> pl.DataFrame:
-        rows = self.changes().filter(which)
+    def _summed(self, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
+        rows = changes.filter(which)
         summed = rows.group_by(list(self.view.schema)).agg(pl.col(COUNT).sum())
         with delta.plain_reading(self.directory / "changes"):
             return summed.filter(pl.col(COUNT) != 0).collect()
@@ -209,17 +357,28 @@ class ViewTables:
 
     def changes(self) -> pl.LazyFrame:
         """All changes so far."""
-        return pl.scan_delta(self._existing())
+        return pl.scan_delta(self._latest())
+
+    def _latest(self) -> DeltaTable:
+        """What `changes` is now: files that our handle still names may have been replaced."""
+        self._existing()
+        table = delta.table_at(self.directory / "changes")
+        assert table is not None
+        return table
 
     def progress(self) -> pl.DataFrame:
         """All delivered transactions in order."""
         if self._progress is None:
             return pl.DataFrame(schema=PROGRESS)
         with delta.plain_reading(self.directory / "progress"):
-            found = pl.read_delta(self._progress).sort("position", "source", "version")
+            found = pl.read_delta(self.directory / "progress").sort("position", "source", "version")
         # Tables of a time when there were only protocols that show every state lack the column.
         old = pl.lit(None, pl.Boolean) if "shown" not in found.columns else pl.col("shown")
         return found.with_columns(old.fill_null(True).alias("shown"))
+
+
+def _folded(table: DeltaTable) -> int:
+    return table.transaction_version(_FOLDED) or 0
 
 
 def _as_progress(order: Deliveries, shown: Numbers | None) -> pl.DataFrame:

@@ -24,7 +24,10 @@ sql = "first.sql"
 [views.second]
 sql = "sub/second.sql"
 protocol = "naive"
+history_hours = 48
 [job]
+upkeep_every_seconds = 5
+readers_minutes = 0.5
 records_per_batch = 7
 patience_seconds = 2.5
 """
@@ -62,7 +65,10 @@ def test_a_good_file_says_everything(directory: Path) -> None:
     )
     assert read.view("first").protocol == "batched-sweep"
     assert read.view("second").sql == "SELECT name FROM crm.people"
-    assert read.job == JobSettings(records_per_batch=7, patience_seconds=2.5)
+    assert (read.view("first").history_hours, read.view("second").history_hours) == (None, 48)
+    assert read.job == JobSettings(
+        records_per_batch=7, patience_seconds=2.5, upkeep_every_seconds=5, readers_minutes=0.5
+    )
 
 
 def test_the_environment_names_the_broker(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +106,10 @@ WRONG = {
     "job.records_per_batch has to be a whole number above 0, not True": GOOD.replace(
         "= 7", "= true"
     ),
+    "views.second.history_hours has to be a number above 0, not -1": GOOD.replace("48", "-1"),
+    "views.second.history_hours has to be a number above 0, not 'all'": GOOD.replace("48", "'all'"),
+    "job.readers_minutes has to be a number above 0, not 0": GOOD.replace("0.5", "0"),
+    "job.upkeep_every_seconds has to be a number above 0, not 0": GOOD.replace("= 5", "= 0"),
     "job.page_rows has to be a whole number above 0, not -1": GOOD + "page_rows = -1",
     "job.pages is not known here; there are: current_every_seconds": GOOD + "pages = 1",
     "extra is not known here": GOOD + "[extra]",
@@ -154,7 +164,9 @@ def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
         several.view(None)
     with pytest.raises(WrongUse, match=r"there is no \[views.third\]; have: first, second"):
         several.view("third")
-    alone = GOOD.replace('[views.second]\nsql = "sub/second.sql"\nprotocol = "naive"', "")
+    alone = GOOD.replace(
+        '[views.second]\nsql = "sub/second.sql"\nprotocol = "naive"\nhistory_hours = 48', ""
+    )
     assert read_configuration(written(directory, alone)).view(None).name == "first"
 
 

@@ -1,0 +1,186 @@
+"""What keeps reading and committing as cheap after a year as on the first day.
+
+A Delta commit costs time in proportion to the number of files, and so does opening the table or
+reading it; every commit adds a file or more. So, in a thread beside the job:
+
+    fold       changes and progress older than the history that is to be kept become one state
+    compact    small files become larger ones, in tiers, so that a row is rewritten a few times only
+    checkpoint the log is summed up, and what was before it is dropped
+    vacuum     files that nobody reads any more are removed
+
+Each step is a Delta commit or touches what no commit names, so dying in the middle leaves at most
+files that a later vacuum finds. None of them changes what the view is at a position that is kept,
+or the `txn` numbers; a step that a commit of the job gets in the way of is tried again next time.
+
+`current` follows in the same thread: its MERGE must not meet a compaction, and no batch waits for
+it. A MERGE costs the more the larger the view is, so both kinds of work pause in proportion to what
+they cost last time.
+"""
+
+import datetime
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import polars as pl
+from deltalake import DeltaTable
+
+from protocols.errors import ViewsweepError
+from warehouse import delta
+from warehouse.tables import ViewTables
+
+_TABLES = ("changes", "current", "progress")
+#: Files below half of the size are put together into files of the size, when there are so many.
+_TIERS = (4 << 20, 32 << 20, 256 << 20)
+_MANY = 32
+#: A piece of work pauses so many times as long as it took: it has a fifth of one core at most.
+_PAUSE = 4
+
+
+@dataclass(frozen=True)
+class UpkeepSettings:
+    """How often, and what is kept."""
+
+    #: `current` follows at most this often.
+    current_every_seconds: float = 1.0
+    #: The tables are looked after at most this often.
+    upkeep_every_seconds: float = 10.0
+    #: For how long a reader may go on with what it found when it opened a table.
+    readers_minutes: float = delta.KEEP_MINUTES
+    #: How much of the past one can ask for position by position; None for all.
+    history_hours: float | None = None
+
+
+@dataclass
+class Work:
+    """One kind of work in the background, and what it takes of the job's time."""
+
+    do: Callable[[], None]
+    every: float
+    #: Seconds that it took last time, and altogether.
+    cost: float = 0.0
+    total: float = 0.0
+    #: When it may be done again.
+    due: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> None:
+        began = time.monotonic()
+        try:
+            self.do()
+        finally:
+            ended = time.monotonic()
+            self.cost = ended - began
+            self.total += self.cost
+            self.due = ended + max(self.every, _PAUSE * self.cost)
+
+
+class Upkeep:
+    """Looks after the tables of one view for the job that writes them."""
+
+    def __init__(
+        self, tables: ViewTables, settings: UpkeepSettings, report: Callable[[str], None]
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._report = report
+        tables.keep_for_readers(settings.readers_minutes)
+        self.following = Work(tables.follow, settings.current_every_seconds)
+        self.tidying = Work(self._tidy, settings.upkeep_every_seconds)
+        #: Set by the thread: the job's handles do not know its last commits yet.
+        self._tidied = threading.Event()
+        self._failure: BaseException | None = None
+        self._wanted = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._thread.start()
+
+    def look(self) -> None:
+        """Called by the job between its batches; cheap. Raises what `current` could not follow."""
+        if self._failure is not None:
+            raise self._failure
+        if self._tidied.is_set():
+            self._tidied.clear()
+            self._tables.catch_up()
+        now = time.monotonic()
+        if min(self.following.due, self.tidying.due) <= now:
+            self._wanted.set()
+
+    def close(self) -> None:
+        """Ends after the step in hand; nothing is lost by not waiting for more."""
+        self._closing = True
+        self._wanted.set()
+        self._thread.join()
+
+    def __enter__(self) -> "Upkeep":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wanted.wait()
+                self._wanted.clear()
+                if self._closing:
+                    return
+                for work in (self.following, self.tidying):
+                    if work.due <= time.monotonic():
+                        work()
+        except BaseException as failure:
+            self._failure = failure
+
+    def _tidy(self) -> None:
+        try:
+            tidy(self._tables, self._settings.history_hours)
+        except ViewsweepError as error:
+            self._report(f"view {self._tables.view.name}: upkeep is put off: {error}")
+        finally:
+            self._tidied.set()
+
+
+def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
+    """All that is due now."""
+    if history_hours is not None:
+        fold_older(tables, history_hours)
+    for name in _TABLES:
+        with tables.to_tidy(name) as table:
+            if table is not None:
+                with delta.plain_upkeep(tables.directory / name):
+                    look_after(table, tables.directory / name)
+
+
+def fold_older(tables: ViewTables, hours: float) -> None:
+    """Folds what was installed longer ago than that."""
+    now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    tables.fold(tables.installed_before(now - datetime.timedelta(hours=hours)))
+
+
+def look_after(table: DeltaTable, directory: Path) -> None:
+    """Small files, the log, and files of the past of one table; nothing if little has happened."""
+    compacted = compact(table)
+    if compacted or table.version() - delta.last_checkpoint(directory) >= _MANY:
+        # Also files that no commit names, left by who died; the youngest may belong to a commit
+        # under way and stay, as all that is younger than the table's retention.
+        table.vacuum(dry_run=False, full=True, post_commithook_properties=delta.NO_HOOKS)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+
+def compact(table: DeltaTable) -> bool:
+    """Puts small files together, as large as there are many of them; whether there were."""
+    sizes = pl.DataFrame(table.get_add_actions(flatten=True))["size_bytes"]
+    for size in reversed(_TIERS):
+        if (sizes < size // 2).sum() >= _MANY:
+            table.optimize.compact(
+                target_size=size,
+                max_concurrent_tasks=1,
+                post_commithook_properties=delta.NO_HOOKS,
+            )
+            return True
+    return False
