@@ -1,4 +1,4 @@
-"""The memory of a process and all its descendants, watched while something runs.
+"""The memory of the processes that are started to run something, and of all that they start.
 
 Pages that processes share are divided among them (PSS) where the kernel says so; summed resident
 sizes would count them once for each.
@@ -16,13 +16,12 @@ _PROC = Path("/proc")
 
 
 class PeakMemory:
-    """Watches from the beginning of `with` to its end."""
+    """Watches inside `with` all children that were not there when it was made."""
 
-    def __init__(self, but: Collection[int] = (), root: int | None = None) -> None:
-        #: Descendants that are left out, with theirs: the broker.
-        self._but = frozenset(but)
-        self._root = os.getpid() if root is None else root
-        self._with_root = root is not None
+    def __init__(self) -> None:
+        self._root = os.getpid()
+        #: What runs already does not belong to what is watched: the broker.
+        self._before = descendants(self._root)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
         self.bytes = 0
@@ -42,9 +41,8 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while True:
-            tree = descendants(self._root, self._but)
-            roots = {self._root} if self._with_root else set()
-            self.bytes = max(self.bytes, sum(_resident(each) for each in roots | tree))
+            tree = descendants(self._root, self._before)
+            self.bytes = max(self.bytes, sum(map(_resident, tree)))
             if self._over.wait(_EVERY_SECONDS):
                 return
 

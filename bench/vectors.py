@@ -9,10 +9,11 @@ each relation, which was there in the versions [revision, until). So a row of th
 the vectors of a box, and all rows that ever are, with their boxes, are one join over the histories.
 A vector explains a state if just the rows of the state have it in their boxes:
 
-1. it lies in the boxes of all rows of the state: in their intersection, from `low` to below `high`;
+1. it lies in the boxes of all rows of the state: in their intersection, from `low` to below
+   `high`;
 2. at `low` other rows may be there as well. Each has to be ended by raising the vector in some
-   coordinate to its end there, as far as `high` allows; where only one coordinate can do it, that is
-   forced, else each is tried. Raising may let in further rows; nothing ever has to be lowered.
+   coordinate to its end there, as far as `high` allows; where only one coordinate can do it, that
+   is forced, else each is tried. Raising may let in further rows; nothing has to be lowered.
 """
 
 import numpy as np
@@ -68,9 +69,7 @@ class Histories:
         high = self._until[there].min(axis=0, initial=2**62)
         return self._from[there].max(axis=0, initial=0), np.minimum(high, self._last + 1)
 
-    def _raised(
-        self, low: _Numbers, high: _Numbers, wanted: NDArray[np.bool_]
-    ) -> list[int] | None:
+    def _raised(self, low: _Numbers, high: _Numbers, wanted: NDArray[np.bool_]) -> list[int] | None:
         """The first vector found from `low` to below `high` at which no other rows are there."""
         while True:
             alive = ((self._from <= low) & (self._until > low)).all(axis=1)

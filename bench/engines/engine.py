@@ -51,9 +51,13 @@ class Outcome:
 class Engine(Protocol):
     """One way to keep the view."""
 
-    name: str
-    #: One line: what it is, and what it guarantees.
-    about: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def about(self) -> str:
+        """One line: what it is, and what it guarantees."""
+        ...
 
     def missing(self) -> str | None:
         """None when it can run here, else the command that installs it."""

@@ -1,12 +1,12 @@
-"""Engines without Kafka and Delta: functions over the data of a burst, each in a process of its own.
+"""Engines without Kafka and Delta: functions over a burst, each in a process of its own.
 
-    ours, engine alone      our protocol; its sources are Polars frames at their newest version
-    limit                   one vectorised delta join: all changes of a relation joined with the
-                            other relations, which are local and do not change. Not an engine: no
-                            order, no states, no compensation. What nothing made of joins can beat
-    DuckDB recompute        applies a batch to copies of the relations and evaluates the view anew
+ours, engine alone      our protocol; its sources are Polars frames at their newest version
+limit                   one vectorised delta join: all changes of a relation joined with the
+                        other relations, which are local and do not change. Not an engine: no
+                        order, no states, no compensation. What nothing made of joins can beat
+DuckDB recompute        applies a batch to copies of the relations and evaluates the view anew
 
-    python -m bench.engines.inprocess NAME SETTINGS DIRECTORY
+python -m bench.engines.inprocess NAME SETTINGS DIRECTORY
 """
 
 import sys
@@ -86,14 +86,14 @@ def engine_alone(burst: Burst) -> Run:
         for source in burst.view.sources:
             mailbox.deliver((source, version))
     delivered = time.perf_counter()
-    placed = _swept(protocol, sources, burst)
+    placed = _swept(protocol, sources)
     seconds = time.perf_counter() - begun
     steps = {"order of delivery": delivered - begun, "sources": sources.seconds}
     steps["engine"] = seconds - sum(steps.values())
     return Run(seconds, *_states(burst, placed), steps)
 
 
-def _swept(protocol: BatchedSweep[Frame], sources: _LocalSources, burst: Burst) -> pl.DataFrame:
+def _swept(protocol: BatchedSweep[Frame], sources: _LocalSources) -> pl.DataFrame:
     """All changes of the view with their positions."""
     work = protocol.begin()
     assert work is not None
@@ -104,7 +104,7 @@ def _swept(protocol: BatchedSweep[Frame], sources: _LocalSources, burst: Burst) 
     except StopIteration as end:
         changes = [(i.position, i.change.data) for i in end.value if i.change is not None]
     at = [pl.Series([position]).new_from_index(0, c.height) for position, c in changes]
-    rows = pl.concat([change for _, change in changes])
+    rows: pl.DataFrame = pl.concat([change for _, change in changes])
     return rows.with_columns(pl.concat(at).alias(POSITION))
 
 
@@ -143,7 +143,9 @@ def limit(burst: Burst) -> Run:
     for atom, base in zip(burst.view.atoms, burst.bases, strict=True):
         steps = plan(burst.view, atom).steps
         full = {
-            step.atom: there[step.atom.relation].rename(lambda n, a=step.atom: a.qualified(n))
+            step.atom: there[step.atom.relation].select(
+                pl.col(name).alias(step.atom.qualified(name)) for name in step.atom.columns
+            )
             for step in steps
         }
         begun = time.perf_counter()
@@ -235,8 +237,9 @@ class InProcess:
         settings = orjson.dumps(burst.settings.to_json()).decode()
         module = "bench.engines.inprocess"
         command = [sys.executable, "-m", module, self.function, settings, str(place.directory)]
+        memory = PeakMemory()
         process = OwnedProcess(self.function, command, place.directory / "log")
-        with PeakMemory() as memory:
+        with memory:
             if process.wait(_PATIENCE_SECONDS):
                 raise ViewsweepError(f"{self.name} failed:\n{process.last_words()}")
         figures = orjson.loads((place.directory / "figures.json").read_bytes())
