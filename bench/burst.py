@@ -65,7 +65,7 @@ class Base:
         """Every row there ever was; `revision` wrote it, and `_until` is what ended it."""
         written = pl.concat([self.rows, self._signed(1)])
         ended = self._ended.rename({VERSION: UNTIL})
-        lives = written.join(ended, on=["id", "revision"], how="left")
+        lives = written.join(ended, on=["number", "revision"], how="left")
         return lives.with_columns(pl.col(UNTIL).fill_null(FOREVER))
 
     @property
@@ -77,7 +77,7 @@ class Base:
 
     @property
     def _ended(self) -> pl.DataFrame:
-        return self.changes.filter(pl.col(COUNT) < 0).select("id", "revision", VERSION)
+        return self.changes.filter(pl.col(COUNT) < 0).select("number", "revision", VERSION)
 
     def _signed(self, sign: int) -> pl.DataFrame:
         return self.changes.filter(pl.col(COUNT) == sign).select(self.names)
@@ -100,6 +100,11 @@ class Burst:
             _base(found.source(name, settings.base_rows, settings.seed), share)
             for name in found.sources
         )
+
+    @cached_property
+    def first_view(self) -> pl.DataFrame:
+        """The view before the burst."""
+        return evaluated(self.workload.view, {b.relation: b.rows for b in self.bases})
 
     @cached_property
     def truth(self) -> pl.DataFrame:

@@ -37,7 +37,7 @@ class Histories:
         for base, life in lives:
             one = _singular(base)
             ends = life.select(
-                pl.col("id").alias(f"{one}_id"),
+                pl.col("number").alias(f"{one}_id"),
                 pl.col("revision").alias(f"{one}_revision"),
                 pl.col(UNTIL).alias(f"{one}{UNTIL}"),
             )

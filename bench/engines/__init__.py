@@ -3,6 +3,7 @@
 from bench.engines.engine import Engine
 from bench.engines.inprocess import InProcess
 from bench.engines.path import WholePath
+from bench.engines.topics import OverTopics
 from protocols.errors import WrongUse
 
 ENGINES: tuple[Engine, ...] = (
@@ -19,6 +20,16 @@ ENGINES: tuple[Engine, ...] = (
     InProcess(
         "duckdb-recompute", "full recompute per batch, in process", "recompute", keeps_base=True
     ),
+    OverTopics("dictionaries", "hand-written Python, not durable", "dictionaries.py"),
+    OverTopics(
+        "spark-join",
+        "Spark's stream-stream join, RocksDB; insertions only",
+        "spark_join.py",
+        inserts_only=True,
+        shows_states=False,
+    ),
+    OverTopics("pathway", "Pathway 0.33, not durable", "pathway_join.py", "pathway"),
+    OverTopics("flink", "Flink SQL 2.3, not durable", "flink_join.py", "flink"),
 )
 
 

@@ -111,7 +111,7 @@ def _swept(protocol: BatchedSweep[Frame], sources: _LocalSources) -> pl.DataFram
 def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """The last state and some on the way: the first one is the view before the burst."""
     names = list(burst.view.schema)
-    first = _first_state(burst).select(*names, pl.lit(1, pl.Int64).alias(COUNT))
+    first = burst.first_view.select(*names, pl.lit(1, pl.Int64).alias(COUNT))
 
     def at(position: int) -> pl.DataFrame:
         changes = placed.filter(pl.col(POSITION) <= position).select(*names, COUNT)
@@ -124,13 +124,6 @@ def cuts(burst: Burst) -> list[int]:
     """Positions at which states are looked at, evenly over the burst, not at round numbers."""
     number = burst.settings.states
     return [1 + burst.updates * (2 * each + 1) // (2 * number + 1) for each in range(number)]
-
-
-def _first_state(burst: Burst) -> pl.DataFrame:
-    with duckdb.connect() as database:
-        for base in burst.bases:
-            _make(database, base.relation, base.rows)
-        return pl.DataFrame(pl.from_arrow(database.sql(burst.view.sql).to_arrow_table()))
 
 
 # ------------------------------------------------------------------------------------- the limit
@@ -195,8 +188,8 @@ def _ends(burst: Burst) -> list[int]:
 def _apply(database: duckdb.DuckDBPyConnection, relation: Relation, after: int, upto: int) -> None:
     table, lives = f"{relation.source}.{relation.name}", f"lives_{relation.name}"
     columns = ", ".join(relation.column_names)
-    ended = f"SELECT id FROM {lives} WHERE {UNTIL} > {after} AND {UNTIL} <= {upto}"
-    database.execute(f"DELETE FROM {table} WHERE id IN ({ended})")
+    ended = f"SELECT number FROM {lives} WHERE {UNTIL} > {after} AND {UNTIL} <= {upto}"
+    database.execute(f"DELETE FROM {table} WHERE number IN ({ended})")
     written = f"revision > {after} AND revision <= {upto} AND {UNTIL} > {upto}"
     database.execute(f"INSERT INTO {table} SELECT {columns} FROM {lives} WHERE {written}")
 

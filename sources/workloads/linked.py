@@ -79,14 +79,14 @@ class Linked:
     def view(self) -> str:
         """Keys, revisions and amounts of all relations."""
         outputs = ", ".join(
-            f"{name}.id AS {one}_id, {name}.revision AS {one}_revision,"
+            f"{name}.number AS {one}_id, {name}.revision AS {one}_revision,"
             f" {name}.amount AS {one}_amount"
             for _, name, one in _PLACES[: len(self.links) + 1]
         )
         text = f"SELECT {outputs}\nFROM {_PLACES[0][0]}.{_PLACES[0][1]}"
         for of, to in self.links:
             source, name, one = _PLACES[to]
-            text += f"\nJOIN {source}.{name} ON {_PLACES[of][1]}.{one}_id = {name}.id"
+            text += f"\nJOIN {source}.{name} ON {_PLACES[of][1]}.{one}_id = {name}.number"
         return text + "\n"
 
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "LinkedSource":
@@ -121,9 +121,9 @@ class Linked:
     def _relation(self, index: int) -> Relation:
         source, name, _ = _PLACES[index]
         linked = [f"{_PLACES[to][2]}_id" for of, to in self.links if of == index]
-        columns = ["id", *linked, "amount", "revision"]
+        columns = ["number", *linked, "amount", "revision"]
         typed = {**dict.fromkeys(columns, "BIGINT"), "label": "VARCHAR"}
-        return relation_from_json(source, name, {"columns": typed, "key": ["id"]})
+        return relation_from_json(source, name, {"columns": typed, "key": ["number"]})
 
 
 @lru_cache
@@ -183,8 +183,8 @@ class LinkedSource:
         rows, version, next_id = self._first_rows(), 1, self._size + 1
         while True:
             versions = np.arange(version, version + _CHUNK)
-            kinds = self._kinds(dice, len(rows["id"]))
-            touched = dice.different(len(rows["id"]), int((kinds > 0).sum()))
+            kinds = self._kinds(dice, len(rows["number"]))
+            touched = dice.different(len(rows["number"]), int((kinds > 0).sum()))
             old = {name: column[touched] for name, column in rows.items()}
             inserted = self._drawn(dice, next_id + np.arange((kinds == 0).sum()))
             inserted["revision"] = versions[kinds == 0]
@@ -200,7 +200,7 @@ class LinkedSource:
                 column[touched[modified]] = new[name]
                 kept = np.delete(column, touched[~modified])
                 rows[name] = np.concatenate((kept, inserted[name]))
-            version, next_id = version + _CHUNK, next_id + len(inserted["id"])
+            version, next_id = version + _CHUNK, next_id + len(inserted["number"])
 
     def _kinds(self, dice: "_Dice", rows: int) -> np.ndarray:
         """0 inserts, 1 modifies, 2 deletes; as many touch a row as there are rows for, at most."""
@@ -220,11 +220,11 @@ class LinkedSource:
         """New rows, which no version has written yet; the label is made of the amount."""
         links = {name: 1 + dice.below(bound, len(ids)) for name, bound in self._bounds.items()}
         amount = dice.below(100_000, len(ids))
-        return {"id": ids, **links, "amount": amount, "revision": np.zeros(len(ids), np.int64)}
+        return {"number": ids, **links, "amount": amount, "revision": np.zeros(len(ids), np.int64)}
 
     def _modified(self, dice: "_Dice", old: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Another amount for all, another partner for some."""
-        size = len(old["id"])
+        size = len(old["number"])
         more = {"amount": old["amount"] + 1 + dice.below(500, size)}
         moves = dice.below(_MOVES, size) == 0
         for name, bound in self._bounds.items():
@@ -234,7 +234,7 @@ class LinkedSource:
     def _frame(self, rows: Mapping[str, np.ndarray]) -> pl.DataFrame:
         words = pl.Series(_WORDS).gather(rows["amount"] % len(_WORDS))
         frame = pl.DataFrame({name: pl.Series(column) for name, column in rows.items()})
-        label = pl.format("{} {}", words, pl.col("id")).alias("label")
+        label = pl.format("{} {}", words, pl.col("number")).alias("label")
         return frame.with_columns(label).select(self.relation.column_names)
 
 
