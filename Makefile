@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench lock clean
+.PHONY: setup demo test lint soak tables bench peers lock clean
 
 setup: .venv/ready
 
@@ -39,8 +39,20 @@ soak: setup
 tables: setup
 	$(BIN)/viewsweep compare --into README.md --plot docs/messages.svg
 
+# Our engine beside others, medians of runs in turns: make bench ARGS="--quick"
 bench: setup
-	$(BIN)/python bench/path.py
+	$(BIN)/viewsweep bench $(ARGS)
+
+# Pathway and Flink SQL for `viewsweep bench`: they do not fit into one environment with ours.
+PEERS := .viewsweep/peers
+IVY = $(firstword $(wildcard .venv/lib/python*/site-packages/pyspark/jars/ivy-*.jar))
+peers: setup
+	$(PYTHON) -m venv $(PEERS)/pathway
+	$(PEERS)/pathway/bin/pip install --quiet --disable-pip-version-check pathway==0.33.0
+	$(PYTHON) -m venv $(PEERS)/flink
+	$(PEERS)/flink/bin/pip install --quiet --disable-pip-version-check apache-flink==2.3.0
+	java -jar $(IVY) -dependency org.apache.flink flink-sql-connector-kafka 5.0.0-2.2 -notransitive -types jar \
+		-retrieve "$(PEERS)/flink/connectors/[artifact]-[revision].[ext]" -warn
 
 # After a change of dependencies in pyproject.toml.
 lock: setup

@@ -101,6 +101,12 @@ class Burst:
             for name in found.sources
         )
 
+    @property
+    def cuts(self) -> list[int]:
+        """After how many updates states are looked at: evenly, and not at round numbers."""
+        number = self.settings.states
+        return [1 + self.updates * (2 * each + 1) // (2 * number + 1) for each in range(number)]
+
     @cached_property
     def first_view(self) -> pl.DataFrame:
         """The view before the burst."""

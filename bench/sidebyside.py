@@ -63,6 +63,7 @@ class Line:
             "engine": self.engine.name,
             "updates_per_s": _median([run.updates_per_s for run in self.runs]),
             "p50_ms": _median([o.p50_ms for o in outcomes if o.p50_ms is not None]),
+            "p99_ms": _median([o.p99_ms for o in outcomes if o.p99_ms is not None]),
             "wrong_states": sum(run.wrong_states for run in self.runs) if checked else None,
             "states_checked": checked or None,
             "peak_rss_bytes": max((o.peak_rss_bytes or 0 for o in outcomes), default=0) or None,

@@ -29,6 +29,13 @@ def bench(
     updates: Annotated[
         int | None, typer.Option(min=100, help="Single-row transactions.  [default: 100000]")
     ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="Instead of a burst: our freshness at so many updates per second."
+        ),
+    ] = None,
+    seconds: Annotated[int, typer.Option(min=1, help="How long, with --rate.")] = 300,
     repeats: Annotated[
         int, typer.Option(min=1, help="Runs of each engine, in turns; medians are shown.")
     ] = 3,
@@ -41,6 +48,7 @@ def bench(
     # The engines bring Spark and others, and no other command needs them.
     from bench.burst import Settings
     from bench.engines import engines as engines_of
+    from bench.engines.path import SteadyPath
     from bench.sidebyside import side_by_side
 
     settings = Settings(workload)
@@ -52,6 +60,8 @@ def bench(
         updates=updates or settings.updates,
     )
     chosen = engines_of(None if engines is None else [e.strip() for e in engines.split(",")])
+    if rate is not None:
+        chosen, settings = [SteadyPath(rate)], replace(settings, updates=int(rate * seconds))
     report = side_by_side(chosen, settings, repeats, _say).to_json()
     if json:
         sys.stdout.write(orjson.dumps(report).decode() + "\n")
@@ -81,6 +91,9 @@ def _show(report: dict[str, Any]) -> None:
     settings = ", ".join(f"{name} {value}" for name, value in report["settings"].items())
     console.print(f"[dim]{escape(settings)}[/dim]")
     for row in report["rows"]:
+        if row["p50_ms"] is not None:
+            fresh = f"p50 {row['p50_ms']:,.0f} ms, p99 {row['p99_ms']:,.0f} ms"
+            console.print(escape(f"{row['engine']}: freshness {fresh}"))
         if row["step_seconds"]:
             console.print(escape(f"{row['engine']}: {_shares(row['step_seconds'])}"))
 

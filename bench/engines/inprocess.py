@@ -11,7 +11,7 @@ python -m bench.engines.inprocess NAME SETTINGS DIRECTORY
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,15 +20,13 @@ import orjson
 import polars as pl
 
 from bench.burst import UNTIL, Burst, Settings, folded
+from bench.engines.alone import EngineAlone
 from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import VERSION
 from protocols.errors import ViewsweepError
-from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Answer, Query, Question
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
 
@@ -46,66 +44,17 @@ class Run:
     steps: dict[str, float] = field(default_factory=dict)
 
 
-# ------------------------------------------------------------------------------ our engine alone
-
-
-class _LocalSources:
-    """The relations as the sources hold them when all of the burst is committed."""
-
-    def __init__(self, burst: Burst) -> None:
-        self._rows = {base.relation: base.final for base in burst.bases}
-        self._version = burst.share
-        self.seconds = 0.0
-        self.questions = 0
-
-    def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
-        begun = time.perf_counter()
-        answers = [self._answer(each) for each in questions if isinstance(each, Query)]
-        self.seconds += time.perf_counter() - begun
-        self.questions += len(answers)
-        return answers
-
-    def _answer(self, query: Query[Frame]) -> Answer[Frame]:
-        rows = self._rows[query.relation]
-        found = [rows.join(k.data, on=list(k.columns), how="semi") for k in query.keys or ()]
-        once = found[0] if len(found) == 1 else pl.concat(found).unique()
-        answer = once.select(*query.columns, pl.lit(1, pl.Int64).alias(COUNT))
-        return Answer(Frame(answer), self._version)
-
-
 def engine_alone(burst: Burst) -> Run:
-    """BatchedSweep over the whole burst as one batch; all of it is concurrent with every answer."""
-    sources = _LocalSources(burst)
-    logs = {base.relation: FrameLog() for base in burst.bases}
-    mailbox = Mailbox[Frame](logs, dict.fromkeys(burst.view.sources, 0))
-    for base in burst.bases:
-        mailbox.receive(base.relation.source, burst.share, {base.relation: base.changes})
-    protocol = BatchedSweep[Frame](burst.view, mailbox)
+    """The whole burst as one batch; all of it is concurrent with every answer."""
+    engine = EngineAlone(burst)
     begun = time.perf_counter()
-    for version in range(1, burst.share + 1):
-        for source in burst.view.sources:
-            mailbox.deliver((source, version))
+    engine.deliver(burst.updates)
     delivered = time.perf_counter()
-    placed = _swept(protocol, sources)
+    placed = engine.sweep()
     seconds = time.perf_counter() - begun
-    steps = {"order of delivery": delivered - begun, "sources": sources.seconds}
+    steps = {"order of delivery": delivered - begun, "sources": engine.sources.seconds}
     steps["engine"] = seconds - sum(steps.values())
     return Run(seconds, *_states(burst, placed), steps)
-
-
-def _swept(protocol: BatchedSweep[Frame], sources: _LocalSources) -> pl.DataFrame:
-    """All changes of the view with their positions."""
-    work = protocol.begin()
-    assert work is not None
-    try:
-        questions = next(work)
-        while True:
-            questions = work.send(sources.ask(questions))
-    except StopIteration as end:
-        changes = [(i.position, i.change.data) for i in end.value if i.change is not None]
-    at = [pl.Series([position]).new_from_index(0, c.height) for position, c in changes]
-    rows: pl.DataFrame = pl.concat([change for _, change in changes])
-    return rows.with_columns(pl.concat(at).alias(POSITION))
 
 
 def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
@@ -117,13 +66,7 @@ def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.D
         changes = placed.filter(pl.col(POSITION) <= position).select(*names, COUNT)
         return folded(pl.concat([first, changes]))
 
-    return at(burst.updates), [at(position) for position in cuts(burst)]
-
-
-def cuts(burst: Burst) -> list[int]:
-    """Positions at which states are looked at, evenly over the burst, not at round numbers."""
-    number = burst.settings.states
-    return [1 + burst.updates * (2 * each + 1) // (2 * number + 1) for each in range(number)]
+    return at(burst.updates), [at(position) for position in burst.cuts]
 
 
 # ------------------------------------------------------------------------------------- the limit

@@ -9,14 +9,13 @@ first batches in a fresh process are in, its start is not.
 
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
 
 from bench.burst import Burst, folded
 from bench.engines.engine import Outcome, Place
-from bench.engines.inprocess import cuts
 from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT
@@ -30,6 +29,8 @@ _PATIENCE_SECONDS = 3600
 _STREAMS = "keeping it"
 #: Faster than any source can commit.
 _AT_ONCE = 1e6
+#: Updates that met a job which was still starting say nothing about the steady state.
+_WARMING = timedelta(seconds=20)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def _outcome(
     burst: Burst, tables: ViewTables, seconds: float, summary: dict[str, Any], memory: int
 ) -> Outcome:
     changes = tables.changes().collect()
+    last = tables.standing().position
 
     def at(position: int) -> pl.DataFrame:
         there = changes.filter(pl.col(POSITION) <= position)
@@ -120,8 +122,56 @@ def _outcome(
     return Outcome(
         seconds,
         burst.updates,
-        at(burst.updates),
-        [at(position) for position in cuts(burst)],
+        at(last),
+        [at(position) for position in burst.cuts if position <= last],
         memory,
         steps=summary["step_seconds"],
     )
+
+
+@dataclass(frozen=True)
+class SteadyPath:
+    """The same while the sources commit at a rate: how fresh the view is.
+
+    Freshness is the time from the commit at the source to the Delta commit after which everybody
+    can read the update. What came while the job was still warming up is left out.
+    """
+
+    rate: float
+    name: str = "viewsweep"
+    about: str = "whole path at a steady rate"
+
+    def missing(self) -> str | None:
+        return None
+
+    def measure(self, burst: Burst, place: Place) -> Outcome:
+        settings = burst.settings
+        load = Load(settings.workload, burst.updates, self.rate, settings.seed, settings.base_rows)
+        bootstrap, memory = place.bootstrap(), PeakMemory()
+        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
+            system.make_sources()
+            system.serve()
+            place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
+            job = system.start_job()
+            _when_it_streams(job)
+            tables = _caught_up(system, job)
+            summary = system.stop_job(job)
+        return _with_freshness(burst, tables, summary, memory.bytes)
+
+
+def _with_freshness(
+    burst: Burst, tables: ViewTables, summary: dict[str, Any], memory: int
+) -> Outcome:
+    progress = tables.progress()
+    warm = pl.col("committed_at") > pl.col("committed_at").min() + _WARMING
+    delays = progress.filter(warm).select(
+        (pl.col("installed_at") - pl.col("committed_at")).dt.total_microseconds() / 1000
+    )
+    if delays.is_empty():
+        raise ViewsweepError(f"the run ended within its first {_WARMING.seconds} s; make it longer")
+    first, last = progress["committed_at"].min(), progress["committed_at"].max()
+    assert isinstance(first, datetime)
+    assert isinstance(last, datetime)
+    whole = _outcome(burst, tables, (last - first).total_seconds(), summary, memory)
+    p50, p99 = (delays.to_series().quantile(share) for share in (0.5, 0.99))
+    return replace(whole, updates=progress.height, p50_ms=p50, p99_ms=p99)
