@@ -55,7 +55,7 @@ class Base:
     def names(self) -> list[str]:
         return list(self.relation.column_names)
 
-    @property
+    @cached_property
     def final(self) -> pl.DataFrame:
         """The rows after the burst."""
         return self.history.filter(pl.col(UNTIL) == FOREVER).drop(UNTIL)
