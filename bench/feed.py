@@ -28,6 +28,7 @@ _QUIET_SECONDS = 2.0
 #: No news for so long while rows are missing: they will not come.
 _SILENT_SECONDS = 90.0
 _BEFORE, _AFTER = "before", "after"
+_RECORD = "_record"
 
 
 class Feed:
@@ -161,14 +162,15 @@ def decoded_output(burst: Burst, values: list[bytes]) -> pl.DataFrame:
     images = {_BEFORE: pl.Struct(row), _AFTER: pl.Struct(row)}
     schema: dict[str, pl.DataType] = {**row, "diff": pl.Int64(), TIME: pl.Int64(), **images}
     text = pl.Series("value", values, dtype=pl.Binary).cast(pl.String)
-    cells = text.str.json_decode(pl.Struct(schema)).struct.unnest()
+    cells = text.str.json_decode(pl.Struct(schema)).struct.unnest().with_row_index(_RECORD)
     flat = cells.filter(pl.col(_BEFORE).is_null() & pl.col(_AFTER).is_null())
-    parts = [flat.select(*row, pl.col("diff").fill_null(1).alias(COUNT), TIME)]
+    parts = [flat.select(*row, pl.col("diff").fill_null(1).alias(COUNT), TIME, _RECORD)]
     for image, sign in ((_BEFORE, -1), (_AFTER, 1)):
         there = cells.filter(pl.col(image).is_not_null())
-        counted = (pl.lit(sign, pl.Int64).alias(COUNT), TIME)
+        counted = (pl.lit(sign, pl.Int64).alias(COUNT), TIME, _RECORD)
         parts.append(there.select(pl.col(image), *counted).unnest(image))
-    return pl.concat(parts)
+    # Whoever looks at a state on the way has to see the records in the order of the topic.
+    return pl.concat(parts).sort(_RECORD, maintain_order=True).drop(_RECORD)
 
 
 class Drain:

@@ -61,6 +61,20 @@ def test_images_are_taken_out_and_put_in() -> None:
     assert Counter(found[COUNT].to_list()) == {1: 2, -1: 1}
 
 
+def test_output_keeps_the_order_of_the_topic() -> None:
+    """Deletions read before the insertions that came between them would make states up."""
+    one, two, three = _rows()
+    forms = [
+        {"before": None, "after": one, "op": "c"},
+        {"before": one, "after": None, "op": "d"},
+        {"before": None, "after": two, "op": "c"},
+        {"before": two, "after": three, "op": "u"},
+    ]
+    found = decoded_output(_BURST, [json.dumps(form).encode() for form in forms])
+    assert found.drop(COUNT, TIME).rows(named=True) == [one, one, two, two, three]
+    assert found[COUNT].to_list() == [1, -1, 1, -1, 1]
+
+
 def test_changes_are_cut_behind_a_time_and_else_anywhere() -> None:
     timed = pl.DataFrame({TIME: [1, 1, 1, 1, 2, 2, 3, 3, 3, 3]})
     assert set(_cuts(timed, 4)) <= {4, 6, 10}
