@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench peers lock clean
+.PHONY: setup demo test lint soak tables bench costs peers lock clean
 
 setup: .venv/ready
 
@@ -42,6 +42,10 @@ tables: setup
 # Our engine beside others, medians of runs in turns: make bench ARGS="--quick"
 bench: setup
 	$(BIN)/viewsweep bench $(ARGS)
+
+# How costs grow, drawn. One thread: what idle threads of a pool burn would count as cost.
+costs: setup
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.curves --into docs/costs.svg
 
 # Pathway and Flink SQL for `viewsweep bench`: they do not fit into one environment with ours.
 PEERS := .viewsweep/peers

@@ -1,6 +1,6 @@
 """How the costs of our engine grow: with the batch, with the base, with the number of relations.
 
-    python -m bench.curves [--quick] [--into docs/costs.svg]
+    POLARS_MAX_THREADS=1 python -m bench.curves [--quick] [--into docs/costs.svg]
 
 Counts (questions, bytes) are exact. Times are of the processors (`process_time`), of the engine
 alone, medians of interleaved repeats; what the sources need to find the rows is drawn apart, for
@@ -16,6 +16,7 @@ from statistics import median
 from typing import Annotated
 
 import orjson
+import polars as pl
 import typer
 from rich.console import Console
 
@@ -26,8 +27,10 @@ from streaming.linechart import Chart, drawn
 
 _SHAPES = ("chain4", "star4", "tree5")
 _RELATIONS = tuple(f"chain{n}" for n in range(2, 9))
-#: So many batches are measured; the first one warms up and does not count.
+#: So many batches are measured, and of small ones as many as make so many updates: a few updates
+#: say little about the mean. The first batch warms up and does not count.
 _BATCHES = 4
+_UPDATES = 400
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def cost(burst: Burst, batch: int) -> Cost:
     asked = engine.sources
     bytes_before, cpu_before = asked.bytes, asked.cpu_seconds
     most, begun = 0, time.process_time()
-    batches = max(1, min(_BATCHES, burst.updates // batch - 1))
+    batches = min(max(_BATCHES, _UPDATES // batch), burst.updates // batch - 1)
     for number in range(2, batches + 2):
         before = asked.questions
         _one_batch(engine, batch, number)
@@ -177,6 +180,7 @@ def main(
         into.write_text(drawn(charts(batches, bases, relations)))
         Console(stderr=True).print(f"{into}: questions, bytes and costs", highlight=False)
     forms = {
+        "threads": pl.thread_pool_size(),
         "by_batch": {shape: [asdict(c) for c in costs] for shape, costs in batches.items()},
         "by_base": [asdict(c) for c in bases],
         "by_relations": [asdict(c) for c in relations],

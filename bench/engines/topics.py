@@ -7,10 +7,11 @@ is in its topic. Nothing of what it does is durable by the engine's own account 
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 import polars as pl
@@ -124,7 +125,17 @@ def _cuts(changes: pl.DataFrame, number: int) -> list[int]:
     return [int(ends[min(int(ends.search_sorted(cut)), len(ends) - 1)]) for cut in evenly]
 
 
-def described(burst: Burst, feed: Feed, bootstrap: str) -> dict[str, Any]:
+class Topics(Protocol):
+    """Names of topics: per source, and of the output."""
+
+    @property
+    def topics(self) -> Mapping[str, str]: ...
+
+    @property
+    def out(self) -> str: ...
+
+
+def described(burst: Burst, topics: Topics, bootstrap: str) -> dict[str, Any]:
     """The view and its topics, for programs that know nothing of ours."""
     view, sql = burst.view, burst.workload.view
     for base in burst.bases:
@@ -135,12 +146,12 @@ def described(burst: Burst, feed: Feed, bootstrap: str) -> dict[str, Any]:
     }
     return {
         "bootstrap": bootstrap,
-        "out": feed.out,
+        "out": topics.out,
         "sql": sql,
         "relations": [
             {
                 "name": base.relation.name,
-                "topic": feed.topics[base.relation.source],
+                "topic": topics.topics[base.relation.source],
                 **base.relation.to_json(),
             }
             for base in burst.bases

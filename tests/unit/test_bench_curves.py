@@ -62,5 +62,5 @@ def test_the_command_prints_the_figures_and_draws(tmp_path: Path) -> None:
     plot = tmp_path / "costs.svg"
     done = CliRunner().invoke(app, ["--quick", "--into", str(plot)])
     assert done.exit_code == 0, done.output
-    assert set(orjson.loads(done.stdout)) == {"by_batch", "by_base", "by_relations"}
+    assert set(orjson.loads(done.stdout)) == {"threads", "by_batch", "by_base", "by_relations"}
     assert plot.read_text().startswith("<svg")
