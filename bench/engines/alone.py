@@ -7,6 +7,7 @@ contains updates that the engine has to take out again.
 import time
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from bench.burst import Burst
@@ -87,6 +88,7 @@ class EngineAlone:
         if not changes:
             names = [*self._burst.view.schema, COUNT, POSITION]
             return pl.DataFrame(schema=dict.fromkeys(names, pl.Int64()))
-        at = [pl.repeat(position, c.height, dtype=pl.Int64, eager=True) for position, c in changes]
-        rows = pl.DataFrame(pl.concat([change for _, change in changes]))
-        return rows.with_columns(pl.concat(at).alias(POSITION))
+        positions, frames = zip(*changes, strict=True)
+        at = np.repeat(np.array(positions), [change.height for change in frames])
+        rows = pl.DataFrame(pl.concat(frames))
+        return rows.with_columns(pl.Series(POSITION, at, pl.Int64))
