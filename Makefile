@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench lock clean
+.PHONY: setup demo test lint soak tables bench costs peers lock clean
 
 setup: .venv/ready
 
@@ -39,9 +39,28 @@ soak: setup
 tables: setup
 	$(BIN)/viewsweep compare --into README.md --plot docs/messages.svg
 
+# Our engine beside others, medians of runs in turns: make bench ARGS="--quick"
 bench: setup
-	$(BIN)/python bench/path.py
+	$(BIN)/viewsweep bench $(ARGS)
+
+# Append and read after 2,000 commits as against 20.
+commits: setup
 	$(BIN)/python bench/commits.py
+
+# How costs grow, drawn. One thread: what idle threads of a pool burn would count as cost.
+costs: setup
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.curves --into docs/costs.svg
+
+# Pathway and Flink SQL for `viewsweep bench`: they do not fit into one environment with ours.
+PEERS := .viewsweep/peers
+IVY = $(firstword $(wildcard .venv/lib/python*/site-packages/pyspark/jars/ivy-*.jar))
+peers: setup
+	$(PYTHON) -m venv $(PEERS)/pathway
+	$(PEERS)/pathway/bin/pip install --quiet --disable-pip-version-check pathway==0.33.0
+	$(PYTHON) -m venv $(PEERS)/flink
+	$(PEERS)/flink/bin/pip install --quiet --disable-pip-version-check apache-flink==2.3.0
+	java -jar $(IVY) -dependency org.apache.flink flink-sql-connector-kafka 5.0.0-2.2 -notransitive -types jar \
+		-retrieve "$(PEERS)/flink/connectors/[artifact]-[revision].[ext]" -warn
 
 # After a change of dependencies in pyproject.toml.
 lock: setup

@@ -20,7 +20,7 @@ from sources.publisher import Publisher
 from sources.queryserver import Endpoint, QueryServer, commit_until_refused, status_of
 from sources.transaction import Transaction
 from sources.wire import transaction_from_json
-from sources.workloads import WORKLOADS, WorkloadSource
+from sources.workloads import WORKLOADS, workload
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -81,7 +81,7 @@ def init(
         raise WrongUse("give either --workload or at least one --relation")
     indexes = _columns(_pairs(index or [], "--index"))
     if workload_name is not None:
-        chosen = _workload(workload_name, source, scale, seed)
+        chosen = workload(workload_name).source(source, scale, seed)
         origin = {"workload": workload_name, "scale": scale, "seed": seed}
         rows = chosen.initial_rows()
         made = SourceDatabase.create(database, source, chosen.catalog, rows, origin, indexes)
@@ -257,13 +257,7 @@ def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterato
             + " does not fit; make a new one with 'sources init --workload'"
         )
     scale, seed = source.origin["scale"], source.origin["seed"]
-    return _workload(name, source.source, scale, seed).transactions()
-
-
-def _workload(name: str, source: str, scale: int, seed: int) -> WorkloadSource:
-    if name not in WORKLOADS:
-        raise WrongUse(f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}")
-    return WORKLOADS[name].source(source, scale, seed)
+    return workload(name).source(source.source, scale, seed).transactions()
 
 
 def _running(database: Path | None, address: str | None) -> bool:

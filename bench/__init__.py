@@ -1,0 +1,1 @@
+"""Measurements; nothing of it is needed to keep a view."""

@@ -1,0 +1,192 @@
+"""How the costs of our engine grow: with the batch, with the base, with the number of relations.
+
+    POLARS_MAX_THREADS=1 python -m bench.curves [--quick] [--into docs/costs.svg]
+
+Counts (questions, bytes) are exact. Times are of the processors (`process_time`), of the engine
+alone, medians of interleaved repeats; what the sources need to find the rows is drawn apart, for
+here they are plain columns without an index.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Annotated
+
+import orjson
+import polars as pl
+import typer
+from rich.console import Console
+
+from bench.burst import Burst, Settings
+from bench.engines.alone import EngineAlone
+from protocols.views.jointree import queries_per_batch
+from streaming.linechart import Chart, drawn
+
+_SHAPES = ("chain4", "star4", "tree5")
+_RELATIONS = tuple(f"chain{n}" for n in range(2, 9))
+#: So many batches are measured, and of small ones as many as make so many updates: a few updates
+#: say little about the mean. The first batch warms up and does not count.
+_BATCHES = 4
+_UPDATES = 400
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a number of batches cost."""
+
+    workload: str
+    base_rows: int
+    batch: int
+    batches: int
+    #: Questions of the batch with the most of them, and what the bound says.
+    most_questions: int
+    bound: int
+    bytes_per_update: float
+    engine_us_per_update: float
+    source_us_per_update: float
+
+
+def cost(burst: Burst, batch: int) -> Cost:
+    """Sweeps batches of this size."""
+    engine = EngineAlone(burst)
+    _one_batch(engine, batch, 1)
+    asked = engine.sources
+    bytes_before, cpu_before = asked.bytes, asked.cpu_seconds
+    most, begun = 0, time.process_time()
+    batches = min(max(_BATCHES, _UPDATES // batch), burst.updates // batch - 1)
+    for number in range(2, batches + 2):
+        before = asked.questions
+        _one_batch(engine, batch, number)
+        most = max(most, asked.questions - before)
+    at_sources = asked.cpu_seconds - cpu_before
+    updates = batches * batch
+    return Cost(
+        burst.settings.workload,
+        burst.settings.base_rows,
+        batch,
+        batches,
+        most,
+        queries_per_batch(burst.view),
+        (asked.bytes - bytes_before) / updates,
+        1e6 * (time.process_time() - begun - at_sources) / updates,
+        1e6 * at_sources / updates,
+    )
+
+
+def _one_batch(engine: EngineAlone, batch: int, number: int) -> None:
+    engine.deliver(number * batch)
+    engine.sweep()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is varied."""
+
+    batches: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
+    bases: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
+    base: int = 1_000_000
+    #: The batch where the base or the number of relations is varied.
+    batch: int = 10_000
+    repeats: int = 3
+
+
+QUICK = Sizes((1, 10, 100), (2_000, 4_000, 8_000), 4_000, 100, 1)
+
+
+def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
+    """Per shape the costs at each size of a batch."""
+    found: dict[str, list[Cost]] = {}
+    for shape in _SHAPES:
+        updates = sizes.batches[-1] * (_BATCHES + 1)
+        burst = Burst(Settings(shape, base_rows=sizes.base, updates=updates))
+        found[shape] = [cost(burst, batch) for batch in sizes.batches]
+    return found
+
+
+def by_base(sizes: Sizes) -> list[Cost]:
+    """The costs at each size of the base."""
+    settings = [Settings("chain4", base_rows=base) for base in sizes.bases]
+    return _medians(settings, sizes)
+
+
+def by_relations(sizes: Sizes) -> list[Cost]:
+    """The costs for chains of each length."""
+    return _medians([Settings(name, base_rows=sizes.base) for name in _RELATIONS], sizes)
+
+
+def _medians(settings: Sequence[Settings], sizes: Sizes) -> list[Cost]:
+    updates = sizes.batch * (_BATCHES + 1)
+    bursts = [Burst(replace(each, updates=updates)) for each in settings]
+    rounds = [[cost(burst, sizes.batch) for burst in bursts] for _ in range(sizes.repeats)]
+    return [
+        replace(
+            runs[0],
+            engine_us_per_update=median(run.engine_us_per_update for run in runs),
+            source_us_per_update=median(run.source_us_per_update for run in runs),
+        )
+        for runs in zip(*rounds, strict=True)
+    ]
+
+
+def charts(
+    batches: Mapping[str, Sequence[Cost]], bases: Sequence[Cost], relations: Sequence[Cost]
+) -> list[Chart]:
+    """The plots."""
+    asked: dict[str, Sequence[tuple[float, float]]] = {
+        shape: [(c.batch, c.most_questions) for c in costs] for shape, costs in batches.items()
+    }
+    asked |= {
+        f"{shape}: n + I - 1": [(c.batch, c.bound) for c in costs]
+        for shape, costs in batches.items()
+    }
+    sent = {
+        shape: [(c.batch, c.bytes_per_update) for c in costs] for shape, costs in batches.items()
+    }
+    size = f"batches of {bases[0].batch}"
+    return [
+        Chart("Questions per batch", "updates in the batch", "questions", asked),
+        Chart("Bytes per update", "updates in the batch", "bytes of keys and rows", sent),
+        Chart(f"Cost against base size, {size}", "base rows", "CPU µs per update", _times(bases)),
+        Chart(
+            f"Cost against n, {size}",
+            "relations in the chain (n)",
+            "CPU µs per update",
+            _times(relations, by_name=True),
+        ),
+    ]
+
+
+def _times(costs: Sequence[Cost], by_name: bool = False) -> dict[str, list[tuple[float, float]]]:
+    def x(cost: Cost) -> float:
+        return int(cost.workload[-1]) if by_name else cost.base_rows
+
+    return {
+        "engine": [(x(each), each.engine_us_per_update) for each in costs],
+        "sources": [(x(each), each.source_us_per_update) for each in costs],
+    }
+
+
+def main(
+    into: Annotated[Path | None, typer.Option(help="Draw the plots into this file (SVG).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes.")] = False,
+) -> None:
+    """Measure how costs grow; print the figures as JSON."""
+    sizes = QUICK if quick else Sizes()
+    batches, bases, relations = by_batch(sizes), by_base(sizes), by_relations(sizes)
+    if into is not None:
+        into.write_text(drawn(charts(batches, bases, relations)))
+        Console(stderr=True).print(f"{into}: questions, bytes and costs", highlight=False)
+    forms = {
+        "threads": pl.thread_pool_size(),
+        "by_batch": {shape: [asdict(c) for c in costs] for shape, costs in batches.items()},
+        "by_base": [asdict(c) for c in bases],
+        "by_relations": [asdict(c) for c in relations],
+    }
+    sys.stdout.write(orjson.dumps(forms, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,42 @@
+"""The engines that are measured side by side, ours first."""
+
+from bench.engines.engine import Engine
+from bench.engines.inprocess import InProcess
+from bench.engines.path import WholePath
+from bench.engines.topics import OverTopics
+from protocols.errors import WrongUse
+
+ENGINES: tuple[Engine, ...] = (
+    WholePath(),
+    InProcess(
+        "viewsweep-engine", "engine alone: no Kafka, no Delta; complete", "alone", keeps_base=False
+    ),
+    InProcess(
+        "limit",
+        "one vectorised delta join; no order, no states: the limit",
+        "limit",
+        keeps_base=True,
+    ),
+    InProcess(
+        "duckdb-recompute", "full recompute per batch, in process", "recompute", keeps_base=True
+    ),
+    OverTopics("dictionaries", "hand-written Python, not durable", "dictionaries.py"),
+    OverTopics(
+        "spark-join",
+        "Spark's stream-stream join, RocksDB; insertions only",
+        "spark_join.py",
+        inserts_only=True,
+        shows_states=False,
+    ),
+    OverTopics("pathway", "Pathway 0.33, not durable", "pathway_join.py", "pathway"),
+    OverTopics("flink", "Flink SQL 2.3, not durable", "flink_join.py", "flink"),
+)
+
+
+def engines(names: list[str] | None) -> list[Engine]:
+    """Those of these names, all without any; WrongUse lists those there are."""
+    known = {engine.name: engine for engine in ENGINES}
+    for name in names or ():
+        if name not in known:
+            raise WrongUse(f"there is no engine {name!r}; there are: {', '.join(known)}")
+    return [known[name] for name in names or known]

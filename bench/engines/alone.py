@@ -1,0 +1,94 @@
+"""Our engine without Kafka and Delta: the protocol, the mailbox, and sources in this process.
+
+The sources are Polars frames that stand at the end of the burst from the start, so every answer
+contains updates that the engine has to take out again.
+"""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from bench.burst import Burst
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import Frame, FrameLog
+from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.protocol import Install
+from protocols.maintenance.questions import Answer, Query, Question
+
+
+class LocalSources:
+    """The relations as the sources hold them when all of the burst is committed."""
+
+    def __init__(self, burst: Burst) -> None:
+        self._rows = {base.relation: base.final for base in burst.bases}
+        self._version = burst.share
+        #: What has been asked so far: questions, bytes of keys and rows in columns, and the
+        #: seconds (of the clock, of the processors) that the answers took.
+        self.questions = 0
+        self.bytes = 0
+        self.seconds = 0.0
+        self.cpu_seconds = 0.0
+
+    def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+        begun, busy = time.perf_counter(), time.process_time()
+        answers = [self._answer(each) for each in questions if isinstance(each, Query)]
+        self.seconds += time.perf_counter() - begun
+        self.cpu_seconds += time.process_time() - busy
+        self.questions += len(answers)
+        return answers
+
+    def _answer(self, query: Query[Frame]) -> Answer[Frame]:
+        rows, keys = self._rows[query.relation], query.keys or ()
+        found = [rows.join(k.data, on=list(k.columns), how="semi") for k in keys]
+        once = found[0] if len(found) == 1 else pl.concat(found).unique()
+        answer = once.select(*query.columns, pl.lit(1, pl.Int64).alias(COUNT))
+        sent = [*(k.data for k in keys), answer]
+        self.bytes += sum(int(each.drop(COUNT).estimated_size()) for each in sent)
+        return Answer(Frame(answer), self._version)
+
+
+class EngineAlone:
+    """One view kept over a burst, batch by batch."""
+
+    def __init__(self, burst: Burst) -> None:
+        self._burst = burst
+        self.sources = LocalSources(burst)
+        logs = {base.relation: FrameLog() for base in burst.bases}
+        self._mailbox = Mailbox[Frame](logs, dict.fromkeys(burst.view.sources, 0))
+        for base in burst.bases:
+            changes = {base.relation: base.changes}
+            self._mailbox.receive(base.relation.source, burst.share, changes)
+        self._protocol = BatchedSweep[Frame](burst.view, self._mailbox)
+
+    def deliver(self, upto: int) -> None:
+        """Positions up to this one: one version of each source after the other."""
+        sources = self._burst.view.sources
+        for position in range(self._mailbox.last_position, upto):
+            version, place = divmod(position, len(sources))
+            self._mailbox.deliver((sources[place], version + 1))
+
+    def sweep(self) -> pl.DataFrame:
+        """All that was delivered: the changes of the view with their positions."""
+        work = self._protocol.begin()
+        assert work is not None
+        try:
+            questions = next(work)
+            while True:
+                questions = work.send(self.sources.ask(questions))
+        except StopIteration as end:
+            installs: list[Install[Frame]] = end.value
+        self._mailbox.forget(self._mailbox.last_position)
+        return self._placed(installs)
+
+    def _placed(self, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
+        changes = [(i.position, i.change.data) for i in installs if i.change is not None]
+        if not changes:
+            names = [*self._burst.view.schema, COUNT, POSITION]
+            return pl.DataFrame(schema=dict.fromkeys(names, pl.Int64()))
+        positions, frames = zip(*changes, strict=True)
+        at = np.repeat(np.array(positions), [change.height for change in frames])
+        rows = pl.DataFrame(pl.concat(frames))
+        return rows.with_columns(pl.Series(POSITION, at, pl.Int64))

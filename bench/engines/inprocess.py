@@ -1,0 +1,208 @@
+"""Engines without Kafka and Delta: functions over a burst, each in a process of its own.
+
+ours, engine alone      our protocol; its sources are Polars frames at their newest version
+limit                   one vectorised delta join: all changes of a relation joined with the
+                        other relations, which are local and do not change. Not an engine: no
+                        order, no states, no compensation. What nothing made of joins can beat
+DuckDB recompute        applies a batch to copies of the relations and evaluates the view anew
+
+python -m bench.engines.inprocess NAME SETTINGS DIRECTORY
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import orjson
+import polars as pl
+
+from bench.burst import UNTIL, Burst, Settings, folded
+from bench.engines.alone import EngineAlone
+from bench.engines.engine import Outcome, Place
+from bench.memory import PeakMemory
+from infra.owned import OwnedProcess
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import VERSION
+from protocols.errors import ViewsweepError
+from protocols.views.catalog import Relation
+from protocols.views.plan import plan
+
+_PATIENCE_SECONDS = 1800
+
+
+@dataclass
+class Run:
+    """What a function did with the burst."""
+
+    seconds: float
+    #: None: it does not arrive at a view.
+    rows: pl.DataFrame | None
+    states: list[pl.DataFrame] = field(default_factory=list)
+    steps: dict[str, float] = field(default_factory=dict)
+
+
+def engine_alone(burst: Burst) -> Run:
+    """The whole burst as one batch; all of it is concurrent with every answer."""
+    engine = EngineAlone(burst)
+    begun = time.perf_counter()
+    engine.deliver(burst.updates)
+    delivered = time.perf_counter()
+    placed = engine.sweep()
+    seconds = time.perf_counter() - begun
+    steps = {"order of delivery": delivered - begun, "sources": engine.sources.seconds}
+    steps["engine"] = seconds - sum(steps.values())
+    return Run(seconds, *_states(burst, placed), steps)
+
+
+def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+    """The last state and some on the way: the first one is the view before the burst."""
+    names = list(burst.view.schema)
+    first = burst.first_view.select(*names, pl.lit(1, pl.Int64).alias(COUNT))
+
+    def at(position: int) -> pl.DataFrame:
+        changes = placed.filter(pl.col(POSITION) <= position).select(*names, COUNT)
+        return folded(pl.concat([first, changes]))
+
+    return at(burst.updates), [at(position) for position in burst.cuts]
+
+
+# ------------------------------------------------------------------------------------- the limit
+
+
+def limit(burst: Burst) -> Run:
+    """The changes of every relation, joined through the other relations as they are at the end."""
+    there = {base.relation: base.final for base in burst.bases}
+    seconds = 0.0
+    for atom, base in zip(burst.view.atoms, burst.bases, strict=True):
+        steps = plan(burst.view, atom).steps
+        full = {
+            step.atom: there[step.atom.relation].select(
+                pl.col(name).alias(step.atom.qualified(name)) for name in step.atom.columns
+            )
+            for step in steps
+        }
+        begun = time.perf_counter()
+        rows = base.changes.rename({n: atom.qualified(n) for n in base.names})
+        for step in steps:
+            left, right = zip(*step.join_on, strict=True)
+            rows = rows.join(full[step.atom], left_on=left, right_on=right, coalesce=False)
+        rows.select(
+            *(pl.col(column).alias(name) for name, column in burst.view.projection), COUNT, VERSION
+        )
+        seconds += time.perf_counter() - begun
+    return Run(seconds, None)
+
+
+# ------------------------------------------------------------------------------ DuckDB recompute
+
+
+def recompute(burst: Burst) -> Run:
+    """Batch by batch: delete, insert, evaluate."""
+    with duckdb.connect() as database:
+        for base in burst.bases:
+            _make(database, base.relation, base.rows)
+            database.register(f"lives_{base.relation.name}", base.history.to_arrow())
+        result = Run(0.0, None)
+        ends = _ends(burst)
+        looked_at = set(ends[:: max(1, len(ends) // burst.settings.states)])
+        after = 0
+        for upto in ends:
+            begun = time.perf_counter()
+            for base in burst.bases:
+                _apply(database, base.relation, after, upto)
+            database.execute(f"CREATE OR REPLACE TABLE view AS {burst.view.sql}")
+            result.seconds += time.perf_counter() - begun
+            if upto in looked_at:
+                result.states.append(_counted(database))
+            after = upto
+        result.rows = _counted(database)
+        return result
+
+
+def _ends(burst: Burst) -> list[int]:
+    """The last version of each source in each batch."""
+    size = max(1, burst.settings.batch // len(burst.bases))
+    return [*range(size, burst.share, size), burst.share]
+
+
+def _apply(database: duckdb.DuckDBPyConnection, relation: Relation, after: int, upto: int) -> None:
+    table, lives = f"{relation.source}.{relation.name}", f"lives_{relation.name}"
+    columns = ", ".join(relation.column_names)
+    ended = f"SELECT number FROM {lives} WHERE {UNTIL} > {after} AND {UNTIL} <= {upto}"
+    database.execute(f"DELETE FROM {table} WHERE number IN ({ended})")
+    written = f"revision > {after} AND revision <= {upto} AND {UNTIL} > {upto}"
+    database.execute(f"INSERT INTO {table} SELECT {columns} FROM {lives} WHERE {written}")
+
+
+def _make(database: duckdb.DuckDBPyConnection, relation: Relation, rows: pl.DataFrame) -> None:
+    database.execute(f"CREATE SCHEMA {relation.source}")
+    database.register("_rows", rows.to_arrow())
+    database.execute(f"CREATE TABLE {relation.source}.{relation.name} AS FROM _rows")
+
+
+def _counted(database: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    found = database.sql("SELECT *, count(*) AS _count FROM view GROUP BY ALL")
+    return pl.DataFrame(pl.from_arrow(found.to_arrow_table()))
+
+
+# ------------------------------------------------------------------------------------- processes
+
+FUNCTIONS: dict[str, Callable[[Burst], Run]] = {
+    "alone": engine_alone,
+    "limit": limit,
+    "recompute": recompute,
+}
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """One of the functions as an engine."""
+
+    name: str
+    about: str
+    function: str
+    keeps_base: bool
+
+    def missing(self) -> str | None:
+        return None
+
+    def measure(self, burst: Burst, place: Place) -> Outcome:
+        settings = orjson.dumps(burst.settings.to_json()).decode()
+        module = "bench.engines.inprocess"
+        command = [sys.executable, "-m", module, self.function, settings, str(place.directory)]
+        memory = PeakMemory()
+        process = OwnedProcess(self.function, command, place.directory / "log")
+        with memory:
+            if process.wait(_PATIENCE_SECONDS):
+                raise ViewsweepError(f"{self.name} failed:\n{process.last_words()}")
+        figures = orjson.loads((place.directory / "figures.json").read_bytes())
+        states = [pl.read_parquet(file) for file in sorted(place.directory.glob("state-*"))]
+        rows = place.directory / "rows.parquet"
+        return Outcome(
+            figures["seconds"],
+            burst.updates,
+            pl.read_parquet(rows) if rows.exists() else None,
+            states,
+            memory.bytes,
+            sum(base.final.height for base in burst.bases) if self.keeps_base else 0,
+            steps=figures["steps"],
+        )
+
+
+def main(function: str, settings: str, directory: str) -> None:
+    """Runs one function and leaves its result in the directory."""
+    run = FUNCTIONS[function](Burst(Settings(**orjson.loads(settings))))
+    place = Path(directory)
+    for number, state in enumerate(run.states):
+        state.write_parquet(place / f"state-{number:04}.parquet")
+    if run.rows is not None:
+        run.rows.write_parquet(place / "rows.parquet")
+    figures = {"seconds": run.seconds, "steps": run.steps}
+    (place / "figures.json").write_bytes(orjson.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,185 @@
+"""Our whole path: sources in their own processes, Kafka, Spark, Delta.
+
+The first state is made while the sources stand at version 0. Then the job is stopped, the sources
+commit the burst and publish it, and the job is started again: it finds all updates in the topics
+and all sources at their newest version, so every answer has to be corrected. The clock runs from
+the moment when the job reads the topics to the Delta commit that contains the last update. Spark's
+first batches in a fresh process are in, its start is not.
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+
+from bench.burst import Burst, folded
+from bench.engines.engine import Outcome, Place
+from bench.memory import PeakMemory
+from infra.owned import OwnedProcess
+from protocols.algebra.delta import COUNT
+from protocols.errors import Unreachable, ViewsweepError
+from protocols.maintenance.registry import DEFAULT
+from sources.client import SourceClient
+from streaming.localsystem import Load, LocalSystem
+from warehouse.tables import POSITION, ViewTables
+
+_PATIENCE_SECONDS = 3600
+_STREAMS = "keeping it"
+#: Faster than any source can commit.
+_AT_ONCE = 1e6
+#: Updates that met a job which was still starting say nothing about the steady state.
+_WARMING = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class WholePath:
+    """`viewsweep run` over `viewsweep sources serve`."""
+
+    name: str = "viewsweep"
+    about: str = "whole path: Kafka, Spark, Delta; complete and durable, nothing copied"
+
+    def missing(self) -> str | None:
+        return None
+
+    def measure(self, burst: Burst, place: Place) -> Outcome:
+        settings = burst.settings
+        load = Load(settings.workload, burst.updates, _AT_ONCE, settings.seed, settings.base_rows)
+        bootstrap, memory = place.bootstrap(), PeakMemory()
+        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system:
+            place.say("the sources and the first state of the view")
+            _make_first_state(system)
+            place.say("the burst is committed and published")
+            _publish(system, load)
+            place.say("the job catches up")
+            with memory:
+                job = system.start_job()
+                begun = _when_it_streams(job)
+                tables = _caught_up(system, job)
+                summary = system.stop_job(job)
+            ended = tables.progress()["installed_at"].max()
+            assert isinstance(ended, datetime)
+            seconds = ended.replace(tzinfo=UTC).timestamp() - begun
+            return _outcome(burst, tables, seconds, summary, memory.bytes)
+
+
+def _make_first_state(system: LocalSystem) -> None:
+    load = system.load
+    system.make_sources()
+    system.load = replace(load, transactions=0)
+    system.serve()
+    first = system.start("first", "run --config warehouse.toml --once")
+    if first.wait(_PATIENCE_SECONDS):
+        raise ViewsweepError(f"the first state failed:\n{first.last_words()}")
+    system.stop_sources()
+
+
+def _publish(system: LocalSystem, load: Load) -> None:
+    """The sources commit everything, and all of it is in the topics when this returns."""
+    system.load = load
+    for source, address in system.serve().items():
+        with SourceClient(address, source=source) as client:
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while _published(client) < load.share:
+                if time.monotonic() > deadline:
+                    raise Unreachable(f"source {source} has not published {load.share} versions")
+                time.sleep(0.2)
+
+
+def _published(client: SourceClient) -> int:
+    """Up to which version; a source that commits as fast as it can may not answer in time."""
+    with contextlib.suppress(Unreachable):
+        return int(client.status()["published"])
+    return 0
+
+
+def _when_it_streams(job: OwnedProcess) -> float:
+    """The moment at which the job says that it reads the topics."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while _STREAMS not in job.last_words(1000):
+        if job.ended() is not None or time.monotonic() > deadline:
+            raise ViewsweepError(f"the job did not start:\n{job.last_words()}")
+        time.sleep(0.02)
+    return time.time()
+
+
+def _caught_up(system: LocalSystem, job: OwnedProcess) -> ViewTables:
+    """The view's tables, once the burst is in them."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not system.everything_is_installed():
+        if job.ended() is not None or time.monotonic() > deadline:
+            raise ViewsweepError(f"the job does not get there:\n{job.last_words()}")
+        time.sleep(1)
+    tables = system.tables()
+    assert tables is not None
+    return tables
+
+
+def _outcome(
+    burst: Burst, tables: ViewTables, seconds: float, summary: dict[str, Any], memory: int
+) -> Outcome:
+    changes = tables.changes().collect()
+    last = tables.standing().position
+
+    def at(position: int) -> pl.DataFrame:
+        there = changes.filter(pl.col(POSITION) <= position)
+        return folded(there.select(*burst.view.schema, COUNT))
+
+    return Outcome(
+        seconds,
+        burst.updates,
+        at(last),
+        [at(position) for position in burst.cuts if position <= last],
+        memory,
+        steps=summary["step_seconds"],
+    )
+
+
+@dataclass(frozen=True)
+class SteadyPath:
+    """The same while the sources commit at a rate: how fresh the view is.
+
+    Freshness is the time from the commit at the source to the Delta commit after which everybody
+    can read the update. What came while the job was still warming up is left out.
+    """
+
+    rate: float
+    name: str = "viewsweep"
+    about: str = "whole path at a steady rate"
+
+    def missing(self) -> str | None:
+        return None
+
+    def measure(self, burst: Burst, place: Place) -> Outcome:
+        settings = burst.settings
+        load = Load(settings.workload, burst.updates, self.rate, settings.seed, settings.base_rows)
+        bootstrap, memory = place.bootstrap(), PeakMemory()
+        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
+            system.make_sources()
+            system.serve()
+            place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
+            job = system.start_job()
+            _when_it_streams(job)
+            tables = _caught_up(system, job)
+            summary = system.stop_job(job)
+        return _with_freshness(burst, tables, summary, memory.bytes)
+
+
+def _with_freshness(
+    burst: Burst, tables: ViewTables, summary: dict[str, Any], memory: int
+) -> Outcome:
+    progress = tables.progress()
+    warm = pl.col("committed_at") > pl.col("committed_at").min() + _WARMING
+    delays = progress.filter(warm).select(
+        (pl.col("installed_at") - pl.col("committed_at")).dt.total_microseconds() / 1000
+    )
+    if delays.is_empty():
+        raise ViewsweepError(f"the run ended within its first {_WARMING.seconds} s; make it longer")
+    first, last = progress["committed_at"].min(), progress["committed_at"].max()
+    assert isinstance(first, datetime)
+    assert isinstance(last, datetime)
+    whole = _outcome(burst, tables, (last - first).total_seconds(), summary, memory)
+    p50, p99 = (delays.to_series().quantile(share) for share in (0.5, 0.99))
+    return replace(whole, updates=progress.height, p50_ms=p50, p99_ms=p99)

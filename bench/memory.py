@@ -1,0 +1,76 @@
+"""The memory of the processes that are started to run something, and of all that they start.
+
+Pages that processes share are divided among them (PSS) where the kernel says so; summed resident
+sizes would count them once for each.
+"""
+
+import os
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_EVERY_SECONDS = 0.5
+_PROC = Path("/proc")
+
+
+class PeakMemory:
+    """Watches inside `with` all children that were not there when it was made."""
+
+    def __init__(self) -> None:
+        self._root = os.getpid()
+        #: What runs already does not belong to what is watched: the broker.
+        self._before = descendants(self._root)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+        self.bytes = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            tree = descendants(self._root, self._before)
+            self.bytes = max(self.bytes, sum(map(_resident, tree)))
+            if self._over.wait(_EVERY_SECONDS):
+                return
+
+
+def descendants(root: int, but: Collection[int] = ()) -> set[int]:
+    """All processes below this one, without those named and what is below them."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue  # it has just ended
+            parent = int(stat.rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    todo = [root]
+    while todo:
+        new = [each for each in children.get(todo.pop(), ()) if each not in but]
+        found.update(new)
+        todo += new
+    return found
+
+
+def _resident(process: int) -> int:
+    try:
+        text = (_PROC / str(process) / "smaps_rollup").read_text()
+    except OSError:
+        return 0  # it has just ended
+    sizes = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
+    return int(sizes[0]) * 1024 if sizes else 0

@@ -1,0 +1,110 @@
+"""What a programmer would write by hand: dictionaries of rows, one change after the other.
+
+    python dictionaries.py JOB.json
+
+Per relation its rows by key, and for each link which rows lead to a partner. A change is joined
+with what is there; copies of all relations are kept, nothing is durable.
+"""
+
+import json
+import sys
+from collections import defaultdict
+
+import orjson
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+
+class Join:
+    """All relations, and what they make together."""
+
+    def __init__(self, job):
+        self.relations = [relation["name"] for relation in job["relations"]]
+        #: Relation → key → row.
+        self.rows = {name: {} for name in self.relations}
+        #: Relation → links as (column, partner), and the reverse.
+        self.links = {name: [] for name in self.relations}
+        self.reverse = {name: [] for name in self.relations}
+        for link in job["links"]:
+            leading = defaultdict(set)
+            self.links[link["of"]].append((link["column"], link["to"], leading))
+            self.reverse[link["to"]].append((link["of"], leading))
+        self.outputs = [(o["name"], o["relation"], o["column"]) for o in job["outputs"]]
+
+    def joined(self, name, row):
+        """All rows of the view that this row takes part in."""
+        found = [{name: row}]
+        for column, to, _ in self.links[name]:
+            found = self._with(found, self._there(to, row[column]), name)
+        for of, leading in self.reverse[name]:
+            found = self._with(
+                found, (self.rows[of][key] for key in leading[row["number"]]), name, of
+            )
+        return found
+
+    def _there(self, name, key):
+        row = self.rows[name].get(key)
+        return () if row is None else ((name, row),)
+
+    def _with(self, found, partners, came_from, of=None):
+        """What was found, with each partner and all that lies behind it."""
+        behind = []
+        for partner in partners:
+            name, row = (of, partner) if of is not None else partner
+            behind += self._beyond(name, row, came_from)
+        return [{**one, **other} for one in found for other in behind]
+
+    def _beyond(self, name, row, came_from):
+        found = [{name: row}]
+        for column, to, _ in self.links[name]:
+            if to != came_from:
+                found = self._with(found, self._there(to, row[column]), name)
+        for of, leading in self.reverse[name]:
+            if of != came_from:
+                rows = [self.rows[of][key] for key in leading[row["number"]]]
+                found = self._with(found, rows, name, of)
+        return found
+
+    def remove(self, name, row):
+        changes = self.joined(name, row)
+        del self.rows[name][row["number"]]
+        for column, _, leading in self.links[name]:
+            leading[row[column]].discard(row["number"])
+        return changes
+
+    def add(self, name, row):
+        self.rows[name][row["number"]] = row
+        for column, _, leading in self.links[name]:
+            leading[row[column]].add(row["number"])
+        return self.joined(name, row)
+
+    def record(self, rows, diff, time):
+        form = {name: rows[relation][column] for name, relation, column in self.outputs}
+        form["diff"], form["time"] = diff, time
+        return orjson.dumps(form)
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        job = json.load(file)
+    join, of_topic = Join(job), {r["topic"]: r["name"] for r in job["relations"]}
+    settings = {"bootstrap.servers": job["bootstrap"]}
+    consumer = Consumer({**settings, "group.id": job["out"], "fetch.wait.max.ms": 20})
+    consumer.assign([TopicPartition(topic, 0, 0) for topic in of_topic])
+    producer = Producer({**settings, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000})
+    time = 0
+    while True:
+        for message in consumer.consume(10_000, 0.02):
+            if message.error():
+                continue
+            time += 1
+            name, payload = of_topic[message.topic()], orjson.loads(message.value())["payload"]
+            for image, step, diff in (("before", join.remove, -1), ("after", join.add, 1)):
+                if payload[image] is not None:
+                    for rows in step(name, payload[image]):
+                        producer.produce(job["out"], join.record(rows, diff, time))
+            producer.poll(0)
+        producer.flush(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`viewsweep bench` with everything real: our whole path and engines fed from topics."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from bench.engines import engines
+
+#: Five engines start one after the other, each with processes of its own.
+pytestmark = pytest.mark.timeout(900)
+
+
+def _bench(*options: str, **environment: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "streaming.commandline", "bench", "--json"]
+    sizes = ["--base-rows", "1200", "--updates", "400", "--repeats", "1"]
+    done = subprocess.run(
+        [*command, *sizes, *options], capture_output=True, env={**os.environ, **environment}
+    )
+    assert done.stdout, done.stderr.decode()
+    return done.returncode, orjson.loads(done.stdout)
+
+
+def test_the_whole_path_is_right_and_copies_nothing() -> None:
+    code, report = _bench("--engines", "viewsweep")
+    [row] = report["rows"]
+    assert (code, row["failure"]) == (0, None)
+    assert (row["right"], row["wrong_states"], row["base_rows_kept"]) == (True, 0, 0)
+    assert row["states_checked"] == 20
+    assert row["updates_per_s"] > 0
+    # The job with Spark, and the sources.
+    assert row["peak_rss_bytes"] > 300_000_000
+    assert row["step_seconds"]
+
+
+def test_engines_over_topics_arrive_at_the_same_truth() -> None:
+    here = [e.name for e in engines(["dictionaries", "pathway", "flink"]) if not e.missing()]
+    code, report = _bench("--engines", ",".join(here))
+    assert code == 0
+    for row in report["rows"]:
+        assert row["failure"] is None
+        assert row["right"], row["engine"]
+        assert row["base_rows_kept"] > 1200
+        if row["engine"] in ("dictionaries", "pathway"):
+            assert (row["wrong_states"], row["states_checked"]) == (0, 20)
+
+
+def test_sparks_own_join_has_the_insertions_right() -> None:
+    code, report = _bench("--engines", "spark-join")
+    [row] = report["rows"]
+    assert (code, row["failure"]) == (0, None)
+    assert (row["right"], row["inserts_only"], row["wrong_states"]) == (True, True, None)
+
+
+def test_what_is_not_installed_is_said_with_the_command(tmp_path: Path) -> None:
+    code, report = _bench("--engines", "pathway,flink", VIEWSWEEP_PEERS=str(tmp_path))
+    assert code == 0
+    for row in report["rows"]:
+        assert (row["missing"], row["updates_per_s"]) == ("make peers", None)

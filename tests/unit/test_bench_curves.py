@@ -1,0 +1,66 @@
+"""The costs that are drawn: bounds that hold, bytes that fall, plots that show them."""
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from bench.burst import Burst, Settings
+from bench.curves import QUICK, by_base, by_batch, by_relations, charts, cost, main
+from streaming.linechart import drawn
+
+_TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, batch=100)
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    # n + I - 1, counted by hand: the inner atoms are o and c, then p, then p and o.
+    [("chain4", 5), ("star4", 4), ("tree5", 6), ("chain8", 13), ("star8", 8)],
+)
+def test_a_large_batch_asks_exactly_as_often_as_the_bound_says(name: str, bound: int) -> None:
+    burst = Burst(Settings(name, base_rows=2_000, updates=2_000))
+    found = cost(burst, 400)
+    assert found.most_questions == found.bound == bound
+
+
+def test_questions_stay_within_the_bound_and_bytes_per_update_fall() -> None:
+    for costs in by_batch(_TINY).values():
+        assert all(each.most_questions <= each.bound for each in costs)
+        assert all(
+            large.bytes_per_update < small.bytes_per_update for small, large in pairwise(costs[1:])
+        )
+
+
+def test_bases_and_relations_are_varied_one_at_a_time() -> None:
+    assert [(c.workload, c.base_rows) for c in by_base(_TINY)] == [
+        ("chain4", 2_000),
+        ("chain4", 4_000),
+    ]
+    found = by_relations(_TINY)
+    assert [c.workload for c in found] == [f"chain{n}" for n in range(2, 9)]
+    assert {(c.base_rows, c.batch) for c in found} == {(3_000, 100)}
+    assert all(c.engine_us_per_update > 0 for c in found)
+
+
+def test_the_plots_are_drawn_with_a_line_for_each_series() -> None:
+    batches, bases, relations = by_batch(_TINY), by_base(_TINY), by_relations(_TINY)
+    picture = ET.fromstring(drawn(charts(batches, bases, relations)))
+    lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 6 + 3 + 2 + 2
+    assert all(len((line.get("points") or "").split()) > 1 for line in lines)
+
+
+def test_the_command_prints_the_figures_and_draws(tmp_path: Path) -> None:
+    import typer
+
+    app = typer.Typer()
+    app.command()(main)
+    plot = tmp_path / "costs.svg"
+    done = CliRunner().invoke(app, ["--quick", "--into", str(plot)])
+    assert done.exit_code == 0, done.output
+    assert set(orjson.loads(done.stdout)) == {"threads", "by_batch", "by_base", "by_relations"}
+    assert plot.read_text().startswith("<svg")

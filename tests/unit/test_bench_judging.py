@@ -1,0 +1,181 @@
+"""What the side by side says of engines: right ones, wrong ones, missing ones, broken ones."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import orjson
+import polars as pl
+import pytest
+
+from bench.burst import Burst, Settings, folded, same_rows, unfolded
+from bench.engines import ENGINES, engines
+from bench.engines.engine import Outcome, Place
+from bench.engines.inprocess import FUNCTIONS
+from bench.memory import PeakMemory
+from bench.sidebyside import side_by_side
+from protocols.algebra.delta import COUNT
+from protocols.errors import ViewsweepError, WrongUse
+
+_SMALL = Settings("chain3", base_rows=600, updates=300, batch=50, states=5)
+
+
+def _counted(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
+
+
+def _right(burst: Burst) -> Outcome:
+    return Outcome(2.0, burst.updates, _counted(burst.truth), peak_rss_bytes=1_000)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An engine whose outcome is made by a function."""
+
+    name: str
+    outcome: Callable[[Burst], Outcome]
+    not_here: str | None = None
+    about: str = "made up"
+
+    def missing(self) -> str | None:
+        return self.not_here
+
+    def measure(self, burst: Burst, place: Place) -> Outcome:
+        assert not list(place.directory.iterdir())
+        return self.outcome(burst)
+
+
+def _rows_of(*made: _Made, repeats: int = 1) -> list[dict[str, object]]:
+    found = side_by_side(made, _SMALL, repeats, lambda _: None).to_json()
+    rows: list[dict[str, object]] = found["rows"]
+    return rows
+
+
+def test_an_engine_that_lost_a_row_is_shown_as_wrong() -> None:
+    def lost(burst: Burst) -> Outcome:
+        return replace(_right(burst), rows=_counted(burst.truth[1:]))
+
+    good, bad = _rows_of(_Made("good", _right), _Made("bad", lost))
+    assert (good["right"], bad["right"]) == (True, False)
+
+
+def test_an_engine_that_doubled_a_row_is_shown_as_wrong() -> None:
+    def doubled(burst: Burst) -> Outcome:
+        rows = _counted(burst.truth)
+        return replace(_right(burst), rows=pl.concat([rows, rows[:1]]))
+
+    [row] = _rows_of(_Made("bad", doubled))
+    assert row["right"] is False
+
+
+def test_states_that_never_existed_are_counted() -> None:
+    """Half of a modification: the old row is gone and the new one is not there yet."""
+
+    def torn(burst: Burst) -> Outcome:
+        truth = _counted(burst.truth)
+        first = FUNCTIONS["alone"](burst).states[0]
+        untouched = first.filter(pl.col("order_revision") == 0)
+        return replace(_right(burst), states=[truth, first, untouched[1:]])
+
+    [row] = _rows_of(_Made("torn", torn), repeats=2)
+    assert (row["right"], row["wrong_states"], row["states_checked"]) == (True, 2, 6)
+
+
+def test_an_engine_for_insertions_is_held_to_the_insertions() -> None:
+    def inserts(burst: Burst) -> Outcome:
+        rows = _counted(burst.truth_of_inserts)
+        return Outcome(1.0, burst.insertions, rows, inserts_only=True)
+
+    [row] = _rows_of(_Made("inserts", inserts))
+    assert (row["right"], row["inserts_only"]) == (True, True)
+
+
+def test_rates_are_medians_of_runs_that_take_turns() -> None:
+    turns: list[str] = []
+
+    def at(name: str, seconds: list[float]) -> _Made:
+        def outcome(burst: Burst) -> Outcome:
+            turns.append(name)
+            return replace(_right(burst), seconds=seconds.pop())
+
+        return _Made(name, outcome)
+
+    rows = _rows_of(at("a", [1.0, 30.0, 2.0]), at("b", [3.0, 3.0, 3.0]), repeats=3)
+    assert [row["updates_per_s"] for row in rows] == [150.0, 100.0]
+    assert "".join(turns) == "ababab"
+
+
+def test_what_is_not_installed_says_how_and_what_breaks_says_why() -> None:
+    def broken(_: Burst) -> Outcome:
+        raise ViewsweepError("it fell over")
+
+    missing, failed = _rows_of(
+        _Made("missing", broken, not_here="make peers"), _Made("broken", broken), repeats=2
+    )
+    assert (missing["missing"], missing["updates_per_s"]) == ("make peers", None)
+    assert (failed["failure"], failed["updates_per_s"]) == ("it fell over", None)
+
+
+@pytest.mark.parametrize("name", ["chain2", "chain4", "star4", "tree5"])
+def test_our_engine_alone_and_recompute_arrive_at_the_truth(name: str) -> None:
+    burst = Burst(replace(_SMALL, workload=name, updates=1_000))
+    for function in ("alone", "recompute"):
+        run = FUNCTIONS[function](burst)
+        assert run.rows is not None
+        assert run.states
+        assert same_rows(unfolded(run.rows), burst.truth)
+
+
+def test_folding_and_unfolding_keep_what_is_wrong() -> None:
+    changes = pl.DataFrame({"a": [1, 1, 2, 3, 3], COUNT: [1, 1, -1, 1, -1]})
+    assert folded(changes).sort("a").rows() == [(1, 2), (2, -1)]
+    assert unfolded(folded(changes)).rows().count((1,)) == 2
+    assert (2,) not in unfolded(folded(changes)).rows()
+    assert unfolded(folded(changes)).height == 3
+
+
+def test_memory_is_that_of_all_processes_started_inside() -> None:
+    hold = "import time; held = bytearray(60_000_000); time.sleep(1.5)"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    with PeakMemory() as memory:
+        subprocess.run([sys.executable, "-c", start], check=True)
+    assert 60_000_000 < memory.bytes < 150_000_000
+
+
+def test_memory_of_what_ran_before_does_not_count() -> None:
+    hold = "held = bytearray(60_000_000); print(flush=True); input()"
+    command = [sys.executable, "-c", hold]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as before:
+        assert before.stdout is not None
+        before.stdout.readline()
+        with PeakMemory() as memory:
+            subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True)
+        before.communicate(b"\n")
+    assert 0 < memory.bytes < 30_000_000
+
+
+def test_engines_are_chosen_by_name() -> None:
+    assert [engine.name for engine in engines(["limit", "viewsweep"])] == ["limit", "viewsweep"]
+    assert len(engines(None)) == len(ENGINES) == len({engine.name for engine in ENGINES})
+    with pytest.raises(WrongUse, match="there are: viewsweep, viewsweep-engine"):
+        engines(["fling"])
+
+
+def test_the_command_prints_what_programs_read() -> None:
+    chosen = "viewsweep-engine,limit,duckdb-recompute"
+    command = [sys.executable, "-m", "streaming.commandline", "bench", "--json", "--engines"]
+    options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1"]
+    done = subprocess.run([*command, chosen, *options], capture_output=True, check=True)
+    report = orjson.loads(done.stdout)
+    assert report["settings"]["base_rows"] == 2000
+    assert report["settings"]["updates"] == 400
+    assert [row["engine"] for row in report["rows"]] == chosen.split(",")
+    for row in report["rows"]:
+        assert {"p50_ms", "wrong_states", "states_checked", "peak_rss_bytes"} <= set(row)
+        assert row["updates_per_s"] > 0
+    ours, limit, recompute = report["rows"]
+    assert (ours["right"], ours["wrong_states"], ours["base_rows_kept"]) == (True, 0, 0)
+    assert (limit["right"], limit["states_checked"]) == (None, None)
+    assert recompute["base_rows_kept"] > 2000
+    assert b"run 1 of 1" in done.stderr
