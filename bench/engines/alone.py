@@ -66,9 +66,8 @@ class EngineAlone:
     def deliver(self, upto: int) -> None:
         """Positions up to this one: one version of each source after the other."""
         sources = self._burst.view.sources
-        for position in range(self._mailbox.last_position, upto):
-            version, place = divmod(position, len(sources))
-            self._mailbox.deliver((sources[place], version + 1))
+        versions, places = np.divmod(np.arange(self._mailbox.last_position, upto), len(sources))
+        self._mailbox.deliver_each(sources, places, versions + 1)
 
     def sweep(self) -> pl.DataFrame:
         """All that was delivered: the changes of the view with their positions."""
@@ -79,16 +78,12 @@ class EngineAlone:
             while True:
                 questions = work.send(self.sources.ask(questions))
         except StopIteration as end:
-            installs: list[Install[Frame]] = end.value
+            [install] = end.value
         self._mailbox.forget(self._mailbox.last_position)
-        return self._placed(installs)
+        return self._placed(install)
 
-    def _placed(self, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
-        changes = [(i.position, i.change.data) for i in installs if i.change is not None]
-        if not changes:
-            names = [*self._burst.view.schema, COUNT, POSITION]
+    def _placed(self, install: Install[Frame]) -> pl.DataFrame:
+        names = [*self._burst.view.schema, POSITION, COUNT]
+        if install.change is None:
             return pl.DataFrame(schema=dict.fromkeys(names, pl.Int64()))
-        positions, frames = zip(*changes, strict=True)
-        at = np.repeat(np.array(positions), [change.height for change in frames])
-        rows = pl.DataFrame(pl.concat(frames))
-        return rows.with_columns(pl.Series(POSITION, at, pl.Int64))
+        return install.change.data.select(names)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from protocols.algebra.delta import FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import BEGINNING, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.expressions import Condition, holds
 
 Row = tuple[Any, ...]
@@ -91,22 +91,17 @@ class Bag:
         rest = {row: n for row, n in self.counts.items() if ours(row) not in there}
         return Bag(self.columns, touched), Bag(self.columns, rest)
 
-    def placed(self, position: int) -> "Bag":
-        counts = {(*row, position): count for row, count in self.counts.items()}
-        return Bag((*self.columns, POSITION), counts)
-
-    def lifetimes(self) -> "Bag":
-        place = self.columns.index(POSITION)
-        steps: dict[Row, list[tuple[int, int]]] = {}
-        for row, count in self.counts.items():
-            steps.setdefault(row[:place] + row[place + 1 :], []).append((row[place], count))
-        columns = self.columns[:place] + self.columns[place + 1 :]
+    def lifetimes(self, changes: "Bag") -> "Bag":
+        pick, place = changes._picker(self.columns), changes.columns.index(POSITION)
+        steps: dict[Row, list[tuple[int, int]]] = {row: [] for row in self.counts}
+        for row, count in changes.counts.items():
+            steps.setdefault(pick(row), []).append((row[place], count))
         spans = {
             (*row, *span): count
-            for row, changes in steps.items()
-            for span, count in _spans(changes)
+            for row, changed in steps.items()
+            for span, count in _spans(self.counts.get(row, 0), changed)
         }
-        return Bag((*columns, SINCE, UNTIL), spans)
+        return Bag((*self.columns, SINCE, UNTIL), spans)
 
     def split(self, column: str) -> "dict[Any, Bag]":
         place = self.columns.index(column)
@@ -136,11 +131,12 @@ def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
     return Bag(tuple(columns), counts)
 
 
-def _spans(changes: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
-    """((since, until), how many) of one row, from what its count changes by at which position."""
-    there = 0
-    ends = [position for position, _ in sorted(changes)[1:]] + [FOREVER]
-    for (since, count), until in zip(sorted(changes), ends, strict=True):
+def _spans(end: int, changes: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    """((since, until), how many) of one row, from what it ends with and what changes it where."""
+    there = end - sum(count for _, count in changes)
+    starts = [(BEGINNING, 0), *sorted(changes)]
+    ends = [position for position, _ in starts[1:]] + [FOREVER]
+    for (since, count), until in zip(starts, ends, strict=True):
         there += count
         if there:
             yield (since, until), there

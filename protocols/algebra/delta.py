@@ -23,7 +23,8 @@ COUNT = "_count"
 POSITION = "_position"
 #: From which position on (SINCE), and before which one (UNTIL), so many of a row are there.
 SINCE, UNTIL = "_since", "_until"
-FOREVER = 2**62
+#: Before and behind all positions.
+BEGINNING, FOREVER = -1, 2**62
 
 
 class Delta(Protocol):
@@ -85,15 +86,11 @@ class Delta(Protocol):
         """Our rows that agree in `by` with a row of the other, and the rest; NULL equals NULL."""
         ...
 
-    def placed(self, position: int) -> Self:
-        """The same rows, all with this POSITION."""
-        ...
+    def lifetimes(self, changes: Self) -> Self:
+        """How many of each row there are SINCE when and UNTIL when; in the end these.
 
-    def lifetimes(self) -> Self:
-        """From changes at positions: how many of each row there are, SINCE when and UNTIL when.
-
-        The row that comes at 3, comes again at 5 and goes twice at 9 is there once in [3, 5) and
-        twice in [5, 9).
+        `changes` have a POSITION. If a row is there twice in the end, came at 3 and once more at 5,
+        it is there once in [3, 5) and twice in [5, FOREVER).
         """
         ...
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from protocols.algebra.delta import COUNT, FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
 
@@ -49,7 +50,12 @@ class Frame:
         by = list(self.columns)
         if not by:
             return Frame(self.data.select(pl.col(COUNT).sum()).filter(pl.col(COUNT) != 0))
-        summed = self.data.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
+        # Equal rows have equal hashes, and most rows have no equal: only the others are grouped.
+        again = _hashes(self.data, by).is_duplicated()
+        if not again.any():
+            return Frame(self.data.filter(pl.col(COUNT) != 0))
+        several = self.data.filter(again).group_by(by, maintain_order=True)
+        summed = pl.concat([self.data.filter(~again), several.agg(pl.col(COUNT).sum())])
         return Frame(summed.filter(pl.col(COUNT) != 0))
 
     def join(self, other: "Frame", on: Sequence[tuple[str, str]]) -> "Frame":
@@ -75,7 +81,7 @@ class Frame:
         if any(column.null_count() for column in found):
             found = found.drop_nulls()
         if found.height > 1:
-            found = found.unique(maintain_order=True)
+            found = found.unique()
         ones = pl.Series(COUNT, np.ones(found.height, np.int64))
         return Frame(pl.DataFrame([*found.get_columns(), ones]))
 
@@ -95,31 +101,72 @@ class Frame:
             return Frame(touched), self
         return Frame(touched), Frame(self.data.join(theirs, on=on, how="anti", nulls_equal=True))
 
-    def placed(self, position: int) -> "Frame":
-        place = pl.Series(POSITION, np.full(self.data.height, position, np.int64))
-        return Frame(pl.DataFrame([*self.data.get_columns(), place]))
-
-    def lifetimes(self) -> "Frame":
-        by = [name for name in self.columns if name != POSITION]
-        place, count = pl.col(POSITION), pl.col(COUNT)
-        # Inside a group rows keep their order, so one sort is enough.
-        spans = (
-            self.data.sort(POSITION)
-            .group_by(by, maintain_order=True)
-            .agg(
-                place.alias(SINCE),
-                place.shift(-1, fill_value=FOREVER).alias(UNTIL),
-                count.cum_sum(),
-            )
-            .explode(SINCE, UNTIL, COUNT)
-        )
-        return Frame(spans.filter((count != 0) & (pl.col(SINCE) < pl.col(UNTIL))))
+    def lifetimes(self, changes: "Frame") -> "Frame":
+        by = list(self.columns)
+        ends = self.data.with_columns(pl.lit(FOREVER, pl.Int64).alias(POSITION))
+        return _lifetimes(pl.concat([changes.data.select(ends.columns), ends]), by)
 
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():
             return {}
         parts = self.data.partition_by(column, as_dict=True, include_key=False)
         return {value: Frame(part) for (value,), part in parts.items()}
+
+
+def _hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
+    """Equal for equal rows (NULL equals NULL, NaN equals NaN), and for others almost never."""
+    return data.select(by).hash_rows()
+
+
+def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
+    """From the changes of rows at positions, and how many there are in the end, at FOREVER.
+
+    Entries are sorted by row and position. A row's count before its first change is that in the
+    end less all changes; then a running sum gives one span per change, beside the one before all.
+    """
+    if entries.is_empty():
+        names = {SINCE: POSITION, UNTIL: POSITION, COUNT: COUNT}
+        return Frame(picked(entries, [*((n, n) for n in by), *names.items()]))
+    hashes = _hashes(entries, by).to_numpy()
+    at = entries.get_column(POSITION).to_numpy()
+    order = np.lexsort((at, hashes))
+    hashes, at = hashes[order], at[order]
+    goes_on = hashes[1:] == hashes[:-1]
+    if not _all_equal(entries, by, order[:-1][goes_on], order[1:][goes_on]):
+        return _lifetimes_one_by_one(entries, by)
+    count = entries.get_column(COUNT).to_numpy()[order]
+    heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
+    is_change = at < FOREVER
+    changed = np.where(is_change, count, 0)
+    start = np.add.reduceat(count - 2 * changed, heads)
+    row = np.cumsum(np.concatenate(([0], ~goes_on)))
+    before = np.concatenate(([0], np.cumsum(changed)))[heads]
+    running = start[row] + np.cumsum(changed) - before[row]
+    until = np.append(np.where(goes_on, at[1:], FOREVER), FOREVER)
+    spans = (
+        np.concatenate((order[heads], order[is_change])),
+        np.concatenate((np.full(len(heads), BEGINNING), at[is_change])),
+        np.concatenate((at[heads], until[is_change])),
+        np.concatenate((start, running[is_change])),
+    )
+    place, since, until, there = (each[(spans[3] != 0) & (spans[1] < spans[2])] for each in spans)
+    rows = entries.select(by)[place].get_columns()
+    found = {SINCE: since, UNTIL: until, COUNT: there}
+    return Frame(pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())]))
+
+
+def _all_equal(
+    entries: pl.DataFrame, by: list[str], one: NDArray[np.intp], other: NDArray[np.intp]
+) -> bool:
+    """Whether the rows at these places are pairwise equal."""
+    columns = (entries.get_column(name) for name in by)
+    return all(column.gather(one).eq_missing(column.gather(other)).all() for column in columns)
+
+
+def _lifetimes_one_by_one(entries: pl.DataFrame, by: list[str]) -> Frame:
+    """The same when different rows have one hash: each kind of row by itself."""
+    parts = entries.partition_by(by)
+    return Frame(pl.concat(_lifetimes(part, by).data for part in parts))
 
 
 def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.DataFrame:

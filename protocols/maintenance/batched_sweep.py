@@ -9,12 +9,13 @@ Every changed row is a partial of its own and carries a *tag*: the position k of
 column) and the atom a where it begins (partials of one origin lie in one delta). The row tagged
 (k, a) needs an atom b at the cut k if b stands before a in FROM, else at k - 1; this tie-break adds
 up to V@k - V@(k-1), also when one transaction changes several relations or one relation occurs
-twice. All tags share one question per visit: the union of their keys. Its answer belongs to
-no cut, so it is turned into the rows of all cuts of the batch at once (Lemma 1): what an update
-between the answer and the batch's cuts touches gets a lifetime, *since* and *until* which position
-it is there; all other rows are there throughout. A tag takes the rows that are alive at its cut:
+twice. All tags share one question per visit: the union of their keys. Its answer belongs to no cut,
+so it is turned into the rows of all cuts of the batch at once (Lemma 1). What an update between the
+answer and the batch's cuts touches gets a lifetime, *since* and *until* which position it is there;
+all other rows are there throughout. A tag takes the rows that are alive at its cut:
 
-    history  = (answer - updates in the answer)@start + updates of the batch, each at its position
+    end      = answer - (updates in it, behind the batch) + (updates not in it, up to its end)
+    history  = end, and going back from it the updates of the batch, each at its position
     rows@cut = rows that no update touches + rows of the history with since <= cut < until
 
 So the correction is worked out once per visit, however many tags there are, and nothing wrong is
@@ -115,8 +116,7 @@ class BatchedSweep(Generic[D]):
 
     def _seeded(self, atom: Atom, first: int, last: int) -> Iterator[_Partial[D]]:
         """The changes of an atom in the batch, each row tagged with its position."""
-        after, upto = self._versions(atom, first - 1), self._versions(atom, last)
-        changes = self._mailbox.placed(atom.relation, after, upto)
+        changes = self._mailbox.placed(atom.relation, *self._span(atom, first, last))
         if changes is not None:
             rows = seed(self._plans[atom], changes, (POSITION,))
             yield _Partial(atom, [atom], rows.consolidated())
@@ -146,16 +146,13 @@ class BatchedSweep(Generic[D]):
 
     def _keys(self, atom: Atom, partials: Sequence[_Partial[D]]) -> tuple[D, ...]:
         """The distinct link values of all tags, one set per combination of columns."""
-        sets: dict[tuple[str, ...], D] = {}
+        sets: dict[tuple[str, ...], list[D]] = {}
         for partial in partials:
             step = step_to(self._view, partial.bound, atom)
             keys = partial.rows.keys(step.keys)
-            if keys.is_empty():
-                continue
-            there = sets.get(keys.columns)
-            names = [(name, name) for name in keys.columns]
-            sets[keys.columns] = keys if there is None else there.plus(keys).keys(names)
-        return tuple(sets.values())
+            sets.setdefault(keys.columns, []).append(keys)
+        united = (_united(several) for several in sets.values())
+        return tuple(keys for keys in united if not keys.is_empty())
 
     def _extend(self, partial: _Partial[D], atom: Atom, rows: _Rows[D]) -> None:
         """Takes the atom into a partial, for each tag as of its own cut."""
@@ -174,27 +171,32 @@ class BatchedSweep(Generic[D]):
     def _reread(self, atom: Atom, answer: Answer[D], first: int, last: int) -> _Rows[D]:
         """An answer as the rows of every cut from `first - 1` to `last`."""
         rows = answer.rows.select(atom.renaming)
-        changes = list(self._changes(atom, answer, first, last))
-        if not changes:
+        names = [(name, name) for name in atom.qualified_columns]
+        errors = [error.select(names) for error in self._errors(atom, answer, last)]
+        changes = self._logged(atom, None, *self._span(atom, first, last))
+        touching = errors if changes is None else [*errors, changes.select(names)]
+        if not touching:
             return _Rows(rows, None)
-        history, *others = changes
-        for other in others:
-            history = history.plus(other)
-        touched, steady = rows.apart(history, _identity(atom))
-        return _Rows(steady, history.plus(touched.placed(first - 1)).lifetimes())
+        touched, steady = rows.apart(_sum(touching), _identity(atom))
+        ends = _sum([touched, *errors])
+        if changes is None:
+            return _Rows(steady.plus(ends.consolidated()), None)
+        return _Rows(steady, ends.lifetimes(changes))
 
-    def _changes(self, atom: Atom, answer: Answer[D], first: int, last: int) -> Iterator[D]:
-        """What takes the answer back to the start of the batch, and from there through it."""
-        earliest, latest = self._versions(atom, first - 1), self._versions(atom, last)
+    def _errors(self, atom: Atom, answer: Answer[D], last: int) -> Iterator[D]:
+        """What takes the answer to the end of the batch, forward or back."""
+        latest = self._versions(atom, last)
         for condition, version in answer.readings:
-            if version > earliest:
-                included = self._logged(atom, condition, earliest, version)
-                if included is not None:
-                    names = [(name, name) for name in atom.qualified_columns]
-                    yield included.select(names).negated().placed(first - 1)
-            changes = self._logged(atom, condition, min(version, earliest), latest)
-            if changes is not None:
-                yield changes
+            behind = self._logged(atom, condition, latest, version)
+            if behind is not None:
+                yield behind.negated()
+            missing = self._logged(atom, condition, version, latest)
+            if missing is not None:
+                yield missing
+
+    def _span(self, atom: Atom, first: int, last: int) -> tuple[int, int]:
+        """The versions (after, upto] of the batch."""
+        return self._versions(atom, first - 1), self._versions(atom, last)
 
     def _logged(self, atom: Atom, condition: Condition | None, after: int, upto: int) -> D | None:
         """The changes of an atom in these versions, each with its position."""
@@ -208,6 +210,20 @@ class BatchedSweep(Generic[D]):
 
     def _versions(self, atom: Atom, cut: int) -> int:
         return self._mailbox.version_at(atom.relation.source, cut)
+
+
+def _sum(parts: Sequence[D]) -> D:
+    first, *others = parts
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
+def _united(sets: Sequence[D]) -> D:
+    """The keys that are in any of these sets."""
+    if len(sets) == 1:
+        return sets[0]
+    return _sum(sets).keys([(name, name) for name in sets[0].columns])
 
 
 def _identity(atom: Atom) -> tuple[str, ...]:

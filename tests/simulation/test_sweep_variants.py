@@ -246,17 +246,17 @@ def test_a_batch_without_a_tie_break_is_caught(
 
 
 def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "changes = list(self._changes(atom, answer, first, last))"
-    nothing = "changes = []"
-    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, nothing))
+    right = "if not touching:"
+    always = "if True:"
+    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, always))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
 def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compensate for what comes after the batch, and not for what is in it."""
-    right = "earliest, latest = self._versions(atom, first - 1), self._versions(atom, last)"
-    unordered = "earliest = latest = self._versions(atom, last)"
-    monkeypatch.setattr(BatchedSweep, "_changes", planted(BatchedSweep._changes, right, unordered))
+    right = "changes = self._logged(atom, None, *self._span(atom, first, last))"
+    unordered = "changes = None"
+    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, unordered))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
@@ -267,7 +267,7 @@ def test_inferring_from_fifo_what_an_answer_contains_is_caught(
     """Updates and answers travel over channels of their own, and replicas lag behind."""
     right = "for condition, version in answer.readings:"
     inferred = "for condition, version in [(None, self._mailbox.received(atom.relation.source))]:"
-    monkeypatch.setattr(BatchedSweep, "_changes", planted(BatchedSweep._changes, right, inferred))
+    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, inferred))
     assert hunt(PROTOCOLS["batched-sweep"], range(4 * SOON), stale=stale).wrong
 
 
