@@ -30,8 +30,7 @@ _PATIENCE_SECONDS = 3600
 _STREAMS = "keeping it"
 #: Faster than any source can commit.
 _AT_ONCE = 1e6
-#: What was committed before the job read the topics, and until it has worked off what it found
-#: there, says nothing about the steady state.
+#: The first batches of a fresh process say nothing about the steady state.
 _WARMING = timedelta(seconds=10)
 
 
@@ -143,7 +142,8 @@ class SteadyPath:
     """The same while the sources commit at a rate: how fresh the view is.
 
     Freshness is the time from the commit at the source to the Delta commit after which everybody
-    can read the update. What came while the job was still warming up is left out.
+    can read the update. The sources begin when the job reads the topics: they are restarted with
+    their workload, at the same addresses.
     """
 
     rate: float
@@ -159,14 +159,17 @@ class SteadyPath:
         bootstrap, memory = place.bootstrap(), PeakMemory()
         with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
             _make_first_state(system)
-            system.load = load
             system.serve()
-            place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
             job = system.start_job()
-            begun = datetime.fromtimestamp(_when_it_streams(job), UTC).replace(tzinfo=None)
+            _when_it_streams(job)
+            system.stop_sources()
+            system.load = load
+            place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
+            system.serve()
+            warm = datetime.now(UTC).replace(tzinfo=None) + _WARMING
             tables = _caught_up(system, job)
             summary = system.stop_job(job)
-        return _with_freshness(burst, tables, begun + _WARMING, summary, memory.bytes)
+        return _with_freshness(burst, tables, warm, summary, memory.bytes)
 
 
 def _with_freshness(
