@@ -13,10 +13,11 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION
+from protocols.errors import WrongUse
 from protocols.views.catalog import Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
-from sources.workloads.linked import Linked, LinkedSource, linked
+from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
 
 UNTIL = "_until"
 #: The end of the life of a row that is there at the end.
@@ -88,7 +89,10 @@ class Burst:
 
     def __init__(self, settings: Settings) -> None:
         found = linked(settings.workload)
-        assert found is not None, f"{settings.workload} is no workload for measurements"
+        if found is None:
+            raise WrongUse(
+                f"{settings.workload!r} is no workload for measurements; there are {NAMES}"
+            )
         self.settings = settings
         self.workload: Linked = found
         self.view: View = parse_view("bench", found.view, found.catalog)

@@ -61,6 +61,7 @@ class Line:
         verdicts = {run.right for run in self.runs} - {None}
         return {
             "engine": self.engine.name,
+            "about": self.engine.about,
             "updates_per_s": _median([run.updates_per_s for run in self.runs]),
             "p50_ms": _median([o.p50_ms for o in outcomes if o.p50_ms is not None]),
             "p99_ms": _median([o.p99_ms for o in outcomes if o.p99_ms is not None]),

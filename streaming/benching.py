@@ -91,6 +91,7 @@ def _show(report: dict[str, Any]) -> None:
     settings = ", ".join(f"{name} {value}" for name, value in report["settings"].items())
     console.print(f"[dim]{escape(settings)}[/dim]")
     for row in report["rows"]:
+        console.print(f"[dim]{escape(row['engine'])}: {escape(row['about'])}[/dim]")
         if row["p50_ms"] is not None:
             fresh = f"p50 {row['p50_ms']:,.0f} ms, p99 {row['p99_ms']:,.0f} ms"
             console.print(escape(f"{row['engine']}: freshness {fresh}"))

@@ -68,6 +68,8 @@ class LocalSystem:
         self._protocol = protocol
         self._running = contextlib.ExitStack()
         self._servers: dict[str, OwnedProcess] = {}
+        #: Where the sources answered before: a job that runs looks for them there.
+        self._ports: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -111,18 +113,20 @@ class LocalSystem:
             name: self.start(
                 name,
                 f"sources serve {name}.db --broker {self._bootstrap} --topic {self.topic(name)}"
-                f" --address-file {name}.address --workload {self.load.workload}"
+                f" --address-file {name}.address --port {self._ports.get(name, '0')}"
+                f" --workload {self.load.workload}"
                 f" --transactions {self.load.share}"
                 f" --rate {self.load.rate / len(self.load.sources):.3f}",
             )
             for name in self.load.sources
         }
         addresses = {name: self._address(name, server) for name, server in self._servers.items()}
+        self._ports = {name: at.rpartition(":")[2] for name, at in addresses.items()}
         self._write_configuration(addresses)
         return addresses
 
     def stop_sources(self) -> None:
-        """Ends them; `serve` starts them again, and they go on with the workload."""
+        """Ends them; `serve` starts them again at their place, and they go on with the workload."""
         for server in self._servers.values():
             server.stop()
 

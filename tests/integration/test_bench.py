@@ -37,6 +37,15 @@ def test_the_whole_path_is_right_and_copies_nothing() -> None:
     assert row["step_seconds"]
 
 
+def test_at_a_rate_the_freshness_of_every_warm_update_counts() -> None:
+    code, report = _bench("--rate", "20", "--seconds", "25")
+    [row] = report["rows"]
+    assert (code, row["failure"]) == (0, None)
+    assert (row["right"], row["wrong_states"]) == (True, 0)
+    assert report["settings"]["updates"] == 500
+    assert 0 < row["p50_ms"] <= row["p99_ms"]
+
+
 def test_engines_over_topics_arrive_at_the_same_truth() -> None:
     here = [e.name for e in engines(["dictionaries", "pathway", "flink"]) if not e.missing()]
     code, report = _bench("--engines", ",".join(here))

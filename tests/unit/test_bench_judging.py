@@ -162,6 +162,11 @@ def test_engines_are_chosen_by_name() -> None:
         engines(["fling"])
 
 
+def test_a_workload_that_is_not_for_measurements_is_refused() -> None:
+    with pytest.raises(WrongUse, match=r"chain2 … chain8"):
+        Burst(replace(_SMALL, workload="retail"))
+
+
 def test_the_command_prints_what_programs_read() -> None:
     chosen = "viewsweep-engine,limit,duckdb-recompute"
     command = [sys.executable, "-m", "streaming.commandline", "bench", "--json", "--engines"]
