@@ -339,7 +339,8 @@ def _placed(view: View, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
     ]
     columns = [*view.schema, COUNT, POSITION]
     if not parts:
-        return empty_frame(view.schema).placed(0).data.select(columns)
+        nothing = empty_frame(view.schema).data
+        return nothing.with_columns(pl.lit(0, pl.Int64).alias(POSITION)).select(columns)
     return pl.concat(part.select(columns) for part in parts)
 
 

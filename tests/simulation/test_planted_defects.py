@@ -13,7 +13,7 @@ from campaigns import assert_right, assert_telling, hunted, planted
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
 from protocols.maintenance import asof, firststate
-from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.mailbox import Mailbox, Received
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation import simulator
@@ -138,11 +138,11 @@ def test_a_correction_beyond_the_page_is_caught(monkeypatch: pytest.MonkeyPatch)
 def test_a_log_that_forgets_one_version_too_many_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stale answers are corrected from the oldest version that is still promised."""
     too_many = planted(
-        Mailbox.forget,
-        "log.forget(self._base[relation.source])",
-        "log.forget(self._base[relation.source] + 1)",
+        Received.forget,
+        "log.forget(needed[relation.source])",
+        "log.forget(needed[relation.source] + 1)",
     )
-    monkeypatch.setattr(Mailbox, "forget", too_many)
+    monkeypatch.setattr(Received, "forget", too_many)
     assert _hunted().of("wrong")
 
 
