@@ -32,6 +32,11 @@ class OwnedProcess:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """Of the watchdog, below which the program and all that it starts are."""
+        return self._watchdog.pid
+
     def ended(self) -> int | None:
         """Its exit code, or None while it runs."""
         return self._watchdog.poll()

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import orjson
 import polars as pl
 import pyarrow as pa
@@ -330,10 +331,14 @@ def counted(rows: pa.Table) -> Frame:
     """The rows, each with a count of 1 if they have none.
 
     Polars' expressions would do, but each wakes its thread pool; here that is most of the time.
+    And the first Python value given to Arrow makes it import pandas, for a quarter of a second.
     """
-    if COUNT not in rows.column_names:
-        rows = rows.append_column(COUNT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
-    return Frame(pl.DataFrame(pl.from_arrow(rows)))
+    if COUNT in rows.column_names:
+        return Frame(pl.DataFrame(pl.from_arrow(rows)))
+    ones = pl.Series(COUNT, np.ones(rows.num_rows, np.int64))
+    if not rows.num_columns:
+        return Frame(pl.DataFrame([ones]))
+    return Frame(pl.DataFrame([*pl.DataFrame(pl.from_arrow(rows)).get_columns(), ones]))
 
 
 def uncounted(frame: Frame) -> pa.Table:

@@ -59,8 +59,8 @@ class ViewSettings:
 class JobSettings:
     """How the job goes about it; every field has a default."""
 
-    #: At most this many records in one micro-batch.
-    records_per_batch: int = 1_000
+    #: At most this many records in one micro-batch: memory grows with it, and so does throughput.
+    records_per_batch: int = 100_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
     #: The `current` table follows at most this often.

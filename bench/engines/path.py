@@ -1,23 +1,29 @@
 """Our whole path: sources in their own processes, Kafka, Spark, Delta.
 
-The first state is made while the sources stand at version 0. Then the job is stopped, the sources
-commit the burst and publish it, and the job is started again: it finds all updates in the topics
-and all sources at their newest version, so every answer has to be corrected. The clock runs from
-the moment when the job reads the topics to the Delta commit that contains the last update. Spark's
-first batches in a fresh process are in, its start is not.
+The first state is made while the sources stand at version 0, and the job warms up on the first
+updates, as the other engines do on the base rows. Then it is put to sleep (SIGSTOP) while the
+sources commit and publish the burst. When it wakes up it finds all updates in the topics and all
+sources at their newest version, so every answer has to be corrected. The clock runs from that
+moment to the Delta commit that contains the last update.
 """
 
 import contextlib
+import os
+import signal
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import polars as pl
 
 from bench.burst import Burst, folded
 from bench.engines.engine import Outcome, Place
-from bench.memory import PeakMemory
+from bench.memory import PeakMemory, descendants
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT
 from protocols.errors import Unreachable, ViewsweepError
@@ -32,6 +38,8 @@ _STREAMS = "keeping it"
 _AT_ONCE = 1e6
 #: The first batches of a fresh process say nothing about the steady state.
 _WARMING = timedelta(seconds=10)
+#: Before the burst so many batches of together one part in so many of it.
+_WARM_BATCHES, _WARM_SHARE = 5, 20
 
 
 @dataclass(frozen=True)
@@ -48,44 +56,81 @@ class WholePath:
         settings = burst.settings
         load = Load(settings.workload, burst.updates, _AT_ONCE, settings.seed, settings.base_rows)
         bootstrap, memory = place.bootstrap(), PeakMemory()
-        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system:
+        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
             place.say("the sources and the first state of the view")
             _make_first_state(system)
+            sources = _Sources(burst, system.serve())
+            job = system.start_job()
+            _when_it_streams(job)
+            for part in range(1, _WARM_BATCHES + 1):
+                sources.commit_up_to(part * burst.share // _WARM_SHARE // _WARM_BATCHES)
+                _caught_up(system, job, sources.version)
+            warm = sources.version
             place.say("the burst is committed and published")
-            _publish(system, load)
-            place.say("the job catches up")
-            with memory:
-                job = system.start_job()
-                begun = _when_it_streams(job)
-                tables = _caught_up(system, job)
-                summary = system.stop_job(job)
+            with _asleep(job):
+                sources.commit_up_to(burst.share)
+                place.say("the job catches up")
+                begun = time.time()
+            tables = _caught_up(system, job, burst.share)
+            summary = system.stop_job(job)
             ended = tables.progress()["installed_at"].max()
             assert isinstance(ended, datetime)
             seconds = ended.replace(tzinfo=UTC).timestamp() - begun
-            return _outcome(burst, tables, seconds, summary, memory.bytes)
+            outcome = _outcome(burst, tables, seconds, summary, memory.bytes)
+            return replace(outcome, updates=burst.updates - warm * len(burst.bases))
+
+
+class _Sources:
+    """The sources of a burst, told what to commit and when."""
+
+    def __init__(self, burst: Burst, addresses: dict[str, str]) -> None:
+        settings = burst.settings
+        self._addresses = addresses
+        self._transactions = {
+            name: burst.workload.source(name, settings.base_rows, settings.seed).transactions()
+            for name in addresses
+        }
+        #: What all of them have committed and published.
+        self.version = 0
+
+    def commit_up_to(self, version: int) -> None:
+        """All of them at once; all of it is in the topics when this returns."""
+        with ThreadPoolExecutor(len(self._addresses)) as threads:
+            list(threads.map(partial(self._commit, version), self._addresses))
+        self.version = version
+
+    def _commit(self, version: int, source: str) -> None:
+        new = list(islice(self._transactions[source], version - self.version))
+        with SourceClient(self._addresses[source], source=source) as client:
+            client.commit(new)
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            while _published(client) < version:
+                if time.monotonic() > deadline:
+                    raise Unreachable(f"source {source} has not published {version} versions")
+                time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _asleep(job: OwnedProcess) -> Iterator[None]:
+    """All processes of the job stand still inside."""
+    processes = descendants(job.pid)
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
 
 
 def _make_first_state(system: LocalSystem) -> None:
-    load = system.load
     system.make_sources()
-    system.load = replace(load, transactions=0)
+    system.load = replace(system.load, transactions=0)
     system.serve()
     first = system.start("first", "run --config warehouse.toml --once")
     if first.wait(_PATIENCE_SECONDS):
         raise ViewsweepError(f"the first state failed:\n{first.last_words()}")
     system.stop_sources()
-
-
-def _publish(system: LocalSystem, load: Load) -> None:
-    """The sources commit everything, and all of it is in the topics when this returns."""
-    system.load = load
-    for source, address in system.serve().items():
-        with SourceClient(address, source=source) as client:
-            deadline = time.monotonic() + _PATIENCE_SECONDS
-            while _published(client) < load.share:
-                if time.monotonic() > deadline:
-                    raise Unreachable(f"source {source} has not published {load.share} versions")
-                time.sleep(0.2)
 
 
 def _published(client: SourceClient) -> int:
@@ -105,16 +150,16 @@ def _when_it_streams(job: OwnedProcess) -> float:
     return time.time()
 
 
-def _caught_up(system: LocalSystem, job: OwnedProcess) -> ViewTables:
-    """The view's tables, once the burst is in them."""
+def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTables:
+    """The view's tables, once they contain this version of every source."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not system.everything_is_installed():
+    while True:
+        tables = system.tables()
+        if tables is not None and min(tables.standing().vector.values()) >= version:
+            return tables
         if job.ended() is not None or time.monotonic() > deadline:
             raise ViewsweepError(f"the job does not get there:\n{job.last_words()}")
-        time.sleep(1)
-    tables = system.tables()
-    assert tables is not None
-    return tables
+        time.sleep(0.5)
 
 
 def _outcome(
@@ -167,7 +212,7 @@ class SteadyPath:
             place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
             system.serve()
             warm = datetime.now(UTC).replace(tzinfo=None) + _WARMING
-            tables = _caught_up(system, job)
+            tables = _caught_up(system, job, load.share)
             summary = system.stop_job(job)
         return _with_freshness(burst, tables, warm, summary, memory.bytes)
 
