@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
@@ -78,6 +80,17 @@ class Reading:
     ) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """The order of delivery of versions (after, upto] per source; see feed.py."""
         return positions_of(batch, self.feeds)
+
+    def sizes_of(self, sources: Sequence[str], which: Numbers, version: Numbers) -> Numbers:
+        """How many records each of these transactions has: of `sources[which]` the version."""
+        sizes = np.zeros(len(version), np.int64)
+        for number, source in enumerate(sources):
+            mine = which == number
+            if mine.any():
+                versions = version[mine]
+                feed = self.feeds[source]
+                sizes[mine] = feed.sizes(int(versions[0]) - 1, int(versions[-1]))
+        return sizes
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
