@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame, FrameLog, Room
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Received
@@ -22,7 +22,10 @@ from streaming.feed import Feed, Numbers, positions_of
 from streaming.lookahead import Lookahead
 from streaming.measuring import Measures
 from streaming.sharing import Shared
+from streaming.spilling import put_away
 from warehouse.standing import Standing
+
+_MEGABYTE = 2**20
 
 
 class Reading:
@@ -42,7 +45,8 @@ class Reading:
         self._measures = measures
         #: Source → the version that a view has seen of it; no answer may be older.
         self._seen = dict(standing.vector)
-        logs = {relation: FrameLog() for relation in relations}
+        share = configuration.job.mailbox_megabytes * _MEGABYTE // len(relations)
+        logs = {relation: FrameLog(Room(share, put_away)) for relation in relations}
         self.received = Received[Frame](logs, standing.vector)
         self.feeds = {
             source: Feed(

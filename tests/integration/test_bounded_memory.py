@@ -9,12 +9,14 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import polars as pl
 import pytest
 from jobs import KEYED, OneView, World, start
 
 from infra.localbroker import LocalBroker
 from protocols.maintenance.holdback import GlobalPart
 from streaming.driving import Delivery
+from streaming.spilling import put_away
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +107,27 @@ def test_parts_of_a_global_transaction_may_lie_in_two_sweeps(world: World) -> No
         assert len(take_noting_sweeps(world, job)) >= 4
         assert world.assert_right(job.tables) == 7
         assert job.standing.vector == world.versions
+
+
+def test_what_the_mailbox_has_no_memory_for_lies_in_files_and_every_state_is_right(
+    world: World,
+) -> None:
+    """A mailbox without any memory at all: everything received is put away."""
+    put: list[int] = []
+
+    def noting(rows: pl.DataFrame) -> pl.DataFrame:
+        put.append(rows.height)
+        return put_away(rows)
+
+    with (
+        mock.patch("streaming.reading._MEGABYTE", 0),
+        mock.patch("streaming.reading.put_away", noting),
+        world.job(protocol="batched-sweep", mailbox_megabytes=1, records_per_sweep=20) as job,
+    ):
+        start(job)
+        world.commit_at_random(random.Random(4), 60)
+        world.wait_until_published()
+        take_noting_sweeps(world, job)
+        assert sum(put) > 50
+        assert job.measures.corrected > 0, "nothing concurrent happened"
+        assert world.assert_complete(job.tables) > 50
