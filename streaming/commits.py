@@ -39,6 +39,8 @@ class Commits:
         """The next thing to do; waits while another one waits already."""
         self._raise()
         self._queue.put(commit)
+        # What went wrong while we waited for room: this one will not be done any more.
+        self._raise()
 
     @property
     def idle(self) -> bool:

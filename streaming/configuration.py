@@ -18,6 +18,8 @@ _TABLES = {
     "views": {"sql", "protocol", "history_hours"},
     "job": {
         "records_per_batch",
+        "records_per_sweep",
+        "mailbox_megabytes",
         "page_rows",
         "current_every_seconds",
         "upkeep_every_seconds",
@@ -59,8 +61,14 @@ class ViewSettings:
 class JobSettings:
     """How the job goes about it; every field has a default."""
 
-    #: At most this many records in one micro-batch: memory grows with it, and so does throughput.
+    #: At most this many records in one micro-batch: throughput grows with it.
     records_per_batch: int = 100_000
+    #: A larger batch, or a backlog, is swept and committed in pieces of at most so many records:
+    #: memory grows with it. A single transaction stays whole, however large it is.
+    records_per_sweep: int = 200_000
+    #: Updates that are here and not installed yet stay in memory up to this size, over all
+    #: relations; what is more lies in files in the directory for temporary ones (TMPDIR).
+    mailbox_megabytes: int = 512
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
     #: The `current` table follows at most this often.

@@ -106,8 +106,9 @@ class Delivery:
         self._held = HoldBack(sources)
         self._sources = frozenset(sources)
         self._parts = parts
-        #: Source → the last version that got in line.
-        self.in_line = {source: mailbox.received(source) for source in sources}
+        #: Source → the last version that got in line. A view that is further than others in its job
+        #: stands at versions that have not been received yet.
+        self.in_line = {source: mailbox.base(source) for source in sources}
         #: For FIFO protocols: where a transaction comes from when it gets in line.
         self._channel = channel
         #: Called when something has happened that a FIFO protocol may react to.

@@ -299,6 +299,11 @@ class Feed:
             self._times[after + 1 - self._first : upto + 1 - self._first], dtype=np.int64
         )
 
+    def sizes(self, after: int, upto: int) -> Numbers:
+        """How many records the received versions in (after, upto] have, repetitions included."""
+        span = slice(after + 1 - self._first, upto + 1 - self._first)
+        return np.array(self._ends[span], np.int64) - np.array(self._starts[span], np.int64)
+
     def part_of(self, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
         return self._parts.get(version)

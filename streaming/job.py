@@ -145,14 +145,20 @@ class Job:
         before = self._positions()
         with self.measures.step("decode"):
             self._reading.read_up_to(ends)
+        # Memory grows with a sweep, not with the batch: what waits is swept next.
+        while self._sweep(ends):
+            pass
+        return self._positions() - before
+
+    def _sweep(self, ends: Mapping[str, int]) -> bool:
+        """One sweep of every view; whether transactions below these offsets still wait for one."""
         with self.measures.step("order"):
-            for view in self.views:
-                view.get_in_line(ends)
+            waiting = [view.get_in_line(ends) for view in self.views]
         self._work()
         for view in self.views:
             view.end_batch()
         self._reading.forget(_earliest([view.standing for view in self.views]).vector)
-        return self._positions() - before
+        return any(waiting)
 
     def settle(self) -> None:
         """Waits until all that was handed over is committed."""

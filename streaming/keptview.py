@@ -62,6 +62,7 @@ class KeptView:
             configuration.job.readers_minutes,
             settings.history_hours,
         )
+        self._records_per_sweep = configuration.job.records_per_sweep
         self._measures = measures
         self._report = report
         #: How far the view has come, counting what was handed over to be committed.
@@ -115,15 +116,23 @@ class KeptView:
 
     # -- one micro-batch -------------------------------------------------------------------------
 
-    def get_in_line(self, ends: Mapping[str, int]) -> None:
-        """All transactions that begin below these offsets, in the order of their commits."""
+    def get_in_line(self, ends: Mapping[str, int]) -> bool:
+        """Transactions that begin below these offsets, in the order of their commits.
+
+        As many as one sweep may have, or a single one that is larger; whether more of them wait.
+        """
         batch = {}
         for source in ends.keys() & set(self.view.sources):
             after = self._delivery.in_line[source]
             upto = self._reading.feeds[source].version_up_to(ends[source])
             batch[source] = (after, max(after, upto))
-        if any(upto > after for after, upto in batch.values()):
-            self._delivery.get_all_in_line(*self._reading.positions_of(batch))
+        if not any(upto > after for after, upto in batch.values()):
+            return False
+        sources, which, version = self._reading.positions_of(batch)
+        records = np.cumsum(self._reading.sizes_of(sources, which, version))
+        fit = max(1, int(np.searchsorted(records, self._records_per_sweep, side="right")))
+        self._delivery.get_all_in_line(sources, which[:fit], version[:fit])
+        return fit < len(version)
 
     def note(self, question: Question[Frame], answer: Answer[Frame]) -> None:
         """Remembers what was asked for a position, for `progress`."""

@@ -7,13 +7,15 @@ While a batch is swept and committed, the records behind it are fetched and deco
 may contain updates of no batch yet; to take them out again, they have to be here.
 
 Only the job's thread touches feeds and mailbox, so nothing in them changes while nobody waits.
-How far the thread may be ahead is bounded: it goes on when the job takes what is there.
+How far the thread may be ahead is bounded, for each topic by itself: one that has enough waiting is
+left out until the job takes it. And the job takes only what it waits for, so while one source is
+slow, the others do not fill the mailbox with what nobody needs yet.
 """
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -25,7 +27,7 @@ from streaming.feed import Chunk, Feed
 from streaming.stopping import Stopped
 from streaming.topics import consumer
 
-#: How many records may be decoded and not yet taken, unless it is configured.
+#: About so many records of all topics may be decoded and not yet taken.
 AHEAD_RECORDS = 50_000
 #: A record counts once for each of so many bytes, begun ones included.
 _RECORD_BYTES = 1024
@@ -53,8 +55,14 @@ class Lookahead:
         self._patience = patience
         self._report = report
         self._stopping = stopping
-        self._ahead = _Ahead(ahead_records)
-        self._reader = _Reader(bootstrap, self._feeds, self._ahead)
+        share = -(-ahead_records // len(self._feeds))
+        self._ahead = _Ahead(self._feeds, share)
+        # What the client fetches in advance is bounded as well, by number and by size.
+        bounds = {
+            "queued.min.messages": share,
+            "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
+        }
+        self._reader = _Reader(bootstrap, self._feeds, self._ahead, bounds)
         self._reader.start()
 
     def close(self) -> None:
@@ -62,31 +70,42 @@ class Lookahead:
         self._ahead.close()
         self._reader.join()
 
-    def drain(self) -> bool:
-        """Feeds what has been decoded, without waiting; whether there was anything."""
-        chunks = self._ahead.taken()
+    def drain(self, sources: Collection[str] = ()) -> bool:
+        """Feeds what has been decoded (of these sources, or of all), without waiting.
+
+        Returns whether there was anything. What is decoded of other sources stays where it is.
+        """
+        topics = [topic for topic, feed in self._feeds.items() if feed.source in sources]
+        chunks = self._ahead.taken(topics or self._feeds)
         for topic, chunk in chunks:
             self._feeds[topic].take(chunk)
+        self._reader.go_on({topic for topic, _ in chunks})
         return bool(chunks)
 
     def read_until(
         self, done: Callable[[], bool], waiting_for: str, sources: Collection[str] = ()
     ) -> None:
-        """Reads on until it is so; Unreachable when the topics stay silent for too long.
+        """Reads these sources (all, if none are named) until it is so; see `read`."""
+        every = [feed.source for feed in self._feeds.values()]
+        self.read({source: Wanted(done, waiting_for) for source in sources or every})
 
-        A record that cannot be taken is reported now, if it is in a topic of these sources (of
-        any, if none are named): what is waited for lies behind it.
+    def read(self, wanted: Mapping[str, "Wanted"]) -> None:
+        """Reads each source until it has what is wanted of it, and no other source.
+
+        Unreachable when the topics stay silent for too long. A record of these sources that cannot
+        be taken is reported now: what is waited for lies behind it.
         """
         deadline = time.monotonic() + self._patience
         reported = time.monotonic() + _REPORT_EVERY
-        while not done():
+        while missing := {s: each.what for s, each in wanted.items() if not each.done()}:
             if self._stopping.is_set():
                 raise Stopped
-            if self.drain():
+            if self.drain(missing):
                 deadline = time.monotonic() + self._patience
                 continue
-            self._refuse_faults(sources)
-            self._ahead.wait()
+            self._refuse_faults(missing)
+            self._ahead.wait([t for t, feed in self._feeds.items() if feed.source in missing])
+            waiting_for = next(iter(missing.values()))
             if time.monotonic() > deadline:
                 raise Unreachable(
                     f"{waiting_for} has not come for {self._patience:.0f} s; is the source's"
@@ -98,18 +117,28 @@ class Lookahead:
 
     def _refuse_faults(self, sources: Collection[str]) -> None:
         for feed in self._feeds.values():
-            if feed.fault is not None and (feed.source in sources or not sources):
+            if feed.fault is not None and feed.source in sources:
                 raise feed.fault
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is waited for at a source."""
+
+    done: Callable[[], bool]
+    #: For messages.
+    what: str
 
 
 class _Ahead:
     """What has been decoded and not taken yet, of bounded weight; both threads use it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, topics: Iterable[str], limit: int) -> None:
+        #: The weight from which on no more of a topic is read.
         self._limit = limit
         self._changed = threading.Condition()
-        self._chunks: deque[tuple[str, Chunk]] = deque()
-        self._weight = 0
+        self._chunks: dict[str, list[Chunk]] = {topic: [] for topic in topics}
+        self._weights = dict.fromkeys(self._chunks, 0)
         #: What ended the reading thread, if anything did.
         self._error: Exception | None = None
         self.closed = False
@@ -117,30 +146,31 @@ class _Ahead:
     def put(self, topic: str, chunk: Chunk, weight: int) -> None:
         """Adds what comes next of a topic."""
         with self._changed:
-            self._chunks.append((topic, chunk))
-            self._weight += weight
+            self._chunks[topic].append(chunk)
+            self._weights[topic] += weight
             self._changed.notify_all()
 
-    def wait_for_room(self) -> None:
-        """Returns when less is waiting than may, or when nobody will take it any more."""
+    def is_full(self, topic: str) -> bool:
+        """Whether no more of a topic may wait here."""
         with self._changed:
-            self._changed.wait_for(lambda: self._weight < self._limit or self.closed)
+            return self._weights[topic] >= self._limit
 
-    def taken(self) -> list[tuple[str, Chunk]]:
-        """All that is there, in order; it is gone from here then."""
+    def taken(self, topics: Iterable[str]) -> list[tuple[str, Chunk]]:
+        """All that is there of these topics, each in its order; it is gone from here then."""
         with self._changed:
-            if self._error is not None and not self._chunks:
+            chunks = [(topic, chunk) for topic in topics for chunk in self._chunks[topic]]
+            if self._error is not None and not chunks:
                 raise self._error
-            chunks = list(self._chunks)
-            self._chunks.clear()
-            self._weight = 0
-            self._changed.notify_all()
+            for topic, _ in chunks:
+                self._chunks[topic], self._weights[topic] = [], 0
             return chunks
 
-    def wait(self) -> None:
-        """Returns when something is there, or after a moment."""
+    def wait(self, topics: Iterable[str]) -> None:
+        """Returns when something is there of these topics, or after a moment."""
         with self._changed:
-            self._changed.wait_for(lambda: self._chunks or self._error, _MOMENT)
+            self._changed.wait_for(
+                lambda: self._error or any(self._chunks[topic] for topic in topics), _MOMENT
+            )
 
     def end(self, error: Exception) -> None:
         """No more will come."""
@@ -155,26 +185,46 @@ class _Ahead:
 
 
 class _Reader(threading.Thread):
-    """Consumes and decodes until it is told to stop."""
+    """Consumes and decodes until it is told to stop; leaves out topics of which enough is there."""
 
-    def __init__(self, bootstrap: str, feeds: Mapping[str, Feed], ahead: _Ahead) -> None:
+    def __init__(
+        self, bootstrap: str, feeds: Mapping[str, Feed], ahead: _Ahead, bounds: Mapping[str, int]
+    ) -> None:
         super().__init__(name="lookahead", daemon=True)
         self._feeds = dict(feeds)
         self._ahead = ahead
-        self._consumer = consumer(bootstrap)
+        self._consumer = consumer(bootstrap, bounds)
         self._consumer.assign(
             [TopicPartition(topic, 0, feed.next_offset) for topic, feed in feeds.items()]
         )
+        #: The topics that are left out for now; whoever takes something of them lets them go on.
+        self._paused: set[str] = set()
+        self._pausing = threading.Lock()
 
     def run(self) -> None:
         try:
             while not self._ahead.closed:
                 self._read()
-                self._ahead.wait_for_room()
         except Exception as error:
             self._ahead.end(error)
         finally:
+            with self._pausing:
+                self._paused.clear()
             self._consumer.close()
+
+    def go_on(self, topics: Collection[str]) -> None:
+        """There is room for more of these topics."""
+        with self._pausing:
+            resumed = self._paused.intersection(topics)
+            if resumed:
+                self._consumer.resume([TopicPartition(topic, 0) for topic in resumed])
+                self._paused -= resumed
+
+    def _pause_if_full(self, topic: str) -> None:
+        with self._pausing:
+            if topic not in self._paused and self._ahead.is_full(topic):
+                self._consumer.pause([TopicPartition(topic, 0)])
+                self._paused.add(topic)
 
     def _read(self) -> None:
         first = self._consumer.poll(_MOMENT)
@@ -187,6 +237,7 @@ class _Reader(threading.Thread):
                 self._ahead.put(topic, _decoded(feed, records), _weight(records))
             for loss in _losses(messages):
                 self._ahead.put(topic, feed.ended(loss), 0)
+            self._pause_if_full(topic)
 
 
 def _by_topic(messages: list[Message]) -> Iterable[tuple[str, list[Message]]]:

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from protocols.algebra.frame import Frame, FrameLog
+import numpy as np
+
+from protocols.algebra.frame import Frame, FrameLog, Room
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Received
@@ -17,10 +19,13 @@ from protocols.views.catalog import Relation
 from streaming.asking import Sources
 from streaming.configuration import Configuration
 from streaming.feed import Feed, Numbers, positions_of
-from streaming.lookahead import Lookahead
+from streaming.lookahead import Lookahead, Wanted
 from streaming.measuring import Measures
 from streaming.sharing import Shared
+from streaming.spilling import put_away
 from warehouse.standing import Standing
+
+_MEGABYTE = 2**20
 
 
 class Reading:
@@ -40,7 +45,8 @@ class Reading:
         self._measures = measures
         #: Source → the version that a view has seen of it; no answer may be older.
         self._seen = dict(standing.vector)
-        logs = {relation: FrameLog() for relation in relations}
+        share = configuration.job.mailbox_megabytes * _MEGABYTE // len(relations)
+        logs = {relation: FrameLog(Room(share, put_away)) for relation in relations}
         self.received = Received[Frame](logs, standing.vector)
         self.feeds = {
             source: Feed(
@@ -68,16 +74,29 @@ class Reading:
 
     def read_up_to(self, ends: Mapping[str, int]) -> None:
         """Until every transaction that begins below these offsets is here as a whole."""
+        wanted = {}
         for source, end in ends.items():
             feed = self.feeds[source]
             what = f"the rest of a transaction in topic {feed.topic!r}"
-            self._lookahead.read_until(partial(feed.is_whole_up_to, end), what, (source,))
+            wanted[source] = Wanted(partial(feed.is_whole_up_to, end), what)
+        self._lookahead.read(wanted)
 
     def positions_of(
         self, batch: Mapping[str, tuple[int, int]]
     ) -> tuple[tuple[str, ...], Numbers, Numbers]:
         """The order of delivery of versions (after, upto] per source; see feed.py."""
         return positions_of(batch, self.feeds)
+
+    def sizes_of(self, sources: Sequence[str], which: Numbers, version: Numbers) -> Numbers:
+        """How many records each of these transactions has: of `sources[which]` the version."""
+        sizes = np.zeros(len(version), np.int64)
+        for number, source in enumerate(sources):
+            mine = which == number
+            if mine.any():
+                versions = version[mine]
+                feed = self.feeds[source]
+                sizes[mine] = feed.sizes(int(versions[0]) - 1, int(versions[-1]))
+        return sizes
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
@@ -95,24 +114,38 @@ class Reading:
         with self._measures.step("asking"):
             answers = self._sources.ask(shared.questions)
         with self._measures.step("lookahead"):
+            versions: dict[str, int] = {}
             for question, answer in zip(shared.questions, answers, strict=True):
-                self._catch_up(question.source, answer.version)
+                self._refuse_older(question.source, answer.version)
+                versions[question.source] = max(
+                    answer.version, versions.get(question.source, answer.version)
+                )
+            self._catch_up(versions)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
         return shared.answers(answers)
 
-    def _catch_up(self, source: str, version: int) -> None:
+    def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:
             raise SourceViolation(
                 f"source {source} answered at version {version}, and the view has already seen"
                 f" version {self._seen[source]}: the source was reset, or a replica answers that"
                 " lags too far behind"
             )
-        self._lookahead.read_until(
-            lambda: self.received.received(source) >= version,
-            f"version {version} of source {source}, which an answer contains,",
-            (source,),
+
+    def _catch_up(self, versions: Mapping[str, int]) -> None:
+        self._lookahead.read(
+            {
+                source: Wanted(
+                    partial(self._has, source, version),
+                    f"version {version} of source {source}, which an answer contains,",
+                )
+                for source, version in versions.items()
+            }
         )
+
+    def _has(self, source: str, version: int) -> bool:
+        return self.received.received(source) >= version
 
     def seen(self, vector: Mapping[str, int]) -> None:
         """A view stands at this vector now."""

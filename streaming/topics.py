@@ -15,8 +15,8 @@ _PATIENCE = 15.0
 _NEW_TOPIC_SECONDS = 5.0
 
 
-def consumer(bootstrap: str) -> Consumer:
-    """A consumer that belongs to no group and commits nothing."""
+def consumer(bootstrap: str, bounds: Mapping[str, int] | None = None) -> Consumer:
+    """A consumer that belongs to no group and commits nothing; bounds are further settings."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -26,6 +26,7 @@ def consumer(bootstrap: str) -> Consumer:
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 20,
             "fetch.queue.backoff.ms": 10,
+            **(bounds or {}),
         },
         logger=CLIENT_LOG,
     )

@@ -1,7 +1,7 @@
 """The production algebra: a signed multiset as a Polars frame, counts in the column `_count`."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,28 +184,42 @@ def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:
     return Frame(pl.DataFrame(schema={**schema, COUNT: pl.Int64()}))
 
 
+@dataclass(frozen=True)
+class Room:
+    """How much of a log may stay in memory, and what is done with the rest."""
+
+    bytes: int
+    #: Returns the same rows, which take no memory of their own any more.
+    put_away: Callable[[pl.DataFrame], pl.DataFrame]
+
+
 @dataclass(frozen=True, eq=False)
 class _Part:
     """A stretch of a log: rows in version order and, for searching, their versions beside them."""
 
     rows: pl.DataFrame
     versions: np.ndarray
+    #: What it takes in memory; nothing if it was put away.
+    bytes: int
 
     def after(self, version: int) -> int:
         """The index of the first row above a version."""
         return int(np.searchsorted(self.versions, version, side="right"))
 
 
-def _part(rows: pl.DataFrame) -> _Part:
-    return _Part(rows, rows[VERSION].to_numpy())
+def _part(rows: pl.DataFrame, size: float) -> _Part:
+    return _Part(rows, rows[VERSION].to_numpy(), int(size))
 
 
 class FrameLog:
     """The changes of one relation as they were decoded: frames with `_count` and `_version`."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
+        #: Without one everything stays in memory.
+        self._room = room
         #: In version order; none is empty. Changes arrive in dribbles, so small parts are merged
-        #: into their like: there are few, and `between` is asked for every answer.
+        #: into their like: there are few, and `between` is asked for every answer. Those that were
+        #: put away come first, and are left as they are.
         self._parts: list[_Part] = []
         #: The last version of each part.
         self._ends: list[int] = []
@@ -215,12 +229,33 @@ class FrameLog:
             return
         smaller = len(self._parts)
         height = changes.height
-        while smaller and self._parts[smaller - 1].rows.height <= height:
+        size = changes.estimated_size()
+        while smaller and self._merges(self._parts[smaller - 1], height):
             smaller -= 1
             height += self._parts[smaller].rows.height
+            size += self._parts[smaller].bytes
         merged = pl.concat([*(part.rows for part in self._parts[smaller:]), changes])
-        self._parts[smaller:] = [_part(merged)]
+        self._parts[smaller:] = [_part(merged, size)]
         self._ends[smaller:] = [changes.item(-1, VERSION)]
+        self._keep_to_the_room()
+
+    def _merges(self, part: _Part, height: int) -> bool:
+        """Whether a part becomes one with so many rows behind it."""
+        return part.bytes > 0 and part.rows.height <= height
+
+    def _keep_to_the_room(self) -> None:
+        """Puts what is in memory away, as one part, when it is more than there is room for."""
+        if self._room is None or self.bytes <= self._room.bytes:
+            return
+        first = next(number for number, part in enumerate(self._parts) if part.bytes)
+        rows = pl.concat([part.rows for part in self._parts[first:]])
+        self._parts[first:] = [_part(self._room.put_away(rows), 0)]
+        self._ends[first:] = self._ends[-1:]
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(part.bytes for part in self._parts)
 
     def between(self, after: int, upto: int) -> Frame | None:
         found = self._found(after, upto)
@@ -257,4 +292,5 @@ class FrameLog:
         del self._parts[:done], self._ends[:done]
         if self._parts:
             first = self._parts[0]
-            self._parts[0] = _part(first.rows[first.after(upto) :])
+            # A slice lets go of no memory; the next merge or the end of the part does.
+            self._parts[0] = _part(first.rows[first.after(upto) :], first.bytes)

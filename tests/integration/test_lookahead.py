@@ -22,7 +22,7 @@ from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming import lookahead
 from streaming.feed import Feed
-from streaming.lookahead import Lookahead
+from streaming.lookahead import Lookahead, Wanted
 from streaming.stopping import Stopped
 
 RELATIONS = {s: Relation(s, "r", (("x", column_type("BIGINT")),)) for s in "ab"}
@@ -79,6 +79,13 @@ class World:
     def has(self, source: str, version: int) -> Callable[[], bool]:
         return lambda: self.mailbox.received(source) >= version
 
+    def wait_until_full(self, reading: Lookahead, source: str) -> None:
+        eventually(lambda: reading._ahead.is_full(self.topics[source]))
+
+    def waiting(self, reading: Lookahead, source: str) -> int:
+        """How many records are decoded and not taken."""
+        return sum(len(chunk.heads) for chunk in reading._ahead._chunks[self.topics[source]])
+
     def rows(self, source: str) -> list[int]:
         rows = self.logs[RELATIONS[source]].rows()
         return [] if rows is None else rows["x"].to_list()
@@ -114,7 +121,7 @@ def test_it_begins_where_the_feed_stands(world: World) -> None:
 def test_nothing_is_taken_while_nobody_asks(world: World) -> None:
     reading = world.read()
     world.publish("a", range(1, 11))
-    eventually(lambda: reading._ahead._chunks)
+    eventually(lambda: reading._ahead._chunks[world.topics["a"]])
     assert world.feeds["a"].next_offset == 0
     eventually(lambda: reading.drain() and world.feeds["a"].next_offset == 10)
     assert not reading.drain()
@@ -127,12 +134,57 @@ def test_it_goes_no_further_ahead_than_it_may_and_on_when_something_is_taken(
     monkeypatch.setattr(lookahead, "_AT_ONCE", 50)
     world.publish("a", range(1, 1001))
     reading = world.read(ahead_records=100)
-    eventually(lambda: reading._ahead._weight >= 100)
+    world.wait_until_full(reading, "a")
     time.sleep(0.2)
-    waiting = sum(len(chunk.heads) for _, chunk in reading._ahead._chunks)
-    assert 100 <= waiting < 100 + 51
+    # Half of it for each of the two topics.
+    assert 50 <= world.waiting(reading, "a") < 50 + 51
     reading.read_until(world.has("a", 1000), "all of it")
     assert world.rows("a") == list(range(1, 1001))
+
+
+def test_while_one_source_is_waited_for_the_others_are_not_taken_and_stay_within_bounds(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 50)
+    world.publish("b", range(1, 1001))
+    world.publish("a", range(1, 1001))
+    reading = world.read(ahead_records=100)
+    reading.read_until(world.has("a", 1000), "all of a", ("a",))
+    world.wait_until_full(reading, "b")
+    assert world.rows("a") == list(range(1, 1001))
+    assert world.rows("b") == []
+    assert world.waiting(reading, "b") < 50 + 51
+    reading.read_until(world.has("b", 1000), "all of b", ("b",))
+    assert world.rows("b") == list(range(1, 1001))
+
+
+def test_topics_that_pause_and_go_on_again_and_again_lose_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 7)
+    reading = world.read(ahead_records=10)
+    for upto in range(200, 1001, 200):
+        for source in "ab":
+            world.publish(source, range(upto - 199, upto + 1))
+        for source in "ba":
+            world.wait_until_full(reading, source)
+            reading.read_until(world.has(source, upto), "all so far", (source,))
+    for source in "ab":
+        assert world.rows(source) == list(range(1, 1001))
+
+
+def test_each_of_several_sources_is_read_until_it_has_what_is_wanted_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 20)
+    world.publish("b", range(1, 1001))
+    reading = world.read(ahead_records=40)
+    late = threading.Timer(0.5, lambda: world.publish("a", [1]))
+    late.start()
+    reading.read({s: Wanted(world.has(s, 1), f"version 1 of {s}") for s in "ab"})
+    late.join()
+    assert world.rows("a") == [1]
+    assert len(world.rows("b")) < 100, "nobody waits for more of b"
 
 
 def test_large_records_count_by_their_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,16 +192,16 @@ def test_large_records_count_by_their_size(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(lookahead, "_RECORD_BYTES", 20)
     world.publish("a", range(1, 201))
     reading = world.read(ahead_records=100)
-    eventually(lambda: reading._ahead._weight >= 100)
+    world.wait_until_full(reading, "a")
     time.sleep(0.2)
-    assert sum(len(chunk.heads) for _, chunk in reading._ahead._chunks) < 30
+    assert world.waiting(reading, "a") < 15
     reading.read_until(world.has("a", 200), "all of it")
 
 
 def test_closing_ends_the_thread_though_nobody_takes_what_it_has_read(world: World) -> None:
     world.publish("a", range(1, 101))
     reading = world.read(ahead_records=1)
-    eventually(lambda: reading._ahead._weight >= 1)
+    world.wait_until_full(reading, "a")
     reading.close()
     assert not reading._reader.is_alive()
 

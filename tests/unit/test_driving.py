@@ -1,13 +1,17 @@
 """Driving pieces of work without any source: what is asked together, and what comes before what."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import polars as pl
 import pytest
 from delivered import at
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION, Frame, FrameLog
@@ -234,3 +238,102 @@ def test_a_long_piece_stops_when_told_to() -> None:
     with pytest.raises(Stopped):
         run(Pieces(Given(rounds([1], *[1] * 1000)), stopping), ask_and_stop)
     assert len(waves) == 3
+
+
+# ------------------------------------------------------------------------------- in line, in bulk
+
+Line: TypeAlias = list[tuple[str, int]]
+
+
+def lines() -> st.SearchStrategy[Line]:
+    """An order of some versions of a and b, each source's own ascending."""
+
+    def line(sources: list[str]) -> Line:
+        seen: Counter[str] = Counter()
+        found = []
+        for source in sources:
+            seen[source] += 1
+            found.append((source, seen[source]))
+        return found
+
+    return st.lists(st.sampled_from("ab"), max_size=12).map(line)
+
+
+@st.composite
+def lines_with_parts(draw: st.DrawFn) -> tuple[Line, dict[tuple[str, int], GlobalPart]]:
+    """Global transactions pair a version of a with one of b, in the same order at both."""
+    line = draw(lines())
+    own = {s: [version for source, version in line if source == s] for s in "ab"}
+    fewest = min(map(len, own.values()))
+    count = draw(st.integers(0, fewest))
+    picked = {s: sorted(draw(st.permutations(own[s]))[:count]) for s in "ab"}
+    parts = {
+        (source, version): GlobalPart(f"g{number}", frozenset("ab"))
+        for source in "ab"
+        for number, version in enumerate(picked[source])
+    }
+    return line, parts
+
+
+def columns_of(line: Line) -> tuple[tuple[str, str], np.ndarray, np.ndarray]:
+    """As the feeds give an order: which of the sources, and the versions."""
+    which = np.array(["ab".index(source) for source, _ in line], np.int64)
+    return ("a", "b"), which, np.array([version for _, version in line], np.int64)
+
+
+def story_of(line: Line, parts: dict[tuple[str, int], GlobalPart], fifo: bool) -> Story:
+    """All of the line has been received."""
+    story = Story(parts)
+    if not fifo:
+        entry = PROTOCOLS["batched-sweep"]
+        story.delivery = Delivery(entry, story.mailbox, list(RELATIONS), Known(parts))
+    receiver = story.received if fifo else story.mailbox
+    for source, upto in Counter(source for source, _ in line).items():
+        receiver.receive(source, upto, {RELATIONS[source]: changes(*range(1, upto + 1))})
+    return story
+
+
+def placed(story: Story) -> list[Any]:
+    last = story.mailbox.last_position
+    groups = [at(story.mailbox, position) for position in range(1, last + 1)]
+    return [groups, story.delivery.in_line, story.delivery.waiting, story.mailbox.vector_at(last)]
+
+
+@pytest.mark.parametrize("fifo", [False, True], ids=["any order", "fifo"])
+@given(drawn=lines_with_parts(), edge=st.integers(0, 12))
+@settings(deadline=None)
+def test_in_bulk_transactions_get_the_positions_that_they_get_one_by_one(
+    fifo: bool, drawn: tuple[Line, dict[tuple[str, int], GlobalPart]], edge: int
+) -> None:
+    line, parts = drawn
+    one, bulk = (story_of(line, parts, fifo) for _ in range(2))
+    for source, version in line:
+        one.delivery.get_in_line(source, version)
+    for stretch in (line[:edge], line[edge:]):
+        bulk.delivery.get_all_in_line(*columns_of(stretch))
+    assert placed(bulk) == placed(one)
+    groups, *_ = placed(bulk)
+    delivered = [each for group in groups for each in group]
+    if not parts:
+        assert groups == [(each,) for each in line]
+    assert not story_is_torn(groups, parts)
+    assert len(delivered) == len(line) or bulk.delivery.waiting
+
+
+def story_is_torn(groups: list[Any], parts: dict[tuple[str, int], GlobalPart]) -> bool:
+    """Whether any position has one part of a global transaction and not the other."""
+    ids = [[parts[each].id for each in group if each in parts] for group in groups]
+    return any(Counter(each) != Counter(dict.fromkeys(each, 2)) for each in ids)
+
+
+def test_in_bulk_a_fifo_protocol_sees_one_transaction_after_the_other() -> None:
+    story = Story()
+    seen: list[dict[str, int]] = []
+    story.delivery.happened = lambda: seen.append(
+        {source: story.mailbox.received(source) for source in "ab"}
+    )
+    receive(story, "a", 2)
+    receive(story, "b", 1)
+    story.delivery.get_all_in_line(*columns_of([("a", 1), ("b", 1), ("a", 2)]))
+    # Twice each: when it has come, and when it has its position.
+    assert seen[::2] == seen[1::2] == [{"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 2, "b": 1}]
