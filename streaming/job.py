@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from protocols.algebra.frame import FrameLog
 from protocols.errors import WrongUse
+from protocols.maintenance.mailbox import Received
 from protocols.views.catalog import Catalog, Relation, relation_from_json
 from streaming.asking import Sources, refuse_reset, versions_in
 from streaming.commits import Commits
@@ -116,7 +118,7 @@ class Job:
         return Reading(
             self._configuration,
             self._sources,
-            list(dict.fromkeys(relations)),
+            Received({relation: FrameLog() for relation in relations}, start.vector),
             start,
             self.measures,
             self._report,

@@ -5,15 +5,14 @@ coincide go out once. An answer is handed on when everything that it contains ha
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Received
 from protocols.maintenance.questions import Answer, Question
-from protocols.views.catalog import Relation
 from streaming.asking import Sources
 from streaming.configuration import Configuration
 from streaming.feed import Feed, Numbers, positions_of
@@ -30,7 +29,7 @@ class Reading:
         self,
         configuration: Configuration,
         sources: Sources,
-        relations: Sequence[Relation],
+        received: Received[Frame],
         standing: Standing,
         measures: Measures,
         report: Callable[[str], None],
@@ -40,13 +39,13 @@ class Reading:
         self._measures = measures
         #: Source → the version that a view has seen of it; no answer may be older.
         self._seen = dict(standing.vector)
-        logs = {relation: FrameLog() for relation in relations}
-        self.received = Received[Frame](logs, standing.vector)
+        #: Everything below the standing's offsets, and what comes behind them.
+        self.received = received
         self.feeds = {
             source: Feed(
                 source,
                 configuration.sources[source].topic,
-                [relation for relation in relations if relation.source == source],
+                [relation for relation in received.logs if relation.source == source],
                 self.received,
                 offset,
             )
