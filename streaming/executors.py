@@ -1,11 +1,11 @@
 """Slices of a batch on Spark's executors, by `mapInArrow`.
 
 What the slices have in common is broadcast: it comes to each executor once. A task is the number
-of its slice. What comes back is the change of the view (or what went wrong) in one binary column.
+of its slice. What comes back says which file the changes are in, or what went wrong.
 
 The executors import this package: on a cluster, `spark-submit --py-files`. They ask the query
-servers and read the topics themselves, so they need the way to both, and what `token_env` names in
-their environment (`spark.executorEnv.…`).
+servers, read the topics and write into the table themselves, so they need the way to all three, and
+what `token_env` names in their environment (`spark.executorEnv.…`).
 """
 
 import pickle

@@ -36,6 +36,7 @@ from streaming.noting import noted
 from streaming.reading import Reading
 from streaming.slices import Batch, Swept, batch_of
 from streaming.sweeping import Cluster, Sweeping
+from warehouse.files import WrittenFile
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import QUESTION, ViewTables
@@ -77,6 +78,8 @@ class KeptView:
         self._commits: Commits
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
+        #: Changes that executors have written, not committed yet.
+        self._written: list[WrittenFile] = []
         self._upkeep: Upkeep
 
     # -- before the first batch ------------------------------------------------------------------
@@ -158,6 +161,8 @@ class KeptView:
             self._asked.setdefault(each.slice.last, []).extend(each.questions)
             self._measures.swept_elsewhere(each.executor, each.queries, each.bytes, each.seconds)
             self._measures.corrected += each.corrected
+            if each.file is not None:
+                self._written.append(each.file)
         self._measures.batches_on_executors += 1
         self._report(
             f"view {self.view.name}: positions {slices[0].slice.first} to {slices[-1].slice.last}"
@@ -184,12 +189,16 @@ class KeptView:
         vector = self._mailbox.vector_at(last)
         standing = Standing(last, vector, self._offsets(vector))
         changes = _placed(self.view, installs)
+        written, self._written = self._written, []
         shown = _shown(installs, len(np.unique(order.position)))
         delivered = self._delivered(order, installs, shown)
         self.standing = standing
         self._reading.seen(vector)
         self._count(len(order), installs, changes)
-        self._commits.hand_over(partial(self._commit, changes, standing, order, shown, delivered))
+        self._measures.view_rows += sum(file.growth for file in written)
+        self._commits.hand_over(
+            partial(self._commit, changes, written, standing, order, shown, delivered)
+        )
 
     def _order_of(self, installs: Sequence[Install[Frame]]) -> Deliveries:
         """The transactions of these states, which have to follow what is installed."""
@@ -204,6 +213,7 @@ class KeptView:
     def _commit(
         self,
         changes: pl.DataFrame,
+        written: Sequence[WrittenFile],
         standing: Standing,
         order: Deliveries,
         shown: Numbers | None,
@@ -211,7 +221,7 @@ class KeptView:
     ) -> None:
         """In the thread of the commits: the truth first, then what is derived from it."""
         with self._measures.step("commit"):
-            self.tables.install(changes, standing, order, shown)
+            self.tables.install(changes, standing, order, shown, written)
         self._measures.installed(delivered["committed_at"])
         with self._measures.step("progress"):
             self.tables.record(delivered)

@@ -8,10 +8,12 @@ executor runs the code that the driver runs, over a mailbox of its own:
                Slice     from which position to which
     executor   its mailbox holds the batch's changes; what its answers contain beyond them it reads
                from the topics itself, behind what the driver had received
-    driver     Swept     the changes of the view, put side by side: no position is in two slices
+    executor   writes the changes of the view into the directory of their table
+    driver     Swept     its commit names the files, which makes them visible all at once
 
-A transaction is never cut, however many rows it changes: its rows have one position. Nothing of
-this knows Spark; `executors.py` carries it there and back.
+No position is in two slices, so nothing has to be added up. A transaction is never cut, however
+many rows it changes: its rows have one position. Nothing of this knows Spark; `executors.py`
+carries it there and back.
 """
 
 import os
@@ -24,12 +26,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from protocols.algebra.delta import POSITION
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.deliveries import Deliveries, Numbers
@@ -43,6 +46,7 @@ from streaming.driving import finish
 from streaming.measuring import Measures
 from streaming.noting import noted
 from streaming.reading import Reading
+from warehouse.files import WrittenFile, write
 from warehouse.standing import Standing
 
 
@@ -62,6 +66,8 @@ class Batch:
     view: View
     #: Where the mailbox begins, with the offsets behind all that `received` has.
     standing: Standing
+    #: Where the table of changes is.
+    directory: Path
     #: Source → the last version received.
     received: Mapping[str, int]
     #: Relation → its changes from the standing up to there, each with its version.
@@ -72,12 +78,13 @@ class Batch:
 
 @dataclass
 class Swept:
-    """One slice, swept: what it changes in the view, and what that cost."""
+    """One slice, swept, and what that cost."""
 
     slice: Slice
     #: Where that was.
     executor: str
-    change: pl.DataFrame | None = None
+    #: What it changes in the view, written and not committed; None if it changes nothing.
+    file: WrittenFile | None = None
     #: What was asked, as `progress` says it.
     questions: list[dict[str, Any]] = field(default_factory=list)
     #: Answers that contained updates behind the slice.
@@ -127,7 +134,8 @@ def batch_of(
             changes[relation] = rows.data.rename({POSITION: VERSION})
     order = mailbox.deliveries(mailbox.start, mailbox.last_position)
     standing = Standing(mailbox.start, base, dict(offsets))
-    return Batch(configuration, view, standing, received, changes, order)
+    directory = configuration.warehouse / view.name / "changes"
+    return Batch(configuration, view, standing, directory, received, changes, order)
 
 
 # -- at an executor ------------------------------------------------------------------------------
@@ -154,7 +162,8 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
             return answers
 
         change = finish(BatchedSweep(batch.view, mailbox).change(stretch.first, stretch.last), ask)
-    swept.change = None if change is None else change.data
+    if change is not None:
+        swept.file = write(batch.directory, change.data.select(*batch.view.schema, COUNT, POSITION))
     swept.queries, swept.bytes = measures.queries, measures.bytes
     swept.seconds = time.perf_counter() - began
     return swept

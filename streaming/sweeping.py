@@ -7,8 +7,6 @@ work the job waits for them, and its lookahead goes on reading.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import polars as pl
-
 from protocols.algebra.frame import Frame
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.mailbox import Mailbox
@@ -48,7 +46,7 @@ class Sweeping:
         self._least_rows = least_rows
         #: What the executors need to know of the batch.
         self.batch: Callable[[], Batch]
-        #: Called with what they have done.
+        #: Called with what they have done: they have written the changes, the protocol has none.
         self.swept: Callable[[Sequence[Swept]], None]
         protocol.sweep = self._sweep
 
@@ -58,7 +56,5 @@ class Sweeping:
             here = yield from self._protocol.change(first, last)
             return here
         slices = cut(rows, first, last, self._cluster.slices(len(rows)))
-        swept = self._cluster.sweep(self.batch(), slices)
-        self.swept(swept)
-        changes = [each.change for each in swept if each.change is not None]
-        return Frame(pl.concat(changes)) if changes else None
+        self.swept(self._cluster.sweep(self.batch(), slices))
+        return None
