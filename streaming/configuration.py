@@ -20,6 +20,7 @@ _TABLES = {
         "records_per_batch",
         "records_per_sweep",
         "mailbox_megabytes",
+        "executor_rows",
         "page_rows",
         "current_every_seconds",
         "upkeep_every_seconds",
@@ -27,6 +28,8 @@ _TABLES = {
         "patience_seconds",
     },
 }
+#: Keys of [job] that may be 0.
+_NONE_AT_ZERO = {"executor_rows"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class JobSettings:
     #: Updates that are here and not installed yet stay in memory up to this size, over all
     #: relations; what is more lies in files in the directory for temporary ones (TMPDIR).
     mailbox_megabytes: int = 512
+    #: A batch of at least this many changed rows is swept on the executors; 0 for none.
+    executor_rows: int = 200_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
     #: The `current` table follows at most this often.
@@ -208,9 +213,12 @@ class _Reader:
     def _positive(self, table: dict[str, Any], key: str, default: Any, where: str = "job") -> Any:
         value = table.get(key, default)
         kinds = (int,) if isinstance(default, int) else (int, float)
+        if key in _NONE_AT_ZERO and isinstance(value, int) and value is not False and value == 0:
+            return 0
         if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
             kind = "a whole number" if isinstance(default, int) else "a number"
-            self._refuse(f"{where}.{key}", f"has to be {kind} above 0, not {value!r}")
+            least = "above 0, or 0 for none" if key in _NONE_AT_ZERO else "above 0"
+            self._refuse(f"{where}.{key}", f"has to be {kind} {least}, not {value!r}")
         return value
 
     def _named(self, key: str) -> dict[str, dict[str, Any]]:

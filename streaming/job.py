@@ -24,7 +24,8 @@ from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
 from streaming.keptview import KeptView
 from streaming.measuring import Measures
-from streaming.reading import Reading
+from streaming.reading import Reading, nothing_received
+from streaming.sweeping import Cluster
 from streaming.topics import ends_of_topics, refuse_lost_records
 from warehouse.standing import Standing
 
@@ -37,11 +38,16 @@ class Job:
     """The state of a running job: `check`, `prepare`, then `process` for each micro-batch."""
 
     def __init__(
-        self, configuration: Configuration, settings: Sequence[ViewSettings], report: Report
+        self,
+        configuration: Configuration,
+        settings: Sequence[ViewSettings],
+        report: Report,
+        executors: Cluster | None = None,
     ) -> None:
         self._configuration = configuration
         self._settings = tuple(settings)
         self._report = report
+        self._executors = executors
         self.measures = Measures()
         #: Set from outside to end the job; whatever waits for something then gives up.
         self.stopping = threading.Event()
@@ -96,7 +102,7 @@ class Job:
             self._reading.seen(view.standing.vector)
         self._commits = Commits()
         for view in self.views:
-            view.start(self._reading, self._commits, self.stopping)
+            view.start(self._reading, self._commits, self.stopping, self._executors)
         self.measures.position = min(view.standing.position for view in self.views)
         self.measures.view_rows = sum(view.tables.rows() for view in self.views)
 
@@ -116,7 +122,7 @@ class Job:
         return Reading(
             self._configuration,
             self._sources,
-            list(dict.fromkeys(relations)),
+            nothing_received(self._configuration, relations, start),
             start,
             self.measures,
             self._report,

@@ -17,13 +17,13 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog, empty_frame
-from protocols.checking.trace import JOINT
 from protocols.errors import ProtocolBug
+from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.maintenance.firststate import root_of, stretch
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.maintenance.questions import Answer, Question
 from protocols.maintenance.registry import Entry, protocol
 from protocols.views.catalog import Catalog
 from protocols.views.sql import parse_view
@@ -32,7 +32,11 @@ from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
 from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
 from streaming.measuring import Measures
+from streaming.noting import noted
 from streaming.reading import Reading
+from streaming.slices import Batch, Swept, batch_of
+from streaming.sweeping import Cluster, Sweeping
+from warehouse.files import WrittenFile
 from warehouse.staging import Staging, discard_pages
 from warehouse.standing import Standing
 from warehouse.tables import QUESTION, ViewTables
@@ -52,6 +56,7 @@ class KeptView:
         measures: Measures,
         report: Report,
     ) -> None:
+        self._configuration = configuration
         self.entry: Entry = protocol(settings.protocol)
         self.view = parse_view(settings.name, settings.sql, catalog)
         self.entry.refuse_view(self.view)
@@ -74,6 +79,8 @@ class KeptView:
         self._commits: Commits
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
+        #: Changes that executors have written, not committed yet.
+        self._written: list[WrittenFile] = []
         self._upkeep: Upkeep
 
     # -- before the first batch ------------------------------------------------------------------
@@ -90,7 +97,13 @@ class KeptView:
         """The first state, to be read at this vector or at that of an earlier attempt."""
         return FirstState(self.view, self.tables, standing, self._measures, self._report)
 
-    def start(self, reading: Reading, commits: Commits, stopping: threading.Event) -> None:
+    def start(
+        self,
+        reading: Reading,
+        commits: Commits,
+        stopping: threading.Event,
+        executors: Cluster | None = None,
+    ) -> None:
         """The view has a state, so its protocol can begin on what comes after it."""
         self._reading, self._commits = reading, commits
         view, standing = self.view, self.standing
@@ -103,6 +116,10 @@ class KeptView:
             self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
         self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
         maintaining = self.entry.start(view, self._mailbox, self._contents)
+        least_rows = self._configuration.job.executor_rows
+        if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
+            sweeping = Sweeping(maintaining, view, self._mailbox, executors, least_rows)
+            sweeping.batch, sweeping.swept = self._batch, self._swept
         if channel is not None:
             self.pieces = InTurn(maintaining, stopping, self._delivery)
         else:
@@ -139,7 +156,27 @@ class KeptView:
         wanted = self._mailbox.version_at(question.source, question.position)
         self._measures.corrected += answer.version > wanted
         if question.position:
-            self._asked.setdefault(question.position, []).append(_question(question, answer))
+            self._asked.setdefault(question.position, []).append(noted(question, answer))
+
+    def _batch(self) -> Batch:
+        """All that executors have to know to sweep a part of the batch."""
+        received = {source: self._mailbox.received(source) for source in self.view.sources}
+        logs, offsets = self._reading.received.logs, self._offsets(received)
+        return batch_of(self._configuration, self.view, self._mailbox, logs, offsets)
+
+    def _swept(self, slices: Sequence[Swept]) -> None:
+        """Takes note of what executors have done."""
+        for each in slices:
+            self._asked.setdefault(each.slice.last, []).extend(each.questions)
+            self._measures.swept_elsewhere(each.executor, each.queries, each.bytes, each.seconds)
+            self._measures.corrected += each.corrected
+            if each.file is not None:
+                self._written.append(each.file)
+        self._measures.batches_on_executors += 1
+        self._report(
+            f"view {self.view.name}: positions {slices[0].slice.first} to {slices[-1].slice.last}"
+            f" swept in {len(slices)} slices by {len({each.executor for each in slices})} executors"
+        )
 
     def end_batch(self) -> None:
         """Installs the rest. What is not installed then waits for a part that has not come."""
@@ -161,12 +198,16 @@ class KeptView:
         vector = self._mailbox.vector_at(last)
         standing = Standing(last, vector, self._offsets(vector))
         changes = _placed(self.view, installs)
+        written, self._written = self._written, []
         shown = _shown(installs, len(np.unique(order.position)))
         delivered = self._delivered(order, installs, shown)
         self.standing = standing
         self._reading.seen(vector)
         self._count(len(order), installs, changes)
-        self._commits.hand_over(partial(self._commit, changes, standing, order, shown, delivered))
+        self._measures.view_rows += sum(file.growth for file in written)
+        self._commits.hand_over(
+            partial(self._commit, changes, written, standing, order, shown, delivered)
+        )
 
     def _order_of(self, installs: Sequence[Install[Frame]]) -> Deliveries:
         """The transactions of these states, which have to follow what is installed."""
@@ -181,6 +222,7 @@ class KeptView:
     def _commit(
         self,
         changes: pl.DataFrame,
+        written: Sequence[WrittenFile],
         standing: Standing,
         order: Deliveries,
         shown: Numbers | None,
@@ -188,7 +230,7 @@ class KeptView:
     ) -> None:
         """In the thread of the commits: the truth first, then what is derived from it."""
         with self._measures.step("commit"):
-            self.tables.install(changes, standing, order, shown)
+            self.tables.install(changes, standing, order, shown, written)
         self._measures.installed(delivered["committed_at"])
         with self._measures.step("progress"):
             self.tables.record(delivered)
@@ -359,19 +401,3 @@ def _shown(installs: Sequence[Install[Frame]], positions: int) -> Numbers | None
     if sum(last - first + 1 for first, last in spans) == positions:
         return None
     return np.concatenate([np.arange(first, last + 1) for first, last in spans])
-
-
-def _question(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:
-    if isinstance(query, Joint):
-        sent, relation = [rows for term in query.terms for rows in term.values()], JOINT
-    else:
-        sent, relation = list(query.keys or ()), query.relation.name
-    return {
-        "source": query.source,
-        "relation": relation,
-        "keys": sum(part.data.height for part in sent),
-        "bytes": answer.bytes_sent,
-        "version": answer.version,
-        "rows": answer.rows.data.height,
-        "answer_bytes": answer.bytes_received,
-    }

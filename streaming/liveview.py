@@ -54,6 +54,7 @@ class LiveView:
 
 def _facts(measures: Measures, rate: float) -> dict[str, str]:
     updates = max(measures.updates, 1)
+    large = measures.batches_on_executors
     return {
         "position": f"{measures.position:,}",
         "updates/s": f"{rate:,.0f}",
@@ -63,6 +64,7 @@ def _facts(measures: Measures, rate: float) -> dict[str, str]:
         "bytes/update": f"{measures.bytes / updates:,.0f}",
         "answers corrected": f"{measures.corrected:,}",
         "view rows": f"{measures.view_rows:,}",
+        **({"batches on executors": f"{large:,} of {measures.batches:,}"} if large else {}),
     }
 
 

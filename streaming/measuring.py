@@ -28,6 +28,9 @@ class Measures:
     skipped: int = 0
     bytes: int = 0
     view_rows: int = 0
+    #: Batches that were cut into slices, and what each executor did of them.
+    batches_on_executors: int = 0
+    executors: dict[str, dict[str, float]] = field(default_factory=dict)
     #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
     steps: dict[str, float] = field(default_factory=dict)
     #: Milliseconds from the commit at the source to the commit in Delta, of the latest updates.
@@ -41,6 +44,15 @@ class Measures:
             yield
         finally:
             self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+
+    def swept_elsewhere(self, executor: str, queries: int, size: int, seconds: float) -> None:
+        """An executor has swept a slice."""
+        self.queries += queries
+        self.bytes += size
+        nothing = {"slices": 0, "queries": 0, "bytes": 0, "seconds": 0.0}
+        before = self.executors.get(executor, nothing)
+        work = {"slices": 1, "queries": queries, "bytes": size, "seconds": seconds}
+        self.executors[executor] = {name: before[name] + more for name, more in work.items()}
 
     def installed(self, committed_at: pl.Series) -> None:
         """Updates that were committed at their sources at these times are readable now."""
@@ -64,6 +76,8 @@ class Measures:
             "updates": self.updates,
             "updates_per_s": round(self.updates / seconds, 1) if seconds else None,
             "batches": self.batches,
+            "batches_on_executors": self.batches_on_executors,
+            "executors": self.executors,
             "queries": self.queries,
             "corrected_answers": self.corrected,
             "skipped_queries": self.skipped,

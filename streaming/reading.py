@@ -5,7 +5,7 @@ coincide go out once. An answer is handed on when everything that it contains ha
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,6 +28,16 @@ from warehouse.standing import Standing
 _MEGABYTE = 2**20
 
 
+def nothing_received(
+    configuration: Configuration, relations: Iterable[Relation], standing: Standing
+) -> Received[Frame]:
+    """What a reading of these relations begins with: logs that share the mailbox's room."""
+    each = list(dict.fromkeys(relations))
+    share = configuration.job.mailbox_megabytes * _MEGABYTE // len(each)
+    logs = {relation: FrameLog(Room(share, put_away)) for relation in each}
+    return Received(logs, standing.vector)
+
+
 class Reading:
     """Feeds, lookahead and what they have received, from where the standing says."""
 
@@ -35,7 +45,7 @@ class Reading:
         self,
         configuration: Configuration,
         sources: Sources,
-        relations: Sequence[Relation],
+        received: Received[Frame],
         standing: Standing,
         measures: Measures,
         report: Callable[[str], None],
@@ -45,14 +55,13 @@ class Reading:
         self._measures = measures
         #: Source → the version that a view has seen of it; no answer may be older.
         self._seen = dict(standing.vector)
-        share = configuration.job.mailbox_megabytes * _MEGABYTE // len(relations)
-        logs = {relation: FrameLog(Room(share, put_away)) for relation in relations}
-        self.received = Received[Frame](logs, standing.vector)
+        #: Everything below the standing's offsets, and what comes behind them.
+        self.received = received
         self.feeds = {
             source: Feed(
                 source,
                 configuration.sources[source].topic,
-                [relation for relation in relations if relation.source == source],
+                [relation for relation in received.logs if relation.source == source],
                 self.received,
                 offset,
             )

@@ -10,9 +10,10 @@ deleted, changes nothing.
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from infra.sparksettings import settings
 from protocols.errors import ViewsweepError
 from streaming.configuration import Configuration, ViewSettings
+from streaming.executors import Executors
 from streaming.job import Job
 from streaming.liveview import LiveView
 from streaming.measuring import Measures
@@ -40,7 +42,8 @@ def run(
     once: bool = False,
 ) -> Measures:
     """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed."""
-    job = Job(configuration, views, report)
+    session: Future[SparkSession] = Future()
+    job = Job(configuration, views, report, Executors(session.result))
     # Until the stream runs, both signals just end what is being done.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -49,8 +52,9 @@ def run(
         with ThreadPoolExecutor(1, "spark") as starting:
             spark = starting.submit(spark_session, report)
             job.prepare()
+            session.set_result(spark.result())
             stream = _Stream(job, configuration, report)
-            stream.run(spark.result(), once)
+            stream.run(session.result(), once)
         job.finish()
     finally:
         job.close()
@@ -62,6 +66,8 @@ def spark_session(report: Callable[[str], None]) -> SparkSession:
     report("starting Spark")
     builder = SparkSession.builder.appName("viewsweep")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # The Python of the executors on this machine, which has all that they import.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         for key, value in settings(progress=report).items():
             builder = builder.config(key, value)
     return builder.getOrCreate()

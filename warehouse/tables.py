@@ -17,7 +17,7 @@ All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 
 import datetime
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from protocols.algebra.delta import COUNT
 from protocols.errors import ProtocolBug, WrongUse
 from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.views.view import View
-from warehouse import delta
+from warehouse import delta, files
 from warehouse.definition import read_definition, refuse_another_view, write_definition
 from warehouse.order import order_from_note, order_to_note
 from warehouse.standing import Standing, standing_in
@@ -123,17 +123,29 @@ class ViewTables:
         standing: Standing,
         order: Deliveries,
         shown: Numbers | None = None,
+        written: Sequence[files.WrittenFile] = (),
     ) -> None:
         """One batch: its changes (with `_position`) and the standing after it, in one commit.
 
-        `shown` has the ascending positions with a state, if not all of the order's have one.
+        `written` has those changes that others have written already; `shown` the ascending
+        positions with a state, if not all of the order's have one.
         """
         note = {_ORDER: order_to_note(order, shown)}
+        if written and not changes.is_empty():
+            written = [*written, files.write(self.directory / "changes", changes)]
+        numbers = standing.numbers()
+
+        def commit() -> None:
+            if written:
+                files.commit(self._existing(), written, numbers, note)
+            else:
+                delta.append(self._existing(), changes, numbers, note)
+
         try:
-            delta.append(self._existing(), changes, standing.numbers(), note)
+            commit()
         except delta.Overtaken:
             self.catch_up()
-            delta.append(self._existing(), changes, standing.numbers(), note)
+            commit()
         self._standing = standing
 
     def record(self, delivered: pl.DataFrame) -> None:

@@ -25,10 +25,14 @@ The visits follow a tree in the join graph. Gather: each inner atom, from below,
 below it. Then the root. Scatter: every other atom, from above, for all that still lack it. Atoms of
 one depth are asked in one round.
 
+Nothing in this needs to know where a batch begins and ends: a stretch of it, swept by itself, gives
+the changes of its own positions, and what other stretches bring is taken out of its answers like
+any other update. So a large batch may be cut, and its stretches be swept side by side, elsewhere.
+
 Assumptions: versions in answers; none about channels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -96,6 +100,8 @@ class BatchedSweep(Generic[D]):
         self._rounds = tuple(_rounds(view))
         self._begun = mailbox.start
         self._busy = False
+        #: Who works out the change of a batch: this object, unless somebody else is named.
+        self.sweep: Callable[[int, int], Maintenance[D, D | None]] = self.change
 
     def begin(self) -> Work[D] | None:
         """Everything that was delivered while the batch before was at work."""
@@ -106,13 +112,17 @@ class BatchedSweep(Generic[D]):
         return self._batch(first, last)
 
     def _batch(self, first: int, last: int) -> Work[D]:
+        change = yield from self.sweep(first, last)
+        self._busy = False
+        return [Install(last, change, first=first)]
+
+    def change(self, first: int, last: int) -> Maintenance[D, D | None]:
+        """What the updates of a stretch change in the view, each row with its position."""
         partials = [p for atom in self._view.atoms for p in self._seeded(atom, first, last)]
         for visits in self._rounds:
             yield from self._round(visits, partials, first, last)
-        self._busy = False
         shown = [*self._view.projection, (POSITION, POSITION)]
-        change = total(p.rows.select(shown) for p in partials if not p.rows.is_empty())
-        return [Install(last, change, first=first)]
+        return total(p.rows.select(shown) for p in partials if not p.rows.is_empty())
 
     def _seeded(self, atom: Atom, first: int, last: int) -> Iterator[_Partial[D]]:
         """The changes of an atom in the batch, each row tagged with its position."""

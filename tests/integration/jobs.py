@@ -30,6 +30,7 @@ from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.configuration import Configuration, read_configuration
 from streaming.job import Job
+from streaming.sweeping import Cluster
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
@@ -320,12 +321,13 @@ class World:
         configuration: Configuration | None = None,
         report: Callable[[str], None] | None = None,
         protocol: str = "sweep",
+        executors: Cluster | None = None,
         **changes: Any,
     ) -> "closing[OneView]":
         """A new job, which has neither checked nor prepared anything."""
         known = configuration or read_configuration(self.write_configuration(**changes))
         view = known.view("v").with_protocol(protocol)
-        return closing(OneView(known, [view], report or self.reports.append))
+        return closing(OneView(known, [view], report or self.reports.append, executors))
 
     def go_on(self, **changes: Any) -> None:
         """A job that starts, installs all that is in the topics, and is complete."""

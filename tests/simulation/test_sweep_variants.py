@@ -20,11 +20,15 @@ from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.nested_sweep import NestedSweep
 from protocols.maintenance.parallel_sweep import ParallelSweep
+from protocols.maintenance.partials import total
 from protocols.maintenance.pipelined_sweep import PipelinedSweep
+from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.registry import PROTOCOLS, Entry
+from protocols.maintenance.together import together
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
 from protocols.views.sql import parse_view
+from protocols.views.view import View
 
 COMPLETE = ("parallel-sweep", "pipelined-sweep", "batched-sweep")
 STRONG = ("nested-sweep", "recompute")
@@ -106,6 +110,25 @@ def test_a_composite_of_any_budget_ends_on_a_prefix(budget: int) -> None:
 def test_any_width_of_the_pipeline_installs_in_order(width: int) -> None:
     entry = _entry("pipelined-sweep", lambda v, m: PipelinedSweep(v, m, width))
     assert_right(hunt(entry, range(60)))
+
+
+@pytest.mark.parametrize("cut", [2, 3, 5])
+def test_stretches_of_a_batch_that_are_swept_by_themselves_give_its_changes(cut: int) -> None:
+    assert_right(hunt(_entry("batched-sweep", lambda v, m: _in_stretches(v, m, cut)), range(60)))
+
+
+def _in_stretches(view: View, mailbox: Mailbox[Any], cut: int) -> BatchedSweep[Any]:
+    """Batches are cut into so many stretches, which are swept side by side."""
+    batched = BatchedSweep(view, mailbox)
+
+    def sweep(first: int, last: int) -> Maintenance[Any, Any]:
+        edges = sorted({first + (last + 1 - first) * each // cut for each in range(cut)})
+        ends = [*(edge - 1 for edge in edges[1:]), last]
+        found = yield from together([batched.change(*e) for e in zip(edges, ends, strict=True)])
+        return total(change for change in found if change is not None)
+
+    batched.sweep = sweep
+    return batched
 
 
 def test_a_batch_asks_no_more_than_its_bound_whatever_its_size() -> None:

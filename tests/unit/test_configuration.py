@@ -71,6 +71,10 @@ def test_a_good_file_says_everything(directory: Path) -> None:
     )
 
 
+def test_no_batch_is_for_the_executors_at_zero(directory: Path) -> None:
+    assert read_configuration(written(directory, GOOD + "executor_rows = 0")).job.executor_rows == 0
+
+
 def test_the_environment_names_the_broker(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIEWSWEEP_BROKER", "elsewhere:1")
     without = GOOD.replace('bootstrap = "127.0.0.1:9092"', "")
@@ -111,6 +115,10 @@ WRONG = {
     "job.readers_minutes has to be a number above 0, not 0": GOOD.replace("0.5", "0"),
     "job.upkeep_every_seconds has to be a number above 0, not 0": GOOD.replace("= 5", "= 0"),
     "job.page_rows has to be a whole number above 0, not -1": GOOD + "page_rows = -1",
+    "job.executor_rows has to be a whole number above 0, or 0 for none, not -1": GOOD
+    + "executor_rows = -1",
+    "job.executor_rows has to be a whole number above 0, or 0 for none, not False": GOOD
+    + "executor_rows = false",
     "job.pages is not known here; there are: current_every_seconds": GOOD + "pages = 1",
     "extra is not known here": GOOD + "[extra]",
     "warehouse has to be a table": "warehouse = 1",

@@ -1,0 +1,208 @@
+"""Slices of a large batch: what is sent to an executor, and what it does with it.
+
+A slice is a stretch of the batch's positions, and a stretch can be swept by itself
+(batched_sweep.py): by its own questions, with its own compensation, in a process of its own. So an
+executor runs the code that the driver runs, over a mailbox of its own:
+
+    driver     Batch     the changes received so far, the order of delivery, who answers where
+               Slice     from which position to which
+    executor   its mailbox holds the batch's changes; what its answers contain beyond them it reads
+               from the topics itself, behind what the driver had received
+    executor   writes the changes of the view into the directory of their table
+    driver     Swept     its commit names the files, which makes them visible all at once
+
+No position is in two slices, so nothing has to be added up. A transaction is never cut, however
+many rows it changes: its rows have one position. Nothing of this knows Spark; `executors.py`
+carries it there and back.
+"""
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import VERSION, Frame
+from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.deliveries import Deliveries, Numbers
+from protocols.maintenance.mailbox import Log, Mailbox
+from protocols.maintenance.questions import Answer, Question
+from protocols.views.catalog import Relation
+from protocols.views.view import View
+from streaming.asking import Sources
+from streaming.configuration import Configuration
+from streaming.driving import finish
+from streaming.measuring import Measures
+from streaming.noting import noted
+from streaming.reading import Reading, nothing_received
+from warehouse.files import WrittenFile, write
+from warehouse.standing import Standing
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of positions, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the slices of one batch have in common."""
+
+    configuration: Configuration
+    view: View
+    #: Where the mailbox begins, with the offsets behind all that `received` has.
+    standing: Standing
+    #: Where the table of changes is.
+    directory: Path
+    #: Source → the last version received.
+    received: Mapping[str, int]
+    #: Relation → its changes from the standing up to there, each with its version.
+    changes: Mapping[Relation, pl.DataFrame]
+    #: What has positions behind the standing.
+    order: Deliveries
+
+
+@dataclass
+class Swept:
+    """One slice, swept, and what that cost."""
+
+    slice: Slice
+    #: Where that was.
+    executor: str
+    #: What it changes in the view, written and not committed; None if it changes nothing.
+    file: WrittenFile | None = None
+    #: What was asked, as `progress` says it.
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    #: Answers that contained updates behind the slice.
+    corrected: int = 0
+    queries: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+def changed_rows(view: View, mailbox: Mailbox[Frame], first: int, last: int) -> Numbers:
+    """The positions of all changed rows of these updates, ascending."""
+    found = [np.empty(0, np.int64)]
+    for relation in view.relations:
+        after, upto = (mailbox.version_at(relation.source, cut) for cut in (first - 1, last))
+        rows = mailbox.placed(relation, after, upto) if after < upto else None
+        if rows is not None:
+            found.append(rows.data[POSITION].to_numpy())
+    return np.sort(np.concatenate(found))
+
+
+def cut(positions: Numbers, first: int, last: int, slices: int) -> list[Slice]:
+    """The stretch from `first` to `last` in at most so many slices, of about as many rows each.
+
+    `positions` are those of its rows, ascending.
+    """
+    edges = {int(positions[len(positions) * each // slices]) for each in range(1, slices)}
+    begins = [first, *sorted(edges - {first})]
+    ends = [*(begin - 1 for begin in begins[1:]), last]
+    return [Slice(*each) for each in zip(begins, ends, strict=True)]
+
+
+def batch_of(
+    configuration: Configuration,
+    view: View,
+    mailbox: Mailbox[Frame],
+    logs: Mapping[Relation, Log[Frame]],
+    offsets: Mapping[str, int],
+) -> Batch:
+    """What executors have to know; `offsets` lie behind all that the mailbox has received."""
+    base = mailbox.vector_at(mailbox.start)
+    received = {source: mailbox.received(source) for source in view.sources}
+    changes = {}
+    for relation in view.relations:
+        after, upto = base[relation.source], received[relation.source]
+        rows = logs[relation].placed(after, upto, range(after + 1, upto + 1))
+        if rows is not None:
+            changes[relation] = rows.data.rename({POSITION: VERSION})
+    order = mailbox.deliveries(mailbox.start, mailbox.last_position)
+    standing = Standing(mailbox.start, base, dict(offsets))
+    directory = configuration.warehouse / view.name / "changes"
+    return Batch(configuration, view, standing, directory, received, changes, order)
+
+
+# -- at an executor ------------------------------------------------------------------------------
+
+
+def sweep(batch: Batch, stretch: Slice) -> Swept:
+    """Sweeps one slice with everything it needs for that: questions, topics, a mailbox."""
+    began = time.perf_counter()
+    swept = Swept(stretch, _executor())
+    measures, stopping = Measures(), threading.Event()
+    with (
+        closing(_sources(batch, stopping)) as sources,
+        closing(_reading(batch, sources, measures, stopping)) as reading,
+    ):
+        mailbox = Mailbox(reading.received, batch.standing.vector, batch.standing.position)
+        _deliver(mailbox, batch.order)
+
+        def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+            answers = reading.ask(questions)
+            for question, answer in zip(questions, answers, strict=True):
+                wanted = mailbox.version_at(question.source, question.position)
+                swept.corrected += answer.version > wanted
+                swept.questions.append(noted(question, answer))
+            return answers
+
+        change = finish(BatchedSweep(batch.view, mailbox).change(stretch.first, stretch.last), ask)
+    if change is not None:
+        swept.file = write(batch.directory, change.data.select(*batch.view.schema, COUNT, POSITION))
+    swept.queries, swept.bytes = measures.queries, measures.bytes
+    swept.seconds = time.perf_counter() - began
+    return swept
+
+
+def _executor() -> str:
+    """The workers of an executor are children of one process, which only forks them."""
+    return f"{socket.gethostname()}/{os.getppid()}"
+
+
+def _sources(batch: Batch, stopping: threading.Event) -> Sources:
+    known = batch.configuration
+    used = {source: known.sources[source] for source in batch.view.sources}
+    return Sources(used, known.job.patience_seconds, _report, stopping)
+
+
+def _reading(
+    batch: Batch, sources: Sources, measures: Measures, stopping: threading.Event
+) -> Reading:
+    """Goes on reading where the driver stood when it cut the batch."""
+    standing = batch.standing
+    received = nothing_received(batch.configuration, batch.view.relations, standing)
+    for source, version in batch.received.items():
+        if version > standing.vector[source]:
+            changes = {r: rows for r, rows in batch.changes.items() if r.source == source}
+            received.receive(source, version, changes)
+    return Reading(batch.configuration, sources, received, standing, measures, _report, stopping)
+
+
+def _deliver(mailbox: Mailbox[Frame], order: Deliveries) -> None:
+    """The same transactions at the same positions as at the driver."""
+    if len(np.unique(order.position)) == len(order):
+        mailbox.deliver_each(order.sources, order.source, order.version)
+        return
+    transactions = zip(order.position, order.source, order.version, strict=True)
+    for _, group in groupby(transactions, key=itemgetter(0)):
+        mailbox.deliver(*((order.sources[source], int(version)) for _, source, version in group))
+
+
+def _report(message: str) -> None:
+    """For the log of the executor."""
+    print(message, file=sys.stderr, flush=True)

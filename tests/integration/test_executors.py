@@ -1,0 +1,276 @@
+"""A batch swept in slices is the batch: the same states, whoever sweeps them, and wherever.
+
+The slices are swept in this process, where many cases cost little, and by the executors of a real
+Spark. While they are at work the sources go on, so answers contain what the driver has not received
+and an executor has to read by itself. Every state is compared with DuckDB (see jobs.py).
+"""
+
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from jobs import OneView, World, cut, start
+from pyspark.sql import SparkSession
+
+from infra.localbroker import LocalBroker
+from protocols.checking.checker import check
+from protocols.checking.trace import read_trace
+from protocols.errors import Unreachable, ViewsweepError
+from protocols.maintenance.holdback import GlobalPart
+from streaming import executors, slices
+from streaming.configuration import read_configuration
+from streaming.executors import Executors
+from streaming.slices import Batch, Slice, Swept
+from streaming.sparkjob import spark_session
+from streaming.sweeping import Cluster
+from streaming.tracing import write_live_trace
+
+GLOBAL = GlobalPart("g", frozenset("ab"))
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = spark_session(lambda _: None)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """Three sources that have committed 60 transactions before the view is made."""
+    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    with World(tmp_path, broker.bootstrap, prefix) as world:
+        world.publish()
+        world.commit_at_random(random.Random(1), 60)
+        world.wait_until_published()
+        yield world
+
+
+@dataclass
+class InThisProcess:
+    """Sweeps slices one after the other, from what can be sent to another process."""
+
+    number: int
+
+    def slices(self, rows: int) -> int:
+        assert rows > 0
+        return self.number
+
+    def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
+        return [slices.sweep(*pickle.loads(pickle.dumps((batch, each)))) for each in slices_]
+
+
+@dataclass
+class Meanwhile:
+    """The sources go on after a batch was cut, and before it is swept."""
+
+    cluster: Cluster
+    happens: Callable[[], None]
+    slices_swept: list[int] = field(default_factory=list)
+
+    def slices(self, rows: int) -> int:
+        return self.cluster.slices(rows)
+
+    def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
+        self.happens()
+        self.slices_swept.append(len(slices_))
+        return self.cluster.sweep(batch, slices_)
+
+
+def commit(world: World, seed: int, transactions: int = 45) -> None:
+    world.commit_at_random(random.Random(seed), transactions)
+    world.wait_until_published()
+
+
+def sweep_all(world: World, cluster: Cluster, seed: int, batches: int) -> OneView:
+    """A job that sweeps some random updates by a cluster, while the sources go on."""
+    moments = iter(range(1000, 2000))
+    while_it_sweeps = Meanwhile(cluster, lambda: commit(world, next(moments), 5))
+    with world.job(protocol="batched-sweep", executors=while_it_sweeps, executor_rows=1) as job:
+        start(job)
+        commit(world, seed)
+        for batch in cut(world.records_after(job), random.Random(seed), batches):
+            job.take(batch)
+        assert while_it_sweeps.slices_swept, "nothing was swept elsewhere"
+        assert job.measures.batches_on_executors == len(while_it_sweeps.slices_swept)
+        assert job.measures.corrected > 0, "nothing concurrent happened"
+    return job
+
+
+@pytest.mark.parametrize(("seed", "number"), [(0, 1), (1, 2), (2, 3), (3, 7)])
+def test_slices_of_any_batch_make_a_complete_view(world: World, seed: int, number: int) -> None:
+    job = sweep_all(world, InThisProcess(number), seed, batches=1 + seed)
+    assert world.assert_complete(job.tables) > 30
+
+
+def test_global_transactions_keep_their_one_position_in_slices(world: World) -> None:
+    a, b = (world.sources[name] for name in "ab")
+    with world.job(protocol="batched-sweep", executors=InThisProcess(3), executor_rows=1) as job:
+        start(job)
+        commit(world, 4, 20)
+        a.commit(("r", (101, 1, "p"), 1), part=GLOBAL)
+        b.commit(("s", (1, 2), 1), part=GLOBAL)
+        commit(world, 5, 20)
+        job.take(world.records_after(job))
+        assert job.measures.batches_on_executors == 1
+        progress = job.tables.progress()
+        assert progress.filter(pl.len().over("position") > 1).height == 2
+        assert world.assert_complete(job.tables) > 30
+
+
+def test_a_batch_below_the_threshold_stays_with_the_driver(world: World) -> None:
+    cluster = InThisProcess(2)
+    with world.job(protocol="batched-sweep", executors=cluster, executor_rows=10_000) as job:
+        start(job)
+        commit(world, 6)
+        job.take(world.records_after(job))
+        assert job.measures.batches_on_executors == 0
+        assert world.assert_complete(job.tables) > 30
+
+
+def test_the_threshold_counts_changed_rows_and_zero_means_never(world: World) -> None:
+    with world.job(protocol="batched-sweep", executors=InThisProcess(2), executor_rows=2) as job:
+        start(job)
+        a = world.sources["a"]
+        a.commit(("r", (101, 1, "p"), 1))
+        world.wait_until_published()
+        job.take(world.records_after(job))
+        assert job.measures.batches_on_executors == 0
+        a.commit(("r", (102, 1, "p"), 1), ("r", (103, 1, "p"), 1))
+        world.wait_until_published()
+        job.take(world.records_after(job))
+        assert job.measures.batches_on_executors == 1
+    with world.job(protocol="batched-sweep", executors=InThisProcess(2), executor_rows=0) as job:
+        start(job)
+        commit(world, 7)
+        job.take(world.records_after(job))
+        assert job.measures.batches_on_executors == 0
+
+
+def test_control_slices_without_compensation_are_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices.BatchedSweep, "_errors", lambda *_: iter(()))
+    job = sweep_all(world, InThisProcess(2), 2, batches=2)
+    with pytest.raises(AssertionError, match="position"):
+        world.assert_complete(job.tables)
+
+
+def test_a_source_that_is_away_is_named_and_nothing_of_the_batch_is_there(world: World) -> None:
+    cluster = Meanwhile(InThisProcess(2), world.sources["b"].stop_server)
+    changes = {"executor_rows": 1, "patience_seconds": 0.5}
+    with world.job(protocol="batched-sweep", executors=cluster, **changes) as job:
+        start(job)
+        commit(world, 8)
+        with pytest.raises(Unreachable, match="source b"):
+            job.take(world.records_after(job))
+    world.sources["b"].restart_server()
+    world.go_on(protocol="batched-sweep")
+
+
+# -- Spark -----------------------------------------------------------------------------------------
+
+
+def test_executors_of_spark_show_what_the_driver_shows(world: World, spark: SparkSession) -> None:
+    """Two views live through the same batches; only one is swept by the executors."""
+    moments = iter(range(1000, 2000))
+    cluster = Meanwhile(Executors(lambda: spark), lambda: commit(world, next(moments), 5))
+    other = world.write_configuration(executor_rows=0, toml={'"tables"': '"others"'})
+    with (
+        world.job(read_configuration(other), protocol="batched-sweep", executors=cluster) as driver,
+        world.job(protocol="batched-sweep", executors=cluster, executor_rows=1) as on_executors,
+    ):
+        start(driver)
+        start(on_executors)
+        commit(world, 3)
+        for batch in cut(world.records_after(driver), random.Random(3), 3):
+            assert driver.take(batch) == on_executors.take(batch)
+        assert min(cluster.slices_swept) == 2
+        assert on_executors.measures.corrected > 0, "nothing concurrent happened"
+    assert changes_by_position(driver) == changes_by_position(on_executors)
+    assert world.assert_complete(on_executors.tables) > 30
+    assert_valid_and_counted(world, on_executors)
+
+
+def changes_by_position(job: OneView) -> dict[int, list[tuple[Any, ...]]]:
+    """The changes of each position, sorted."""
+    rows = job.tables.changes().collect().partition_by("_position", as_dict=True)
+    return {int(position): sorted(part.rows(), key=repr) for (position,), part in rows.items()}
+
+
+def assert_valid_and_counted(world: World, job: OneView) -> None:
+    """The checker finds the trace complete, and `progress` has each executor's questions."""
+    configuration = read_configuration(world.directory / "warehouse.toml")
+    trace = world.directory / "trace.jsonl"
+    view = configuration.view("v").with_protocol("batched-sweep")
+    write_live_trace(configuration, view, trace)
+    with trace.open("rb") as lines:
+        found = check(read_trace(lines))
+    assert found.verdict == "valid", found
+    figures: Any = job.measures.to_json()
+    asked = sum(each["queries"] for each in figures["executors"].values())
+    assert job.tables.progress()["questions"].list.len().sum() == asked > 0
+
+
+def test_control_executors_of_spark_without_compensation_are_caught(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = executors.task
+
+    def uncompensated(shared: Any) -> executors.Task:
+        # What is defined in here is sent to the executor, and spoils the protocol there.
+        def spoilt(batches: Any) -> Any:
+            from protocols.maintenance.batched_sweep import BatchedSweep
+
+            right, BatchedSweep._errors = BatchedSweep._errors, lambda *_: iter(())
+            try:
+                yield from task(shared)(batches)
+            finally:
+                BatchedSweep._errors = right
+
+        return spoilt
+
+    monkeypatch.setattr(executors, "task", uncompensated)
+    job = sweep_all(world, Executors(lambda: spark), 2, batches=2)
+    with pytest.raises(AssertionError, match="position"):
+        world.assert_complete(job.tables)
+
+
+def test_an_error_on_an_executor_is_the_error_of_the_job(world: World, spark: SparkSession) -> None:
+    cluster = Meanwhile(Executors(lambda: spark), world.sources["b"].stop_server)
+    changes = {"executor_rows": 1, "patience_seconds": 0.5}
+    with world.job(protocol="batched-sweep", executors=cluster, **changes) as job:
+        start(job)
+        commit(world, 8)
+        with pytest.raises(Unreachable, match="source b"):
+            job.take(world.records_after(job))
+
+
+def test_an_executor_that_breaks_names_the_positions_and_the_way_out(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaking(_shared: Any) -> executors.Task:
+        def breaks(_batches: Any) -> Any:
+            raise ModuleNotFoundError("No module named 'streaming'")
+
+        return breaks
+
+    monkeypatch.setattr(executors, "task", breaking)
+    with world.job(
+        protocol="batched-sweep", executors=Executors(lambda: spark), executor_rows=1
+    ) as job:
+        start(job)
+        commit(world, 9)
+        with pytest.raises(ViewsweepError, match=r"positions 1 to .*No module.*executor_rows = 0"):
+            job.take(world.records_after(job))

@@ -1,0 +1,83 @@
+"""Files of a Delta table that other processes write and the job commits.
+
+Who writes a file makes nothing visible: it belongs to the table when a commit names it, and the
+upkeep's vacuum removes it if none ever does. So many processes may write, and there is still one
+commit per batch, with all of its numbers. (Through Spark's Delta a commit carries one number only.)
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.errors import Unreachable
+from warehouse import delta
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """Changes of a view in a Parquet file that no commit names yet."""
+
+    name: str
+    size: int
+    #: When it was written, in milliseconds since the epoch.
+    at: int
+    rows: int
+    #: How many rows the view has more with it.
+    growth: int
+    first: int
+    last: int
+
+
+def write(directory: Path, changes: pl.DataFrame) -> WrittenFile:
+    """Writes changes, of which there are some, into the directory of a table."""
+    name = f"part-{uuid.uuid4()}.zstd.parquet"
+    positions = changes[POSITION]
+    first, last = int(positions.min()), int(positions.max())  # type: ignore[arg-type]
+    with delta.plain_errors(directory):
+        changes.write_parquet(directory / name)
+        state = (directory / name).stat()
+    growth, at = int(changes[COUNT].sum()), int(state.st_mtime * 1000)
+    return WrittenFile(name, state.st_size, at, changes.height, growth, first, last)
+
+
+def commit(
+    table: DeltaTable,
+    files: Sequence[WrittenFile],
+    numbers: Mapping[str, int],
+    note: Mapping[str, str],
+) -> None:
+    """One commit: the rows in these files and these numbers, as `delta.append` makes it."""
+    where = delta.place_of(table)
+    for file in files:
+        if not (where / file.name).exists():
+            raise Unreachable(
+                f"{where}/{file.name} is gone, which an executor has written for positions"
+                f" {file.first} to {file.last}. It has to write where the job reads, and"
+                " job.readers_minutes has to be longer than a batch takes; the same command goes on"
+            )
+    with delta.plain_errors(where):
+        table.create_write_transaction(
+            [_action(file) for file in files],
+            mode="append",
+            schema=table.schema(),
+            commit_properties=delta.numbered(numbers, note),
+            post_commithook_properties=delta.NO_HOOKS,
+        )
+
+
+def _action(file: WrittenFile) -> AddAction:
+    """With the positions that are in it, by which readers skip files."""
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {POSITION: file.first},
+        "maxValues": {POSITION: file.last},
+        "nullCount": {POSITION: 0},
+    }
+    return AddAction(file.name, file.size, {}, file.at, True, orjson.dumps(stats).decode())
