@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench costs peers lock clean
+.PHONY: setup demo test lint soak tables bench commits costs peers lock clean
 
 setup: .venv/ready
 
