@@ -7,9 +7,10 @@ While a batch is swept and committed, the records behind it are fetched and deco
 may contain updates of no batch yet; to take them out again, they have to be here.
 
 Only the job's thread touches feeds and mailbox, so nothing in them changes while nobody waits.
-How far the thread may be ahead is bounded, for each topic by itself: one that has enough waiting is
-left out until the job takes it. And the job takes only what it waits for, so while one source is
-slow, the others do not fill the mailbox with what nobody needs yet.
+How far the thread may be ahead is bounded: it goes on when the job takes what is there. The job
+takes only what it waits for, so while one source is slow, the others do not fill the mailbox with
+what nobody needs yet; only if they fill all the room do they make way. (Pausing their topics at
+the client would keep even that back, but each resumption costs it up to a second.)
 """
 
 import threading
@@ -55,11 +56,10 @@ class Lookahead:
         self._patience = patience
         self._report = report
         self._stopping = stopping
-        share = -(-ahead_records // len(self._feeds))
-        self._ahead = _Ahead(self._feeds, share)
+        self._ahead = _Ahead(self._feeds, ahead_records)
         # What the client fetches in advance is bounded as well, by number and by size.
         bounds = {
-            "queued.min.messages": share,
+            "queued.min.messages": ahead_records,
             "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
         }
         self._reader = _Reader(bootstrap, self._feeds, self._ahead, bounds)
@@ -79,7 +79,6 @@ class Lookahead:
         chunks = self._ahead.taken(topics or self._feeds)
         for topic, chunk in chunks:
             self._feeds[topic].take(chunk)
-        self._reader.go_on({topic for topic, _ in chunks})
         return bool(chunks)
 
     def read_until(
@@ -134,7 +133,7 @@ class _Ahead:
     """What has been decoded and not taken yet, of bounded weight; both threads use it."""
 
     def __init__(self, topics: Iterable[str], limit: int) -> None:
-        #: The weight from which on no more of a topic is read.
+        #: The weight from which on nothing more is read.
         self._limit = limit
         self._changed = threading.Condition()
         self._chunks: dict[str, list[Chunk]] = {topic: [] for topic in topics}
@@ -150,27 +149,39 @@ class _Ahead:
             self._weights[topic] += weight
             self._changed.notify_all()
 
-    def is_full(self, topic: str) -> bool:
-        """Whether no more of a topic may wait here."""
+    def wait_for_room(self) -> None:
+        """Returns when less is waiting than may, or when nobody will take it any more."""
         with self._changed:
-            return self._weights[topic] >= self._limit
+            self._changed.wait_for(lambda: self.closed or not self._is_full())
 
-    def taken(self, topics: Iterable[str]) -> list[tuple[str, Chunk]]:
-        """All that is there of these topics, each in its order; it is gone from here then."""
+    def taken(self, topics: Collection[str]) -> list[tuple[str, Chunk]]:
+        """All that is there of these topics, each in its order; it is gone from here then.
+
+        When there is nothing of them and no room for it, what is there of others makes way.
+        """
         with self._changed:
+            if self._is_full() and not self._has(topics):
+                topics = list(self._chunks)
             chunks = [(topic, chunk) for topic in topics for chunk in self._chunks[topic]]
             if self._error is not None and not chunks:
                 raise self._error
             for topic, _ in chunks:
                 self._chunks[topic], self._weights[topic] = [], 0
+            self._changed.notify_all()
             return chunks
 
-    def wait(self, topics: Iterable[str]) -> None:
-        """Returns when something is there of these topics, or after a moment."""
+    def wait(self, topics: Collection[str]) -> None:
+        """Returns when something is there of these topics, or should make way, or soon."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._error or any(self._chunks[topic] for topic in topics), _MOMENT
+                lambda: self._error or self._has(topics) or self._is_full(), _MOMENT
             )
+
+    def _has(self, topics: Collection[str]) -> bool:
+        return any(self._chunks[topic] for topic in topics)
+
+    def _is_full(self) -> bool:
+        return sum(self._weights.values()) >= self._limit
 
     def end(self, error: Exception) -> None:
         """No more will come."""
@@ -185,7 +196,7 @@ class _Ahead:
 
 
 class _Reader(threading.Thread):
-    """Consumes and decodes until it is told to stop; leaves out topics of which enough is there."""
+    """Consumes and decodes until it is told to stop."""
 
     def __init__(
         self, bootstrap: str, feeds: Mapping[str, Feed], ahead: _Ahead, bounds: Mapping[str, int]
@@ -197,34 +208,16 @@ class _Reader(threading.Thread):
         self._consumer.assign(
             [TopicPartition(topic, 0, feed.next_offset) for topic, feed in feeds.items()]
         )
-        #: The topics that are left out for now; whoever takes something of them lets them go on.
-        self._paused: set[str] = set()
-        self._pausing = threading.Lock()
 
     def run(self) -> None:
         try:
             while not self._ahead.closed:
                 self._read()
+                self._ahead.wait_for_room()
         except Exception as error:
             self._ahead.end(error)
         finally:
-            with self._pausing:
-                self._paused.clear()
             self._consumer.close()
-
-    def go_on(self, topics: Collection[str]) -> None:
-        """There is room for more of these topics."""
-        with self._pausing:
-            resumed = self._paused.intersection(topics)
-            if resumed:
-                self._consumer.resume([TopicPartition(topic, 0) for topic in resumed])
-                self._paused -= resumed
-
-    def _pause_if_full(self, topic: str) -> None:
-        with self._pausing:
-            if topic not in self._paused and self._ahead.is_full(topic):
-                self._consumer.pause([TopicPartition(topic, 0)])
-                self._paused.add(topic)
 
     def _read(self) -> None:
         first = self._consumer.poll(_MOMENT)
@@ -237,7 +230,6 @@ class _Reader(threading.Thread):
                 self._ahead.put(topic, _decoded(feed, records), _weight(records))
             for loss in _losses(messages):
                 self._ahead.put(topic, feed.ended(loss), 0)
-            self._pause_if_full(topic)
 
 
 def _by_topic(messages: list[Message]) -> Iterable[tuple[str, list[Message]]]:
