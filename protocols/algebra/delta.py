@@ -91,6 +91,7 @@ class Delta(Protocol):
 
         `changes` have a POSITION. If a row is there twice in the end, came at 3 and once more at 5,
         it is there once in [3, 5) and twice in [5, FOREVER).
+        Changes that cancel out may cut a span in two of the same count.
         """
         ...
 

@@ -105,7 +105,7 @@ def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
         "earliest": lambda p, *_: p.consolidated().earliest(("a", "b"), "c"),
         "touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x",))[0],
         "not touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x", "y"))[1],
-        "lifetimes": lambda p, q, _: p.select(ENDS).lifetimes(q.select(PLACED)),
+        "lifetimes": lambda p, q, _: p.select(ENDS).lifetimes(q.consolidated().select(PLACED)),
         "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
     }
     for op in COMPARISONS:
