@@ -1,4 +1,4 @@
-"""Conditions as data: what a WHERE or ON clause says, free of any SQL text.
+"""Conditions and values as data: what WHERE, ON and SELECT say, free of any SQL text.
 
 A condition travels to a query server (`to_json`), is evaluated there by the source's database
 (sources/ turns it into SQL), here by the reference (`holds`) and by Polars (`to_polars`). All three
@@ -39,19 +39,51 @@ class Literal:
     type: ColumnType
 
 
-Operand = Column | Literal
+@dataclass(frozen=True)
+class Call:
+    """An operator or a function; NULL in, NULL out, unless `functions.py` says otherwise."""
+
+    function: str
+    arguments: tuple["Expression", ...]
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Case:
+    """The value of the first branch whose condition is true, else the default."""
+
+    branches: tuple[tuple["Condition", "Expression"], ...]
+    default: "Expression"
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The truth value of a condition as a BOOLEAN; unknown is NULL."""
+
+    condition: "Condition"
+
+
+Expression = Column | Literal | Call | Case | Truth
 
 
 @dataclass(frozen=True)
 class Comparison:
-    left: Operand
+    left: Expression
     op: str
-    right: Operand
+    right: Expression
 
 
 @dataclass(frozen=True)
 class IsNull:
-    operand: Operand
+    operand: Expression
+
+
+@dataclass(frozen=True)
+class IsTrue:
+    """A BOOLEAN value as a condition."""
+
+    operand: Expression
 
 
 @dataclass(frozen=True)
@@ -69,7 +101,7 @@ class Or:
     parts: tuple["Condition", ...]
 
 
-Condition = Comparison | IsNull | Not | And | Or
+Condition = Comparison | IsNull | IsTrue | Not | And | Or
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:

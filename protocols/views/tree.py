@@ -1,0 +1,196 @@
+"""A view that is more than one inner join, as a tree: joins of sources below, operators above.
+
+Each leaf is a `Core`, an inner join that the sources are asked about (`view.View`). What stands
+above it is worked out at home, from the changes of its inputs and, for the groups that these touch,
+from what was there before:
+
+    Compute, Filter, Union, Multiply    linear: a change needs nothing but itself
+    Join, Group                         not linear: a change needs the rows that it meets
+
+Everything else that SQL can say is written with these. DISTINCT is a Group without aggregates; IN,
+EXISTS and a subquery in a comparison are a left Join with a Group; INTERSECT and EXCEPT are a Group
+over a Union in which each row says on which side it stands.
+
+Columns are called by names that occur once in the whole tree, so that no operator has to rename.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from protocols.algebra.expressions import Condition, Expression
+from protocols.algebra.types import ColumnType
+from protocols.views.catalog import Relation
+from protocols.views.view import View
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """An inner join of relations, kept by a protocol; its outputs have names of their own."""
+
+    view: View
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return self.view.schema
+
+
+@dataclass(frozen=True, eq=False)
+class Compute:
+    """One row for each: (name, value). What is no longer wanted is left out."""
+
+    input: "Node"
+    values: tuple[tuple[str, Expression, ColumnType], ...]
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return {name: type_ for name, _, type_ in self.values}
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """The rows for which a condition is true."""
+
+    input: "Node"
+    condition: Condition
+
+    @property
+    def columns(self) -> dict[str, ColumnType]:
+        return self.input.columns
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """UNION ALL; the inputs have the same columns."""
+
+    inputs: tuple["Node", ...]
+
+    @property
+    def columns(self) -> dict[str, ColumnType]:
+        return self.inputs[0].columns
+
+
+@dataclass(frozen=True, eq=False)
+class Multiply:
+    """Each row as often as one of its columns says, which is then left out."""
+
+    input: "Node"
+    times: str
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return {name: type_ for name, type_ in self.input.columns.items() if name != self.times}
+
+
+@dataclass(frozen=True, eq=False)
+class Join:
+    """All pairs that agree and satisfy the condition; and, padded with NULL, what has no partner.
+
+    A right join is a left join with its sides exchanged.
+    """
+
+    kind: Literal["inner", "left", "full"]
+    left: "Node"
+    right: "Node"
+    #: Equalities, (column of the left, column of the right). NULL equals nothing.
+    on: tuple[tuple[str, str], ...]
+    #: What else a pair has to satisfy.
+    condition: Condition | None = None
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return {**self.left.columns, **self.right.columns}
+
+
+AggregateFunction: TypeAlias = Literal["count", "sum", "avg", "min", "max"]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate of a Group."""
+
+    name: str
+    function: AggregateFunction
+    #: None stands for COUNT(*), the number of rows.
+    column: str | None
+    type: ColumnType
+    distinct: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A row per combination of keys that occurs (NULL equals NULL), with its aggregates.
+
+    Without keys there is always one row, also over nothing.
+    """
+
+    input: "Node"
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        keys = {key: self.input.columns[key] for key in self.keys}
+        return {**keys, **{each.name: each.type for each in self.aggregates}}
+
+
+Node: TypeAlias = Core | Compute | Filter | Union | Multiply | Join | Group
+
+
+def inputs(node: Node) -> tuple[Node, ...]:
+    """The nodes right below a node."""
+    match node:
+        case Core():
+            return ()
+        case Union(below):
+            return below
+        case Join():
+            return node.left, node.right
+        case _:
+            return (node.input,)
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """The node and everything below it, from above and from the left."""
+    yield node
+    for below in inputs(node):
+        yield from nodes(below)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeView:
+    """A view whose rows are those of the root of a tree."""
+
+    name: str
+    sql: str
+    root: Node
+
+    @property
+    def schema(self) -> dict[str, ColumnType]:
+        return self.root.columns
+
+    @cached_property
+    def cores(self) -> tuple[View, ...]:
+        """Its inner joins, from the left."""
+        return tuple(node.view for node in nodes(self.root) if isinstance(node, Core))
+
+    @cached_property
+    def relations(self) -> tuple[Relation, ...]:
+        return tuple(dict.fromkeys(r for core in self.cores for r in core.relations))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(relation.source for relation in self.relations))
+
+    def relations_of(self, source: str) -> tuple[Relation, ...]:
+        return tuple(relation for relation in self.relations if relation.source == source)
+
+
+#: What a job can be asked to keep.
+AnyView: TypeAlias = View | TreeView
+
+
+def names(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Columns as (new name, from which) that keep their names."""
+    return tuple((column, column) for column in columns)
