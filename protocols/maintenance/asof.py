@@ -22,17 +22,19 @@ from protocols.views.view import Atom
 D = TypeVar("D", bound=Delta)
 
 #: How a protocol reads: (mailbox, atom, keys, cut, position asked for) → rows, columns qualified.
-Reading: TypeAlias = Callable[[Mailbox[D], Atom, D, int, int], Maintenance[D, D]]
+Reading: TypeAlias = Callable[[Mailbox[D], Atom, D | None, int, int], Maintenance[D, D]]
 
 
-def asof(mailbox: Mailbox[D], atom: Atom, keys: D, cut: int, position: int) -> Maintenance[D, D]:
-    """The rows of the atom that match the keys, as of the cut."""
+def asof(
+    mailbox: Mailbox[D], atom: Atom, keys: D | None, cut: int, position: int
+) -> Maintenance[D, D]:
+    """The rows of the atom that match the keys, as of the cut; without keys all its rows."""
     answer = yield from ask(atom, keys, position)
     return corrected(mailbox, atom, answer, keys, cut)
 
 
 def as_answered(
-    _mailbox: Mailbox[D], atom: Atom, keys: D, _cut: int, position: int
+    _mailbox: Mailbox[D], atom: Atom, keys: D | None, _cut: int, position: int
 ) -> Maintenance[D, D]:
     """The control: whatever the source holds when it is asked, errors included."""
     answer = yield from ask(atom, keys, position)

@@ -14,7 +14,7 @@ over a Union in which each row says on which side it stands.
 Columns are called by names that occur once in the whole tree, so that no operator has to rename.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -87,10 +87,11 @@ class Multiply:
 class Join:
     """All pairs that agree and satisfy the condition; and, padded with NULL, what has no partner.
 
-    A right join is a left join with its sides exchanged.
+    A right join is a left join with its sides exchanged. Of a "semi" join only the rows of the left
+    that have a partner are seen (EXISTS), of an "anti" join those that have none.
     """
 
-    kind: Literal["inner", "left", "full"]
+    kind: Literal["inner", "left", "full", "semi", "anti"]
     left: "Node"
     right: "Node"
     #: Equalities, (column of the left, column of the right). NULL equals nothing.
@@ -100,6 +101,8 @@ class Join:
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
+        if self.kind in ("semi", "anti"):
+            return self.left.columns
         return {**self.left.columns, **self.right.columns}
 
 
@@ -189,8 +192,3 @@ class TreeView:
 
 #: What a job can be asked to keep.
 AnyView: TypeAlias = View | TreeView
-
-
-def names(columns: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Columns as (new name, from which) that keep their names."""
-    return tuple((column, column) for column in columns)

@@ -1,0 +1,107 @@
+"""Views that are more than an inner join: the batched sweep below, operators above.
+
+Complete in delivery order. The inner joins at the leaves of the view's tree change as the batched
+sweep says; every operator above them works out its own change from those of its inputs, for all
+positions of the batch, and what it has to know of the state before the batch is read as of that
+cut (operators/operator.py). Nothing depends on how many positions a batch has, so the same serves
+one update at a time, and the control that believes every answer.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import polars as pl
+
+from protocols.algebra.delta import POSITION
+from protocols.algebra.frame import Frame
+from protocols.maintenance.asof import Reading, as_answered, asof
+from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.protocol import Install, Work
+from protocols.maintenance.questions import Maintenance
+from protocols.maintenance.sweep import Sweep
+from protocols.operators.build import build
+from protocols.operators.cores import Changing, Core
+from protocols.operators.operator import Operator, Span
+from protocols.views.tree import TreeView
+from protocols.views.view import View
+
+#: How the inner joins change: (view, mailbox) → work on a batch.
+Leaves: TypeAlias = Callable[[View, Mailbox[Frame]], Changing]
+
+
+class TreeSweep:
+    """The protocol over one view and one mailbox."""
+
+    def __init__(
+        self,
+        view: TreeView,
+        mailbox: Mailbox[Frame],
+        at_most: int | None = None,
+        leaves: Leaves | None = None,
+        read: Reading[Frame] = asof,
+    ) -> None:
+        self._mailbox = mailbox
+        self._at_most = at_most
+        self._root = tree_at_work(view, mailbox, leaves, read)
+        self._begun = mailbox.start
+        self._busy = False
+
+    def begin(self) -> Work[Frame] | None:
+        """Everything that was delivered meanwhile, or as much of it as a batch may have."""
+        first, last = self._begun + 1, self._mailbox.last_position
+        if self._busy or first > last:
+            return None
+        if self._at_most is not None:
+            last = min(last, self._begun + self._at_most)
+        self._busy, self._begun = True, last
+        return self._batch(Span(first, last))
+
+    def _batch(self, span: Span) -> Work[Frame]:
+        change = yield from self._root.change(span)
+        self._root.settle()
+        self._busy = False
+        return [Install(span.last, None if change.is_empty() else Frame(change), first=span.first)]
+
+
+def one_by_one(view: TreeView, mailbox: Mailbox[Frame]) -> TreeSweep:
+    """Each update by itself."""
+    return TreeSweep(view, mailbox, at_most=1)
+
+
+def believing(view: TreeView, mailbox: Mailbox[Frame]) -> TreeSweep:
+    """The control: each update by itself, every answer taken for the state that was wanted."""
+    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered)
+
+
+def contents(view: TreeView, mailbox: Mailbox[Frame], cut: int) -> Maintenance[Frame, Frame]:
+    """All rows of the view as of a cut, read from the sources."""
+    root = tree_at_work(view, mailbox, None, asof)
+    rows = yield from root.before(Span(cut + 1, cut), None)
+    return Frame(rows)
+
+
+def tree_at_work(
+    view: TreeView, mailbox: Mailbox[Frame], leaves: Leaves | None, read: Reading[Frame]
+) -> Operator:
+    """The operators of a view over what its mailbox receives."""
+    changing = leaves or _batched_leaves
+    return build(view.root, lambda core: Core(core, mailbox, changing(core, mailbox), read))
+
+
+def _batched_leaves(view: View, mailbox: Mailbox[Frame]) -> Changing:
+    return BatchedSweep(view, mailbox).change
+
+
+def _naive_leaves(view: View, mailbox: Mailbox[Frame]) -> Changing:
+    sweep = Sweep(view, mailbox, as_answered)
+
+    def change(first: int, last: int) -> Maintenance[Frame, Frame | None]:
+        assert first == last, "the control takes one update at a time"
+        install = yield from sweep.update(first)
+        if install.change is None:
+            return None
+        rows = install.change.data
+        return Frame(rows.with_columns(pl.lit(first, pl.Int64).alias(POSITION)))
+
+    return change

@@ -1,0 +1,109 @@
+"""The leaves of a tree: inner joins of relations, of which the sources are asked.
+
+How an inner join changes is worked out by the batched sweep. Its rows before a batch are read like
+a first state: the rows of one atom that match the keys, swept through the others, all as of one
+cut. A key set names columns of the join; the atom that has most of them is asked with those, and
+the others are tested at the end.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.expressions import Column, IsNull, conjunction
+from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.types import column_type
+from protocols.maintenance.asof import Reading
+from protocols.maintenance.mailbox import Mailbox
+from protocols.maintenance.partials import extended
+from protocols.maintenance.questions import Maintenance
+from protocols.maintenance.together import together
+from protocols.operators.operator import Span, Task
+from protocols.operators.placed import added_up, among
+from protocols.views.plan import plan
+from protocols.views.view import Atom, View
+
+#: How the change of an inner join in a batch is found: first and last position → its rows.
+Changing: TypeAlias = Callable[[int, int], Maintenance[Frame, Frame | None]]
+
+_PLACE = {POSITION: column_type("BIGINT")}
+
+
+class Core:
+    """An inner join at work."""
+
+    def __init__(
+        self, view: View, mailbox: Mailbox[Frame], changing: Changing, read: Reading[Frame]
+    ) -> None:
+        self._view = view
+        self._mailbox = mailbox
+        self._changing = changing
+        self._read = read
+        self.nothing = empty_frame(view.schema).data
+        self._no_change = empty_frame({**view.schema, **_PLACE}).data
+        #: Atom → column of the join → column of its relation.
+        self._places = {atom: dict(_places(view, atom)) for atom in view.atoms}
+
+    def change(self, span: Span) -> Task:
+        change = yield from self._changing(span.first, span.last)
+        return self._no_change if change is None else change.data.select(self._no_change.columns)
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        if wanted is None:
+            rows = yield from self._swept(span, self._view.atoms[0], None, ())
+            return self.nothing if rows is None else added_up(rows.data)
+        atom = max(self._view.atoms, key=lambda a: len(self._places[a].keys() & wanted.columns))
+        asked = _by_nulls(wanted, self._places[atom])
+        parts = yield from together([self._swept(span, atom, *each) for each in asked])
+        found = [part.data for part in parts if part is not None]
+        return added_up(among(pl.concat([self.nothing, *found]), wanted))
+
+    def settle(self) -> None:
+        """It keeps nothing."""
+
+    def _swept(
+        self, span: Span, atom: Atom, keys: Frame | None, nulls: tuple[str, ...]
+    ) -> Maintenance[Frame, Frame | None]:
+        """The rows of the join that come from these rows of one atom, before the batch."""
+        way = plan(self._view, atom)
+        tests = tuple(IsNull(Column(name)) for name in nulls)
+        own = () if atom.condition is None else (atom.condition,)
+        asked = replace(atom, condition=conjunction((*own, *tests)))
+        partial = yield from self._read(self._mailbox, asked, keys, span.cut, span.last)
+        if way.residual is not None:
+            partial = partial.where(way.residual)
+        for step in way.steps:
+            links = partial.keys(step.keys)
+            if links.is_empty():
+                return None
+            rows = yield from self._read(self._mailbox, step.atom, links, span.cut, span.last)
+            partial = extended(partial, rows, step)
+        return partial.select(self._view.projection)
+
+
+def _places(view: View, atom: Atom) -> Iterator[tuple[str, str]]:
+    """The outputs that an atom provides: (name, column of its relation)."""
+    own = dict(atom.renaming)
+    for output in view.outputs:
+        if output.column in own:
+            yield output.name, own[output.column]
+
+
+def _by_nulls(
+    wanted: pl.DataFrame, places: Mapping[str, str]
+) -> Iterator[tuple[Frame | None, tuple[str, ...]]]:
+    """The keys of one atom, and which of its columns have to be NULL: sources match no NULL."""
+    here = [name for name in wanted.columns if name in places]
+    keys = wanted.select(pl.col(name).alias(places[name]) for name in here).unique()
+    marks = keys.select(pl.all().is_null())
+    for pattern in marks.unique(maintain_order=True).iter_rows():
+        nulls = tuple(name for name, is_null in zip(keys.columns, pattern, strict=True) if is_null)
+        same = pl.all_horizontal(pl.col(name).is_null() == (name in nulls) for name in keys.columns)
+        rest = keys.filter(same).drop(nulls)
+        ones = rest.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
+        yield Frame(ones) if rest.columns else None, nulls
+    if not here:
+        yield None, ()

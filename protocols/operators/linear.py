@@ -1,0 +1,116 @@
+"""The linear operators: what a change does to them depends on nothing but the change."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.expressions import Column, to_polars, value_to_polars
+from protocols.algebra.frame import empty_frame
+from protocols.maintenance.together import together
+from protocols.operators.operator import Operator, Span, Task
+from protocols.operators.placed import added_up, among
+from protocols.views import tree
+
+
+class Compute:
+    """One row for each, with other columns."""
+
+    def __init__(self, node: tree.Compute, below: Operator) -> None:
+        self.nothing = empty_frame(node.columns).data
+        self._below = below
+        self._values = [
+            value_to_polars(value).cast(type_.dtype).alias(name)
+            for name, value, type_ in node.values
+        ]
+        #: What is passed on as it is: our name → its name below.
+        self._passed = {
+            name: value.name for name, value, _ in node.values if isinstance(value, Column)
+        }
+
+    def change(self, span: Span) -> Task:
+        rows = yield from self._below.change(span)
+        return added_up(rows.select(*self._values, POSITION, COUNT))
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        below = _asked_below(wanted, self._passed)
+        rows = yield from self._below.before(span, below)
+        found = added_up(rows.select(*self._values, COUNT))
+        return found if wanted is None else among(found, wanted)
+
+    def settle(self) -> None:
+        self._below.settle()
+
+
+class Filter:
+    """The rows for which a condition is true."""
+
+    def __init__(self, node: tree.Filter, below: Operator) -> None:
+        self.nothing = empty_frame(node.columns).data
+        self._below = below
+        self._test = to_polars(node.condition)
+
+    def change(self, span: Span) -> Task:
+        rows = yield from self._below.change(span)
+        return rows.filter(self._test)
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        rows = yield from self._below.before(span, wanted)
+        return rows.filter(self._test)
+
+    def settle(self) -> None:
+        self._below.settle()
+
+
+class Union:
+    """The rows of all inputs."""
+
+    def __init__(self, node: tree.Union, below: Sequence[Operator]) -> None:
+        self.nothing = empty_frame(node.columns).data
+        self._below = below
+
+    def change(self, span: Span) -> Task:
+        parts = yield from together([each.change(span) for each in self._below])
+        return added_up(pl.concat(parts))
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        parts = yield from together([each.before(span, wanted) for each in self._below])
+        return added_up(pl.concat(parts))
+
+    def settle(self) -> None:
+        for each in self._below:
+            each.settle()
+
+
+class Multiply:
+    """Each row as often as one of its columns says."""
+
+    def __init__(self, node: tree.Multiply, below: Operator) -> None:
+        self.nothing = empty_frame(node.columns).data
+        self._below = below
+        self._times = node.times
+
+    def change(self, span: Span) -> Task:
+        rows = yield from self._below.change(span)
+        return added_up(self._multiplied(rows))
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        rows = yield from self._below.before(span, wanted)
+        return added_up(self._multiplied(rows))
+
+    def settle(self) -> None:
+        self._below.settle()
+
+    def _multiplied(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(pl.col(COUNT) * pl.col(self._times)).drop(self._times)
+
+
+def _asked_below(wanted: pl.DataFrame | None, passed: dict[str, str]) -> pl.DataFrame | None:
+    """The keys as the input has them, without what is computed; None when nothing is left."""
+    if wanted is None:
+        return None
+    known = [name for name in wanted.columns if name in passed]
+    if not known:
+        return None
+    below = wanted.select(pl.col(name).alias(passed[name]) for name in dict.fromkeys(known))
+    return below.unique(maintain_order=True)

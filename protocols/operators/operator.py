@@ -1,0 +1,75 @@
+"""What every operator of a view's tree does.
+
+A batch has positions; an operator says how its rows change at each of them (`change`), and which
+rows it had before the first of them (`before`), as far as somebody asks. Both are pieces of work:
+they may have to ask sources, and the inner joins at the leaves do (`cores.py`).
+
+So an operator that is not linear works like this: it takes the changes of its inputs, looks which
+groups of rows they touch, gets what was there in these groups before, and works out by columns, for
+all positions at once, what the change makes of it. Nothing has to be kept for that. What is kept
+all the same, to save questions, is a memory (`memory.py`), and may be lost at any time.
+
+Whatever is read is read as of one cut, the position before the batch, and corrected to it by the
+leaves. So no operator has to know of concurrent updates (the transfer theorem of algorithms.md,
+section 6).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import polars as pl
+
+from protocols.algebra.delta import POSITION
+from protocols.algebra.frame import Frame
+from protocols.maintenance.questions import Maintenance
+
+#: Work that ends with rows.
+Task: TypeAlias = Maintenance[Frame, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Span:
+    """The positions of a batch."""
+
+    first: int
+    last: int
+
+    @property
+    def cut(self) -> int:
+        """The position before it."""
+        return self.first - 1
+
+
+class Operator(Protocol):
+    """One node of the tree at work. Rows are frames with `_count`; changes have `_position`."""
+
+    #: Its rows when there are none.
+    nothing: pl.DataFrame
+
+    def change(self, span: Span) -> Task:
+        """How its rows change at each position of a batch."""
+        ...
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        """Its rows before the batch, those that agree with one of the keys; None asks for all.
+
+        `wanted` are distinct rows over some of its columns. NULL agrees with NULL here.
+        """
+        ...
+
+    def settle(self) -> None:
+        """The batch is done: what was learnt from it may be kept."""
+        ...
+
+
+def before(operator: Operator, span: Span, wanted: pl.DataFrame | None) -> Task:
+    """The same, without bothering anybody for no key at all."""
+    if wanted is not None and wanted.is_empty():
+        return operator.nothing
+    rows = yield from operator.before(span, wanted)
+    return rows
+
+
+def no_change(operator: Operator) -> pl.DataFrame:
+    """An empty change."""
+    return operator.nothing.with_columns(pl.lit(0, pl.Int64).alias(POSITION))

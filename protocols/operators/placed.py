@@ -1,0 +1,117 @@
+"""Changes of many positions in one frame, and what can be done with them by columns.
+
+A frame of *entries* has `_position` and `_count`: so many more of this row from that position on.
+What was there before the batch stands at BEGINNING. So the entries of an input up to a position add
+up to its rows at that position, for every position at once, and
+
+    pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
+               from then on are both there. Sums of steps multiply like that; no state is made.
+    presence   whether there is any of a row: 1 from where the sum becomes positive, until it is 0
+    running    the sums of groups, wherever they change
+"""
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+
+_THEIRS = "_theirs"
+
+
+def entries(before: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
+    """What was there before a batch, and its changes."""
+    placed = before.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
+    return pl.concat([placed.select(change.columns), change])
+
+
+def change_of(placed: pl.DataFrame) -> pl.DataFrame:
+    """The changes among entries, equal ones added up."""
+    return added_up(placed.filter(pl.col(POSITION) > BEGINNING))
+
+
+def added_up(rows: pl.DataFrame) -> pl.DataFrame:
+    """Equal rows as one, their counts added, and zeroes gone."""
+    if rows.height < 2:
+        return rows.filter(pl.col(COUNT) != 0)
+    by = [name for name in rows.columns if name != COUNT]
+    summed = rows.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
+    return summed.filter(pl.col(COUNT) != 0).select(rows.columns)
+
+
+def columns_of(placed: pl.DataFrame) -> list[str]:
+    """The columns of the rows themselves."""
+    return [name for name in placed.columns if name not in (POSITION, COUNT)]
+
+
+def pairs(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    on: Sequence[tuple[str, str]],
+    nulls_equal: bool = False,
+) -> pl.DataFrame:
+    """The entries of a join: the columns of both sides, counts multiplied.
+
+    Columns that have one name on both sides are taken from the left.
+    """
+    mine = columns_of(left)
+    theirs = [name for name in columns_of(right) if name not in mine]
+    # With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
+    joined = left.join(
+        right,
+        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
+        right_on=[*(pl.col(other) for _, other in on), pl.lit(1)],
+        how="inner",
+        coalesce=False,
+        nulls_equal=nulls_equal,
+        suffix=_THEIRS,
+    )
+    return joined.select(
+        *mine,
+        *theirs,
+        pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
+        pl.col(COUNT) * pl.col(COUNT + _THEIRS),
+    )
+
+
+def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The different rows of these columns, NULL like any other value."""
+    return rows.select(columns).unique(maintain_order=True)
+
+
+def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
+    """The different rows without a NULL of columns (new name, from which)."""
+    found = rows.select(pl.col(column).alias(name) for name, column in columns)
+    return found.drop_nulls().unique(maintain_order=True)
+
+
+def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
+    """The rows that agree with one of the wanted ones; NULL agrees with NULL."""
+    on = [*(pl.col(name) for name in wanted.columns), pl.lit(1)]
+    return rows.join(wanted, on=on, how="semi", nulls_equal=True)
+
+
+def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Entries with count 1 from where there is one of these rows, and -1 from where there is none.
+
+    The counts of a relation are never negative, so that it is there if the sum is not zero.
+    """
+    sums = running(placed, by, [pl.col(COUNT)])
+    there = (pl.col(COUNT) != 0).cast(pl.Int64)
+    turned = sums.with_columns(there - within(there.shift(1), by).fill_null(0))
+    return turned.filter(pl.col(COUNT) != 0)
+
+
+def running(placed: pl.DataFrame, by: Sequence[str], values: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Per group and position at which it has entries: the sums of all entries up to there.
+
+    The positions of a group ascend.
+    """
+    here = placed.group_by([*by, POSITION]).agg(value.sum() for value in values).sort(POSITION)
+    names = [value.meta.output_name() for value in values]
+    return here.with_columns(within(pl.col(name).cum_sum(), by) for name in names)
+
+
+def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:
+    """A value that looks at the other rows of its group; without `by` all are one group."""
+    return value.over(by) if by else value

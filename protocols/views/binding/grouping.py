@@ -1,0 +1,194 @@
+"""GROUP BY, aggregates and HAVING.
+
+What groups and what is aggregated become columns of their own, then a `Group` stands above them;
+from there on the text may name only what was grouped and aggregates.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import Case, Column, Expression, Literal
+from protocols.algebra.types import ColumnType, column_type
+from protocols.views import tree
+from protocols.views.binding.rows import as_column
+from protocols.views.binding.scope import Shown
+
+if TYPE_CHECKING:
+    from protocols.views.binding.select import Select
+
+_FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+_BIGINT = column_type("BIGINT")
+
+
+class Grouping:
+    """The grouping of one SELECT."""
+
+    def __init__(self, select: "Select") -> None:
+        self._select = select
+        self._text = select.text
+        #: What stands in GROUP BY, as it is written → its column.
+        self._keys: dict[exp.Expr, Shown] = {}
+        #: Aggregates as they are written → their columns.
+        self._aggregates: dict[exp.Expr, Shown] = {}
+
+    def group(self, also: Sequence[Shown] = ()) -> None:
+        """Puts the Group on top of what the SELECT has so far; `also` are further keys."""
+        select = self._select
+        # While these are read, columns are not yet restricted to what is grouped.
+        select.grouping = None
+        keys = [(node, self._key(node)) for node in self._expressions()]
+        aggregates = [(node, self._aggregate(node)) for node in self._called()]
+        select.grouping = self
+        self._keys = dict(keys)
+        self._aggregates = {node: Shown(each.name, each.type) for node, each in aggregates}
+        names = tuple(dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys))))
+        wanted = tuple({each.name: each for _, each in aggregates}.values())
+        select.node = tree.Group(select.node, names, wanted)
+
+    def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+        """The column of something grouped or aggregated."""
+        shown = self._aggregates.get(node) or self._keys.get(node)
+        return None if shown is None else (Column(shown.name), shown.type)
+
+    def refuse_ungrouped(self, column: exp.Column, shown: Shown) -> None:
+        """Beside aggregates a column has to be one of GROUP BY."""
+        if shown.name not in {key.name for key in self._keys.values()}:
+            self._text.refuse(
+                column,
+                f"{column.sql()!r} is neither in GROUP BY nor in an aggregate, so a group has no"
+                " single value of it",
+            )
+
+    def _expressions(self) -> Iterator[exp.Expr]:
+        group = self._select.select.args.get("group")
+        if group is None:
+            return
+        if any(value for name, value in group.args.items() if name != "expressions"):
+            self._text.refuse(
+                group, "ROLLUP, CUBE, GROUPING SETS and GROUP BY ALL are not supported"
+            )
+        for node in group.expressions:
+            yield self._meant(node)
+
+    def _meant(self, node: exp.Expr) -> exp.Expr:
+        """GROUP BY 2 and GROUP BY alias stand for items of SELECT."""
+        items = self._select.select.expressions
+        if isinstance(node, exp.Literal) and not node.is_string:
+            number = int(node.this) if node.this.isdigit() else 0
+            if not 1 <= number <= len(items):
+                self._text.refuse(node, f"SELECT has no item {node.this}")
+            return items[number - 1].unalias()
+        if isinstance(node, exp.Column) and not node.table and not self._is_column(node):
+            for item in items:
+                if item.alias.lower() == node.name.lower():
+                    return item.unalias()
+        return node
+
+    def _is_column(self, node: exp.Column) -> bool:
+        tables = self._select.scope.tables.values()
+        return any(name.lower() == node.name.lower() for table in tables for name in table)
+
+    def _key(self, node: exp.Expr) -> Shown:
+        if has_aggregate(node):
+            self._text.refuse(node, "an aggregate cannot be grouped by")
+        return self._select.as_column(node, "group")
+
+    # -- aggregates ------------------------------------------------------------------------------
+
+    def _called(self) -> Iterator[exp.Expr]:
+        """The aggregates of SELECT and HAVING, each once."""
+        clauses = [*self._select.select.expressions, self._select.select.args.get("having")]
+        found: dict[exp.Expr, None] = {}
+        for clause in clauses:
+            if clause is not None:
+                found.update(dict.fromkeys(aggregates_in(clause)))
+        yield from found
+
+    def _aggregate(self, node: exp.Expr) -> tree.Aggregate:
+        condition = None
+        call = node
+        if isinstance(node, exp.Filter):
+            call, condition = node.this, node.expression.this
+        function = _FUNCTIONS.get(type(call))
+        if function is None:
+            known = "COUNT, SUM, AVG, MIN and MAX"
+            self._text.refuse(call, f"{call.sql('duckdb')}: of aggregates, {known} are kept")
+        argument = call.this
+        distinct = isinstance(argument, exp.Distinct)
+        if distinct:
+            if len(argument.expressions) != 1:
+                self._text.refuse(call, "DISTINCT takes one value in an aggregate")
+            argument = argument.expressions[0]
+        if call.expressions:
+            self._text.refuse(call, f"{function.upper()} takes one value")
+        name = self._select.names.fresh(function)
+        if isinstance(argument, exp.Star):
+            return self._count_all(name, condition)
+        column = self._argument(argument, condition)
+        type_ = self._type(function, column.type, call)
+        return tree.Aggregate(name, function, column.name, type_, distinct)
+
+    def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
+        if condition is None:
+            return tree.Aggregate(name, "count", None, _BIGINT)
+        column = self._chosen(Literal(1, _BIGINT), _BIGINT, condition)
+        return tree.Aggregate(name, "count", column.name, _BIGINT)
+
+    def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> Shown:
+        if has_aggregate(argument):
+            self._text.refuse(argument, "an aggregate cannot stand in an aggregate")
+        value, type_ = self._select.scalars.typed(argument)
+        return self._chosen(value, type_, condition)
+
+    def _chosen(self, value: Expression, type_: ColumnType, condition: exp.Expr | None) -> Shown:
+        """The value as a column; where FILTER says no, NULL, which no aggregate counts."""
+        select = self._select
+        if condition is not None:
+            test = select.scalars.condition(condition)
+            value = Case(((test, value),), Literal(None, type_), type_)
+        select.node, shown = as_column(select.node, value, type_, select.names, "value")
+        return shown
+
+    def _type(
+        self, function: tree.AggregateFunction, type_: ColumnType, at: exp.Expr
+    ) -> ColumnType:
+        if function == "count":
+            return _BIGINT
+        if function in ("min", "max"):
+            return type_
+        if type_.family == "DOUBLE":
+            self._text.refuse(
+                at,
+                f"{at.sql('duckdb')}: a sum of DOUBLE depends on the order of its rows; cast the"
+                " value to a DECIMAL",
+            )
+        if type_.family not in ("BIGINT", "DECIMAL"):
+            self._text.refuse(at, f"{at.sql('duckdb')}: {type_.name} cannot be added up")
+        if function == "avg":
+            return column_type("DOUBLE")
+        scale = type_.precision_and_scale[1] if type_.family == "DECIMAL" else 0
+        return column_type(f"DECIMAL(38,{scale})")
+
+
+def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The aggregates of a clause itself, not those of its subqueries."""
+    if isinstance(node, exp.Filter) or isinstance(node, exp.AggFunc):
+        yield node
+        return
+    if isinstance(node, exp.Query):
+        return
+    for child in node.iter_expressions():
+        yield from aggregates_in(child)
+
+
+def has_aggregate(node: exp.Expr) -> bool:
+    """Whether a clause aggregates."""
+    return next(aggregates_in(node), None) is not None

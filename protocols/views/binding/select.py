@@ -1,0 +1,314 @@
+"""A query, clause by clause: FROM, WHERE, GROUP BY, HAVING, SELECT, DISTINCT.
+
+Names of the tree are unique in all of it, so a subquery may be joined anywhere without renaming.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import Column, Condition, Expression, conjunction
+from protocols.algebra.types import ColumnType
+from protocols.views import tree
+from protocols.views.binding import setoperations
+from protocols.views.binding.grouping import Grouping, has_aggregate
+from protocols.views.binding.rows import Names, as_column
+from protocols.views.binding.scope import Scope, Shown
+from protocols.views.binding.sources import Bound, From
+from protocols.views.binding.statement import Text
+from protocols.views.binding.subqueries import Inner, Subqueries
+from protocols.views.catalog import Catalog
+from protocols.views.scalars import Scalars
+
+_KEPT_CLAUSES = {
+    "kind",
+    "with_",
+    "expressions",
+    "from_",
+    "joins",
+    "where",
+    "group",
+    "having",
+    "distinct",
+}
+_CLAUSE_NAMES = {
+    "order": "ORDER BY",
+    "laterals": "LATERAL",
+    "limit": "LIMIT",
+    "offset": "OFFSET",
+    "windows": "WINDOW",
+}
+
+
+@dataclass
+class Binder:
+    """What all parts of one view's text share."""
+
+    text: Text
+    catalog: Catalog
+    names: Names = field(default_factory=Names)
+    #: Where each relation of the tree stands in the text, by the alias of its atom.
+    places: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def query(
+        self, query: exp.Query, common: Mapping[str, exp.Query], outer: Scope | None = None
+    ) -> Bound:
+        """A SELECT or a set operation: its node, and its columns in order."""
+        common = {**common, **self.common(query)}
+        if isinstance(query, exp.SetOperation):
+            setoperations.refuse_clauses(self.text, query)
+            sides = [self.query(side, common) for side in (query.left, query.right)]
+            return setoperations.bound(self.text, self.names, query, sides[0], sides[1])
+        if isinstance(query, exp.Subquery):
+            return self.query(query.this, common, outer)
+        if not isinstance(query, exp.Select):
+            self.text.refuse(query, "only SELECT, UNION, INTERSECT and EXCEPT can stand here")
+        return Select(self, common, query, outer).bound()
+
+    def common(self, query: exp.Query) -> dict[str, exp.Query]:
+        """WITH: each name stands for its query wherever it is used."""
+        with_ = query.args.get("with_")
+        if with_ is None:
+            return {}
+        if with_.args.get("recursive"):
+            self.text.refuse(with_, "WITH RECURSIVE is not supported")
+        found: dict[str, exp.Query] = {}
+        for each in with_.expressions:
+            if each.args["alias"].columns:
+                self.text.refuse(each, "name the columns inside the query, not after its name")
+            found[each.alias.lower()] = each.this
+        return found
+
+
+class Select:
+    """One SELECT on its way to a node."""
+
+    def __init__(
+        self,
+        binder: Binder,
+        common: Mapping[str, exp.Query],
+        select: exp.Select,
+        outer: Scope | None = None,
+    ) -> None:
+        self.binder = binder
+        self.common = common
+        self.select = select
+        self.text = binder.text
+        self.names = binder.names
+        self.scope = Scope(self.text, outer)
+        self._refuse_other_clauses()
+        self.scalars = Scalars(self._column, self.text.refuse, self._special)
+        #: The rows so far; subqueries in conditions join themselves to it.
+        self.node = From(
+            self.text,
+            binder.catalog,
+            self.names,
+            self.scope,
+            common,
+            lambda query: binder.query(query, common),
+            self.scalars.condition,
+            binder.places,
+        ).node(select)
+        self.subqueries = Subqueries(self)
+        self.grouping: Grouping | None = None
+
+    def bound(self) -> Bound:
+        """The whole SELECT."""
+        where = self.select.args.get("where")
+        if where is not None:
+            self.filter(where.this)
+        self.group()
+        items = list(self._items())
+        self._refuse_equal_names(items)
+        if self.select.args.get("distinct"):
+            self._refuse_distinct_on()
+            return self._distinct(items)
+        columns = {}
+        for name, value, type_, at in items:
+            self.node, columns[name] = as_column(self.node, value, type_, self.names, name)
+        return self.node, columns
+
+    def filter(self, condition: exp.Expr) -> None:
+        """Lets through the rows for which a condition of the text is true."""
+        tests: list[Condition] = []
+        for part in conjuncts(condition):
+            if not self.subqueries.restricts(part):
+                tests.append(self.scalars.condition(part))
+        test = conjunction(tuple(tests))
+        if test is not None:
+            self.node = tree.Filter(self.node, test)
+
+    # -- as a subquery of a condition ------------------------------------------------------------
+
+    def inner(self, query: exp.Select) -> Inner:
+        """A subquery of ours: its rows, and the conditions of its WHERE that link it to ours."""
+        select = Select(
+            self.binder, {**self.common, **self.binder.common(query)}, query, self.scope
+        )
+        where = query.args.get("where")
+        inner = Inner(select, [], [])
+        own = []
+        for part in () if where is None else conjuncts(where.this):
+            if not select.names_outer(part):
+                own.append(part)
+            elif (equality := select.link(part)) is not None:
+                inner.equalities.append(equality)
+            else:
+                inner.others.append(part)
+        for part in own:
+            select.filter(part)
+        return inner
+
+    def names_outer(self, node: exp.Expr) -> bool:
+        """Whether a column of the query around is named."""
+        return any(self.scope.is_outer(column) for column in node.find_all(exp.Column))
+
+    def link(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+        """An equality of something around with something of ours, in this order."""
+        node = node.unnest() if isinstance(node, exp.Paren) else node
+        if not isinstance(node, exp.EQ):
+            return None
+        for around, ours in ((node.left, node.right), (node.right, node.left)):
+            columns = list(around.find_all(exp.Column))
+            if columns and all(map(self.scope.is_outer, columns)) and not self.names_outer(ours):
+                return around, ours
+        return None
+
+    def group(self, keys: Sequence[Shown] = ()) -> None:
+        """Groups if the text aggregates; by these columns as well."""
+        if self._is_grouped():
+            self.grouping = Grouping(self)
+            self.grouping.group(keys)
+        having = self.select.args.get("having")
+        if having is not None:
+            self.filter(having.this)
+
+    def as_column(self, node: exp.Expr, wanted: str) -> Shown:
+        """What stands in the text as a column of the rows."""
+        value, type_ = self.scalars.typed(node)
+        self.node, shown = as_column(self.node, value, type_, self.names, wanted)
+        return shown
+
+    def of_both(self) -> Scalars:
+        """For conditions that name columns of the query around as well."""
+
+        def either(column: exp.Column) -> tuple[str, ColumnType]:
+            shown = self.scope.column(column)
+            return shown.name, shown.type
+
+        return Scalars(either, self.text.refuse, lambda _: None)
+
+    # -- for the parts of the text ---------------------------------------------------------------
+
+    def _column(self, column: exp.Column) -> tuple[str, ColumnType]:
+        shown = self.scope.column(column)
+        if self.scope.is_outer(column):
+            self.text.refuse(
+                column,
+                f"{column.sql()!r} is a column of the query around; in a subquery those can only"
+                " stand in conditions of WHERE",
+            )
+        if self.grouping is not None:
+            self.grouping.refuse_ungrouped(column, shown)
+        return shown.name, shown.type
+
+    def _special(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+        """What is more than a scalar: aggregates, grouped expressions, subqueries."""
+        if isinstance(node, exp.Window):
+            self.text.refuse(node, "window functions are not supported: they depend on an order")
+        if self.grouping is not None:
+            found = self.grouping.value(node)
+            if found is not None:
+                return found
+        elif is_aggregate(node):
+            self.text.refuse(node, f"{node.sql('duckdb')} is an aggregate; it cannot stand here")
+        return self.subqueries.value(node)
+
+    def _is_grouped(self) -> bool:
+        parts = [*self.select.expressions, self.select.args.get("having")]
+        return bool(self.select.args.get("group")) or any(
+            has_aggregate(part) for part in parts if part is not None
+        )
+
+    # -- SELECT ----------------------------------------------------------------------------------
+
+    def _items(self) -> Iterator[tuple[str, Expression, ColumnType, exp.Expr]]:
+        for item in self.select.expressions:
+            inner = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(inner, exp.Star):
+                if self.scope.merged:
+                    self.text.refuse(inner, "with USING, list the columns instead of *")
+                self._refuse_star(inner)
+                for alias in self.scope.tables:
+                    yield from self._all(alias, inner)
+            elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+                self._refuse_star(inner.this)
+                yield from self._all(inner.table, inner)
+            else:
+                value, type_ = self.scalars.typed(inner)
+                yield self._name_of(item, inner), value, type_, item
+
+    def _all(
+        self, alias: str, at: exp.Expr
+    ) -> Iterator[tuple[str, Expression, ColumnType, exp.Expr]]:
+        for name, shown in self.scope.of_table(alias, at):
+            yield name, Column(shown.name), shown.type, at
+
+    def _name_of(self, item: exp.Expr, inner: exp.Expr) -> str:
+        if item.alias:
+            return item.alias
+        if isinstance(inner, exp.Column):
+            return inner.name
+        self.text.refuse(item, f"give {inner.sql('duckdb')} a name: … AS name")
+
+    def _refuse_star(self, star: exp.Star) -> None:
+        if any(star.args.values()):
+            self.text.refuse(star, "* EXCLUDE and * REPLACE are not supported; list the columns")
+        if self.grouping is not None:
+            self.text.refuse(star, "* cannot stand beside GROUP BY; list the columns")
+
+    def _refuse_equal_names(
+        self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]
+    ) -> None:
+        seen: set[str] = set()
+        for name, _, _, _ in items:
+            if name.lower() in seen:
+                self.text.refuse(self.select, f"two columns are called {name!r}; give one an alias")
+            if name.startswith("_"):
+                self.text.refuse(self.select, f"{name!r}: names with a leading _ are reserved")
+            seen.add(name.lower())
+
+    def _distinct(self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]) -> Bound:
+        columns = {name: Shown(self.names.fresh(name), type_) for name, _, type_, _ in items}
+        values = tuple((columns[name].name, value, type_) for name, value, type_, _ in items)
+        keys = tuple(shown.name for shown in columns.values())
+        return tree.Group(tree.Compute(self.node, values), keys, ()), columns
+
+    def _refuse_distinct_on(self) -> None:
+        if self.select.args["distinct"].args.get("on"):
+            self.text.refuse(
+                self.select.args["distinct"], "DISTINCT ON depends on an order of the rows"
+            )
+
+    def _refuse_other_clauses(self) -> None:
+        for clause, value in self.select.args.items():
+            if value and clause not in _KEPT_CLAUSES:
+                name = _CLAUSE_NAMES.get(clause, clause.strip("_").upper())
+                place = value[0] if isinstance(value, list) else value
+                self.text.refuse(place, f"{name} is not supported")
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts that must all hold."""
+    inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.And):
+        yield from conjuncts(inner.left)
+        yield from conjuncts(inner.right)
+    else:
+        yield node
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a node is itself an aggregate."""
+    return isinstance(node, exp.AggFunc)

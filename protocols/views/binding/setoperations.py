@@ -1,0 +1,127 @@
+"""UNION, INTERSECT and EXCEPT, with and without ALL.
+
+UNION is a Union, under a Group unless ALL. For the others each row says on which side it stands,
+and the two numbers per row decide: INTERSECT shows what is on both sides, EXCEPT what is on the
+left only; with ALL as often as the smaller number, or the difference, says.
+"""
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import (
+    Call,
+    Case,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    Literal,
+    conjunction,
+)
+from protocols.algebra.types import ColumnType, column_type
+from protocols.views import tree
+from protocols.views.binding.rows import Names
+from protocols.views.binding.scope import Shown
+from protocols.views.binding.sources import Bound
+from protocols.views.binding.statement import Text
+
+_BIGINT = column_type("BIGINT")
+_KEPT = {"this", "expression", "distinct", "with_"}
+
+
+def refuse_clauses(text: Text, query: exp.SetOperation) -> None:
+    """ORDER BY, LIMIT and BY NAME."""
+    for clause, value in query.args.items():
+        if value and clause not in _KEPT:
+            place = value[0] if isinstance(value, list) else value
+            text.refuse(
+                place if isinstance(place, exp.Expr) else query,
+                f"{clause.strip('_').upper()} is not supported",
+            )
+
+
+def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right: Bound) -> Bound:
+    """The operation over its two sides."""
+    columns = _columns(text, names, query, left[1], right[1])
+    keys = tuple(shown.name for shown in columns.values())
+    if isinstance(query, exp.Union):
+        sides = tuple(_renamed(side, columns, {}) for side in (left, right))
+        both: tree.Node = tree.Union(sides)
+        return (tree.Group(both, keys, ()) if query.args.get("distinct") else both), columns
+    marks = [names.fresh(mark) for mark in ("left", "right")]
+    sides = tuple(
+        _renamed(side, columns, {mark: int(mark == own) for mark in marks})
+        for side, own in zip((left, right), marks, strict=True)
+    )
+    sums = [
+        tree.Aggregate(names.fresh(f"rows_{mark}"), "sum", mark, column_type("DECIMAL(38,0)"))
+        for mark in marks
+    ]
+    counted = tree.Group(tree.Union(sides), keys, tuple(sums))
+    ours, theirs = (Column(each.name) for each in sums)
+    less = isinstance(query, exp.Except)
+    if query.args.get("distinct"):
+        return _plain(tree.Filter(counted, _shown(ours, theirs, less)), columns), columns
+    return _as_often(names, counted, columns, ours, theirs, less), columns
+
+
+def _columns(
+    text: Text, names: Names, query: exp.Expr, left: dict[str, Shown], right: dict[str, Shown]
+) -> dict[str, Shown]:
+    """Called as on the left."""
+    if len(left) != len(right):
+        text.refuse(query, f"the left side has {len(left)} columns, the right side {len(right)}")
+    for (name, ours), (other, theirs) in zip(left.items(), right.items(), strict=True):
+        if ours.type != theirs.type:
+            text.refuse(
+                query,
+                f"{name!r} is {ours.type.name} on the left, {other!r} is {theirs.type.name} on the"
+                " right; cast one of them",
+            )
+    return {name: Shown(names.fresh(name), shown.type) for name, shown in left.items()}
+
+
+def _renamed(side: Bound, columns: dict[str, Shown], marks: dict[str, int]) -> tree.Node:
+    node, own = side
+    values: list[tuple[str, Expression, ColumnType]] = [
+        (shown.name, Column(mine.name), shown.type)
+        for shown, mine in zip(columns.values(), own.values(), strict=True)
+    ]
+    values += [(mark, Literal(value, _BIGINT), _BIGINT) for mark, value in marks.items()]
+    return tree.Compute(node, tuple(values))
+
+
+def _shown(ours: Column, theirs: Column, less: bool) -> Condition:
+    none = Literal(0, column_type("DECIMAL(38,0)"))
+    here = Comparison(ours, ">", none)
+    there = Comparison(theirs, "=" if less else ">", none)
+    test = conjunction((here, there))
+    assert test is not None
+    return test
+
+
+def _plain(node: tree.Node, columns: dict[str, Shown]) -> tree.Node:
+    values = tuple((s.name, Column(s.name), s.type) for s in columns.values())
+    return tree.Compute(node, values)
+
+
+def _as_often(
+    names: Names,
+    counted: tree.Node,
+    columns: dict[str, Shown],
+    ours: Column,
+    theirs: Column,
+    less: bool,
+) -> tree.Node:
+    """Each row as often as ALL wants it."""
+    times, type_ = names.fresh("times"), column_type("DECIMAL(38,0)")
+    none = Literal(0, type_)
+    if less:
+        more = Case(
+            ((Comparison(ours, ">", theirs), Call("-", (ours, theirs), type_)),), none, type_
+        )
+    else:
+        more = Case(((Comparison(ours, "<", theirs), ours),), theirs, type_)
+    values: list[tuple[str, Expression, ColumnType]] = [
+        (shown.name, Column(shown.name), shown.type) for shown in columns.values()
+    ]
+    return tree.Multiply(tree.Compute(counted, (*values, (times, more, type_))), times)

@@ -1,0 +1,172 @@
+"""FROM: relations, subqueries and WITH names, and how they are joined."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import Call, Column, Comparison, Condition, conjunction
+from protocols.views import tree
+from protocols.views.binding.rows import Names, with_columns
+from protocols.views.binding.scope import Scope, Shown
+from protocols.views.binding.statement import Text
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.view import Atom, Output, View
+
+#: A whole query as a subquery: (its node, its columns by name in order).
+Bound = tuple[tree.Node, dict[str, Shown]]
+_KINDS = {"": "inner", "LEFT": "left", "FULL": "full", "RIGHT": "right"}
+
+
+@dataclass
+class From:
+    """Reads the FROM clause of one SELECT into a node, and its columns into a scope."""
+
+    text: Text
+    catalog: Catalog
+    names: Names
+    scope: Scope
+    #: Queries in WITH, by lower-case name.
+    common: Mapping[str, exp.Query]
+    bind: Callable[[exp.Query], Bound]
+    #: Makes a condition of an ON clause, with the columns seen so far.
+    condition: Callable[[exp.Expr], Condition]
+    #: Where each relation of the tree stands in the text, by the alias of its atom.
+    places: dict[str, exp.Expr]
+
+    def node(self, select: exp.Select) -> tree.Node:
+        """All of FROM as one node."""
+        first = select.args.get("from_")
+        if first is None:
+            self.text.refuse(select, "the view names no relation: FROM source.relation is missing")
+        node = self._item(first.this)
+        for join in select.args.get("joins") or ():
+            node = self._joined(node, join)
+        return node
+
+    def _item(self, item: exp.Expr) -> tree.Node:
+        """A table with the joins in its parentheses."""
+        if isinstance(item, exp.Paren) or (
+            isinstance(item, exp.Subquery)
+            and isinstance(item.this, exp.Table | exp.Subquery)
+            and not item.alias
+        ):
+            node = self._item(item.this)
+        else:
+            node = self._table(item)
+        for join in item.args.get("joins") or ():
+            node = self._joined(node, join)
+        return node
+
+    def _joined(self, left: tree.Node, join: exp.Join) -> tree.Node:
+        side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
+        if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in _KINDS:
+            words = " ".join(word for word in (method, side, kind) if word)
+            self.text.refuse(join, f"{words} JOIN is not supported; INNER, LEFT, RIGHT, FULL are")
+        before = dict(self.scope.tables)
+        right = self._item(join.this)
+        new = {alias for alias in self.scope.tables if alias not in before}
+        on = join.args.get("on")
+        using = join.args.get("using") or ()
+        if side and on is None and not using:
+            self.text.refuse(join, f"{side} JOIN needs ON or USING")
+        pairs = [self._using(column, set(before), new) for column in using]
+        tests = tuple(
+            Comparison(Column(ours.name), "=", Column(theirs.name)) for _, ours, theirs in pairs
+        )
+        condition = conjunction(tests if on is None else (*tests, self.condition(on)))
+        if _KINDS[side] == "right":
+            node: tree.Node = tree.Join("left", right, left, (), condition)
+        else:
+            node = tree.Join(_KINDS[side], left, right, (), condition)  # type: ignore[arg-type]
+        return self._merged(node, pairs, side)
+
+    def _using(
+        self, column: exp.Identifier, left: set[str], right: set[str]
+    ) -> tuple[str, Shown, Shown]:
+        """USING (c): c of the new table equals c of the ones before, and is called just c."""
+        name = column.name.lower()
+        ours = self._owners(name, left)
+        if name in self.scope.merged:
+            ours = [self.scope.merged[name]]
+        theirs = self._owners(name, right)
+        if len(ours) != 1 or len(theirs) != 1:
+            self.text.refuse(column, f"USING ({column.name}): each side must have it exactly once")
+        if ours[0].type != theirs[0].type:
+            types = f"{ours[0].type.name} and {theirs[0].type.name}"
+            self.text.refuse(column, f"columns of two types are compared: {types}")
+        return name, ours[0], theirs[0]
+
+    def _owners(self, name: str, aliases: set[str]) -> list[Shown]:
+        return [
+            shown
+            for alias in aliases
+            for column, shown in self.scope.tables[alias].items()
+            if column.lower() == name
+        ]
+
+    def _merged(
+        self, node: tree.Node, pairs: list[tuple[str, Shown, Shown]], side: str
+    ) -> tree.Node:
+        """The columns of USING: of the side that is never padded, or of whichever is there."""
+        more: list[Any] = []
+        for name, ours, theirs in pairs:
+            shown = theirs if side == "RIGHT" else ours
+            if side == "FULL":
+                shown = Shown(self.names.fresh(name), ours.type)
+                either = (Column(ours.name), Column(theirs.name))
+                more.append((shown.name, Call("COALESCE", either, ours.type), ours.type))
+            self.scope.merged[name] = shown
+        return with_columns(node, more)
+
+    # -- tables ------------------------------------------------------------------------------
+
+    def _table(self, table: exp.Expr) -> tree.Node:
+        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
+            if not table.alias:
+                self.text.refuse(table, "a subquery in FROM needs an alias")
+            return self._query(table.this, table.alias, table)
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            self.text.refuse(table, "only relations and subqueries can stand in FROM")
+        if table.args.get("pivots") or table.args.get("sample"):
+            self.text.refuse(table, "PIVOT and TABLESAMPLE are not supported")
+        if not table.db and table.name.lower() in self.common:
+            return self._query(self.common[table.name.lower()], table.alias or table.name, table)
+        if not table.db or table.catalog:
+            self.text.refuse(table, f"write relations as source.relation, not {table.sql()!r}")
+        return self._relation(self._known(table), table.alias or table.name, table)
+
+    def _query(self, query: exp.Query, alias: str, at: exp.Expr) -> tree.Node:
+        node, columns = self.bind(query)
+        renamed = at.args["alias"].columns if at.args.get("alias") else ()
+        if renamed:
+            if len(renamed) != len(columns):
+                self.text.refuse(at, f"{alias} has {len(columns)} columns, not {len(renamed)}")
+            columns = dict(zip((c.name for c in renamed), columns.values(), strict=True))
+        self.scope.add(alias, columns, at)
+        return node
+
+    def _known(self, table: exp.Table) -> Relation:
+        wanted = (table.db.lower(), table.name.lower())
+        for relation in self.catalog:
+            if (relation.source.lower(), relation.name.lower()) == wanted:
+                return relation
+        known = ", ".join(map(str, self.catalog.relations)) or "none at all"
+        self.text.refuse(table, f"there is no relation {table.db}.{table.name}; there are: {known}")
+
+    def _relation(self, relation: Relation, alias: str, at: exp.Expr) -> tree.Node:
+        """A relation as an inner join of nothing but itself."""
+        unique = self.names.fresh(alias)
+        self.places[unique] = at
+        atom = Atom(0, unique, relation, relation.column_names, None)
+        columns = {
+            column: Shown(self.names.fresh(atom.qualified(column)), type_)
+            for column, type_ in relation.columns
+        }
+        self.scope.add(alias, columns, at)
+        outputs = tuple(
+            Output(shown.name, atom.qualified(column), shown.type)
+            for column, shown in columns.items()
+        )
+        return tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))

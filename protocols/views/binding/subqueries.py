@@ -1,0 +1,325 @@
+"""Subqueries in conditions: EXISTS, IN, ANY, ALL, and a single value.
+
+A subquery is joined to the rows of the query around it; what links it to them has to be, at least
+in part, equalities (`inner = outer`). As a conjunct of WHERE, EXISTS and IN are semi joins and NOT
+EXISTS is an anti join. Anywhere else they are values: the subquery is counted per value of its
+links, the counts come in by a left join, and the value follows from them in three-valued logic
+(the counting method):
+
+    EXISTS            there are rows
+    x IN S            a row equals x; else unknown if x is NULL and there are rows, or one is NULL
+    x > ALL S         no rows, or x above the greatest; unknown if one is NULL
+    (SELECT f(…) …)   the aggregate of the group; over nothing, COUNT is 0 and all else is NULL
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import (
+    And,
+    Call,
+    Case,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    conjunction,
+)
+from protocols.algebra.substitution import in_value
+from protocols.algebra.types import ColumnType, column_type
+from protocols.views import tree
+from protocols.views.binding.scope import Shown
+
+if TYPE_CHECKING:
+    from protocols.views.binding.select import Select
+
+_BIGINT, _BOOLEAN = column_type("BIGINT"), column_type("BOOLEAN")
+_ZERO = Literal(0, _BIGINT)
+_TRUE, _FALSE = Literal(True, _BOOLEAN), Literal(False, _BOOLEAN)
+_UNKNOWN = Literal(None, _BOOLEAN)
+_COMPARED = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+@dataclass
+class Inner:
+    """A subquery by itself, and what links it to the query around."""
+
+    select: "Select"
+    #: Equalities (of the query around, of the subquery), as they stand in the text.
+    equalities: list[tuple[exp.Expr, exp.Expr]]
+    #: Other conditions over columns of both.
+    others: list[exp.Expr]
+
+
+class Subqueries:
+    """The subqueries in the conditions of one SELECT."""
+
+    def __init__(self, select: "Select") -> None:
+        self._outer = select
+        self._text = select.text
+
+    # -- as a conjunct of WHERE ------------------------------------------------------------------
+
+    def restricts(self, node: exp.Expr) -> bool:
+        """Joins the conjunct if it is EXISTS or IN; whether it was."""
+        inner = node.unnest() if isinstance(node, exp.Paren) else node
+        negated = isinstance(inner, exp.Not)
+        if negated:
+            inner = inner.this.unnest() if isinstance(inner.this, exp.Paren) else inner.this
+        if isinstance(inner, exp.Exists):
+            query = self._inner(inner.this)
+            self._group(query)
+            self._semi(query, "anti" if negated else "semi")
+            return True
+        if isinstance(inner, exp.In) and inner.args.get("query") is not None and not negated:
+            self._semi_in(inner)
+            return True
+        return False
+
+    def _semi_in(self, node: exp.In) -> None:
+        query = node.args["query"]
+        ours = self._outer.as_column(node.this, "value")
+        inner, shown = self._single(query)
+        self._refuse_types(ours.type, shown.type, node)
+        self._semi(inner, "semi", [(ours.name, shown.name)])
+
+    def _semi(self, inner: Inner, kind: str, also: list[tuple[str, str]] | None = None) -> None:
+        on = [*self._linked(inner), *(also or ())]
+        condition = self._both(inner)
+        outer = self._outer
+        outer.node = tree.Join(
+            kind,
+            outer.node,
+            inner.select.node,
+            tuple(on),
+            condition,  # type: ignore[arg-type]
+        )
+
+    def _both(self, inner: Inner) -> Condition | None:
+        """The conditions over columns of both sides, for a join of the two."""
+        scalars = inner.select.of_both()
+        return conjunction(tuple(scalars.condition(node) for node in inner.others))
+
+    # -- as a value ------------------------------------------------------------------------------
+
+    def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+        """The value of a node that is or compares with a subquery; None if it is none."""
+        match node:
+            case exp.Exists():
+                return self._exists(node), _BOOLEAN
+            case exp.In() if node.args.get("query") is not None:
+                return self._in(node.this, node.args["query"], node), _BOOLEAN
+            case exp.Subquery() if isinstance(node.this, exp.Query):
+                return self._scalar(node)
+        op = _COMPARED.get(type(node))
+        if op is not None and isinstance(node.expression, exp.Any | exp.All):
+            query = (
+                node.expression.this.unnest()
+                if isinstance(node.expression.this, exp.Paren)
+                else node.expression.this
+            )
+            every = isinstance(node.expression, exp.All)
+            if (op, every) == ("=", False):
+                return self._in(node.this, query, node), _BOOLEAN
+            if (op, every) == ("<>", True):
+                return _not(self._in(node.this, query, node)), _BOOLEAN
+            return self._quantified(node, op, every, query), _BOOLEAN
+        return None
+
+    def _exists(self, node: exp.Exists) -> Expression:
+        inner = self._inner(node.this)
+        self._group(inner)
+        [number] = self._counted(inner, [("rows", "count", None, _BIGINT)], node)
+        return _chosen((_none(number), _FALSE), otherwise=_TRUE)
+
+    def _in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> Expression:
+        shown = self._outer.as_column(value, "value")
+        x, type_ = Column(shown.name), shown.type
+        inner, item = self._single(query)
+        self._refuse_types(type_, item.type, at)
+        rows, known = self._counted(
+            inner,
+            [("rows", "count", None, _BIGINT), ("known", "count", item.name, _BIGINT)],
+            at,
+        )
+        again, item = self._single(query)
+        [equal] = self._counted(
+            again, [("equal", "count", None, _BIGINT)], at, [(shown.name, item.name)]
+        )
+        return _chosen(
+            (_none(rows), _FALSE),
+            (IsNull(x), _UNKNOWN),
+            (Not(IsNull(equal)), _TRUE),
+            (Comparison(known, "<", rows), _UNKNOWN),
+            otherwise=_FALSE,
+        )
+
+    def _quantified(self, node: exp.Expr, op: str, every: bool, query: exp.Expr) -> Expression:
+        """x > ALL S and its like: only the least and the greatest value of S matter."""
+        shown = self._outer.as_column(node.this, "value")
+        x, type_ = Column(shown.name), shown.type
+        inner, item = self._single(query)
+        self._refuse_types(type_, item.type, node)
+        rows, known, least, greatest = self._counted(
+            inner,
+            [
+                ("rows", "count", None, _BIGINT),
+                ("known", "count", item.name, _BIGINT),
+                ("least", "min", item.name, item.type),
+                ("greatest", "max", item.name, item.type),
+            ],
+            node,
+        )
+        both = (Comparison(x, op, least), Comparison(x, op, greatest))
+        decided, holds = (Not(And(both)), _FALSE) if every else (Or(both), _TRUE)
+        return _chosen(
+            (_none(rows), _TRUE if every else _FALSE),
+            (IsNull(x), _UNKNOWN),
+            (decided, holds),
+            (Comparison(known, "<", rows), _UNKNOWN),
+            otherwise=_TRUE if every else _FALSE,
+        )
+
+    def _counted(
+        self,
+        inner: Inner,
+        wanted: list[tuple[str, tree.AggregateFunction, str | None, ColumnType]],
+        at: exp.Expr,
+        also: list[tuple[str, str]] | None = None,
+    ) -> list[Column]:
+        """Aggregates of the subquery per value of its links, joined to the outer rows."""
+        self._refuse_others(inner)
+        outer = self._outer
+        on = [*self._linked(inner), *(also or ())]
+        keys = tuple(dict.fromkeys(theirs for _, theirs in on))
+        aggregates = tuple(
+            tree.Aggregate(outer.names.fresh(name), function, column, type_)
+            for name, function, column, type_ in wanted
+        )
+        group = tree.Group(inner.select.node, keys, aggregates)
+        outer.node = tree.Join("left", outer.node, group, tuple(on))
+        return [Column(each.name) for each in aggregates]
+
+    def _scalar(self, node: exp.Subquery) -> tuple[Expression, ColumnType]:
+        """(SELECT aggregate FROM …): one value per value of its links."""
+        inner = self._inner(node.this)
+        select = inner.select
+        self._refuse_others(inner)
+        query = select.select
+        if len(query.expressions) != 1 or query.args.get("group") or query.args.get("distinct"):
+            self._text.refuse(
+                query, "a subquery that stands for a value has to select one aggregate"
+            )
+        keys = [select.as_column(theirs, "link") for _, theirs in inner.equalities]
+        select.group(keys)
+        group = select.node
+        if not isinstance(group, tree.Group) or not group.aggregates:
+            self._text.refuse(
+                query,
+                "a subquery that stands for a value may have several rows, unless it selects an"
+                " aggregate and has no HAVING",
+            )
+        value, type_ = select.scalars.typed(query.expressions[0].unalias())
+        on = [
+            (self._ours(around, shown, around), shown.name)
+            for (around, _), shown in zip(inner.equalities, keys, strict=True)
+        ]
+        outer = self._outer
+        outer.node = tree.Join("left", outer.node, group, tuple(on))
+        counts = {each.name for each in group.aggregates if each.function == "count"}
+        return _over_nothing(value, counts), type_
+
+    # -- a subquery by itself --------------------------------------------------------------------
+
+    def _inner(self, query: exp.Expr) -> Inner:
+        """A subquery with the conditions that link it taken out."""
+        while isinstance(query, exp.Subquery | exp.Paren):
+            query = query.this
+        if not isinstance(query, exp.Select):
+            self._text.refuse(query, "a set operation cannot stand in a condition; join it in FROM")
+        return self._outer.inner(query)
+
+    def _single(self, query: exp.Expr) -> tuple[Inner, Shown]:
+        """The subquery of IN, and its one column."""
+        inner = self._inner(query)
+        items = inner.select.select.expressions
+        if len(items) != 1 or isinstance(items[0], exp.Star):
+            self._text.refuse(query, "a subquery in IN, ANY or ALL has to select one column")
+        self._group(inner)
+        return inner, inner.select.as_column(items[0].unalias(), "item")
+
+    def _group(self, inner: Inner) -> None:
+        """The groups of a subquery that aggregates, which must not be linked then."""
+        before = inner.select.node
+        inner.select.group()
+        if inner.select.node is not before and (inner.equalities or inner.others):
+            self._text.refuse(
+                inner.select.select,
+                "a subquery that aggregates cannot name columns of the query around it here",
+            )
+
+    def _linked(self, inner: Inner) -> Iterator[tuple[str, str]]:
+        """The equalities as (column of the outer rows, column of the subquery)."""
+        for around, node in inner.equalities:
+            theirs = inner.select.as_column(node, "link")
+            yield self._ours(around, theirs, node), theirs.name
+
+    def _ours(self, around: exp.Expr, theirs: Shown, at: exp.Expr) -> str:
+        """The outer side of an equality as a column."""
+        ours = self._outer.as_column(around, "link")
+        self._refuse_types(ours.type, theirs.type, at)
+        return ours.name
+
+    def _refuse_others(self, inner: Inner) -> None:
+        if inner.others:
+            self._text.refuse(
+                inner.others[0],
+                "here a subquery can be linked to the query around it by equalities only"
+                " (as a conjunct of WHERE, EXISTS takes other conditions as well)",
+            )
+
+    def _refuse_types(self, ours: ColumnType, theirs: ColumnType, at: exp.Expr) -> None:
+        if ours != theirs:
+            self._text.refuse(
+                at, f"{ours.name} is compared with {theirs.name} here; cast one of them"
+            )
+
+
+def _chosen(*branches: tuple[Condition, Expression], otherwise: Expression) -> Expression:
+    return Case(branches, otherwise, _BOOLEAN)
+
+
+def _none(number: Column) -> Condition:
+    """No row: no group with that link, or one over nothing."""
+    return Or((IsNull(number), Comparison(number, "=", _ZERO)))
+
+
+def _not(value: Expression) -> Expression:
+    return Case(
+        ((IsNull(value), _UNKNOWN), (Comparison(value, "=", _TRUE), _FALSE)), _TRUE, _BOOLEAN
+    )
+
+
+def _over_nothing(value: Expression, counts: set[str]) -> Expression:
+    """The value with COUNT as 0 where there is no group."""
+
+    def count(column: Column) -> Expression:
+        if column.name not in counts:
+            return column
+        return Call("COALESCE", (column, _ZERO), _BIGINT)
+
+    return in_value(value, count)

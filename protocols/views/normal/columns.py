@@ -1,0 +1,93 @@
+"""Only the columns that somebody reads, down to what sources are asked for."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from protocols.algebra.expressions import Column, Condition, Expression, columns_of
+from protocols.algebra.substitution import in_value
+from protocols.views import tree
+from protocols.views.view import View
+
+
+def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
+    """The node with no more columns than needed; it may keep others that it needs itself."""
+    match node:
+        case tree.Core():
+            return tree.Core(_narrowed(node.view, wanted))
+        case tree.Compute():
+            return _compute(node, wanted)
+        case tree.Filter():
+            return replace(node, input=narrowed(node.input, {*wanted, *_read(node.condition)}))
+        case tree.Multiply():
+            return replace(node, input=narrowed(node.input, {*wanted, node.times}))
+        case tree.Union():
+            return tree.Union(
+                tuple(_exactly(narrowed(each, wanted), wanted, node) for each in node.inputs)
+            )
+        case tree.Group():
+            aggregates = tuple(each for each in node.aggregates if each.name in wanted)
+            values = {each.column for each in aggregates if each.column is not None}
+            below = narrowed(node.input, {*node.keys, *values})
+            return replace(node, input=below, aggregates=aggregates)
+        case tree.Join():
+            needed = {*wanted, *_read(node.condition), *(c for pair in node.on for c in pair)}
+            left, right = (
+                narrowed(side, needed & side.columns.keys()) for side in (node.left, node.right)
+            )
+            return replace(node, left=left, right=right)
+
+
+def _compute(node: tree.Compute, wanted: Collection[str]) -> tree.Node:
+    values = tuple(value for value in node.values if value[0] in wanted)
+    while isinstance(node.input, tree.Compute):
+        below = {name: value for name, value, _ in node.input.values}
+        values = tuple(
+            (name, in_value(value, lambda column: below[column.name]), type_)
+            for name, value, type_ in values
+        )
+        node = node.input
+    read = {name for _, value, _ in values for name in _of(value)}
+    return tree.Compute(narrowed(node.input, read), values)
+
+
+def _exactly(node: tree.Node, wanted: Collection[str], union: tree.Union) -> tree.Node:
+    """The columns of a Union have to be the same on all sides."""
+    names = [name for name in union.columns if name in wanted]
+    if list(node.columns) == names:
+        return node
+    return tree.Compute(node, tuple((n, Column(n), union.columns[n]) for n in names))
+
+
+def _narrowed(view: View, wanted: Collection[str]) -> View:
+    outputs = tuple(output for output in view.outputs if output.name in wanted)
+    residual = {name for test in view.residuals for name in columns_of(test)}
+    linked = {end for link in view.links for end in (link.left, link.right)}
+    needed = {output.column for output in outputs} | residual
+    atoms = tuple(
+        replace(
+            atom,
+            columns=tuple(
+                c
+                for c in atom.relation.column_names
+                if atom.qualified(c) in needed or (atom.index, c) in linked
+            ),
+        )
+        for atom in view.atoms
+    )
+    return replace(view, atoms=atoms, outputs=outputs)
+
+
+def _read(condition: Condition | None) -> set[str]:
+    return set() if condition is None else columns_of(condition)
+
+
+def _of(value: Expression) -> set[str]:
+    """The columns that a value reads."""
+    found: set[str] = set()
+
+    def seen(column: Column) -> Expression:
+        found.add(column.name)
+        return column
+
+    in_value(value, seen)
+    return found

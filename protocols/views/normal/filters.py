@@ -1,0 +1,138 @@
+"""Conditions as far down as they may go.
+
+A condition goes below whatever leaves the columns that it reads as they are: below a Compute with
+the values in their place, below a Group if it reads nothing but keys, to the side of a join that
+has its columns and is never padded. On its way it is tested whether it lets padded rows through: a
+condition that cannot be true where the columns of one side are all NULL makes an outer join an
+inner one on that side (section 2 of the paper on outer joins: join simplification).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from protocols.algebra.expressions import (
+    And,
+    Call,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    IsNull,
+    IsTrue,
+    Literal,
+    Not,
+    Or,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from protocols.algebra.substitution import in_condition
+from protocols.views import tree
+
+#: Operators that are NULL as soon as one argument is.
+_STRICT = {"+", "-", "*", "%"}
+
+
+def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
+    """The node under these conditions, each as far down as it may go."""
+    match node:
+        case tree.Filter():
+            return pushed(node.input, [*conjuncts(node.condition), *tests])
+        case tree.Compute():
+            values = {name: value for name, value, _ in node.values}
+            below = [in_condition(test, lambda column: values[column.name]) for test in tests]
+            return replace(node, input=pushed(node.input, below))
+        case tree.Multiply():
+            return replace(node, input=pushed(node.input, tests))
+        case tree.Union():
+            return tree.Union(tuple(pushed(each, tests) for each in node.inputs))
+        case tree.Group():
+            below, above = _apart(tests, node.keys)
+            return _filtered(replace(node, input=pushed(node.input, below)), above)
+        case tree.Join():
+            return _join(node, tests)
+        case tree.Core():
+            return _filtered(node, tests)
+
+
+def _join(node: tree.Join, tests: Sequence[Condition]) -> tree.Node:
+    node = _simplified(node, tests)
+    own = [] if node.condition is None else list(conjuncts(node.condition))
+    if node.kind == "inner":
+        own, tests = [*own, *tests], ()
+    # Conditions that stand above see rows of a side that is not padded as they are below it.
+    of_left, above = _apart(tests, () if node.kind == "full" else node.left.columns)
+    if node.kind in ("inner", "semi"):
+        to_left, own = _apart(own, node.left.columns)
+        of_left = [*of_left, *to_left]
+    # What ON says of the right side alone decides who is a partner, not who is seen.
+    of_right, own = _apart(own, () if node.kind == "full" else node.right.columns)
+    joined = replace(
+        node,
+        left=pushed(node.left, of_left),
+        right=pushed(node.right, of_right),
+        condition=conjunction(tuple(own)),
+    )
+    return _filtered(joined, above)
+
+
+def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
+    """The join without paddings that no condition lets through."""
+    if node.kind not in ("left", "full"):
+        return node
+    left, right = (
+        any(rejects_null(test, side.columns) for test in tests) for side in (node.left, node.right)
+    )
+    if node.kind == "left":
+        return replace(node, kind="inner") if right else node
+    if left and right:
+        return replace(node, kind="inner")
+    if left:
+        return replace(node, kind="left")
+    if right:
+        turned = tuple((theirs, ours) for ours, theirs in node.on)
+        return tree.Join("left", node.right, node.left, turned, node.condition)
+    return node
+
+
+def rejects_null(condition: Condition, columns: Collection[str]) -> bool:
+    """Whether it cannot be true where all of these columns are NULL."""
+    match condition:
+        case Comparison(left, _, right):
+            return _is_null(left, columns) or _is_null(right, columns)
+        case IsTrue(operand):
+            return _is_null(operand, columns)
+        case Not(IsNull(operand)):
+            return _is_null(operand, columns)
+        case Not(Comparison() | IsTrue() as inner):
+            # Unknown stays unknown.
+            return rejects_null(inner, columns)
+        case And(parts):
+            return any(rejects_null(part, columns) for part in parts)
+        case Or(parts):
+            return all(rejects_null(part, columns) for part in parts)
+    return False
+
+
+def _is_null(value: Expression, columns: Collection[str]) -> bool:
+    match value:
+        case Column(name):
+            return name in columns
+        case Literal(constant, _):
+            return constant is None
+        case Call(function, arguments, _):
+            return function in _STRICT and any(_is_null(a, columns) for a in arguments)
+    return False
+
+
+def _apart(
+    tests: Sequence[Condition], columns: Collection[str]
+) -> tuple[list[Condition], list[Condition]]:
+    """The conditions that read these columns only (and at least one), and the others."""
+    inside = [test for test in tests if (read := columns_of(test)) and read <= set(columns)]
+    return inside, [test for test in tests if not any(test is other for other in inside)]
+
+
+def _filtered(node: tree.Node, tests: Sequence[Condition]) -> tree.Node:
+    test = conjunction(tuple(tests))
+    return node if test is None else tree.Filter(node, test)

@@ -1,0 +1,204 @@
+"""Inner joins of relations as leaves, whatever order and shape they were written in.
+
+A region of inner joins and conditions is taken apart into its parts. Relations among them that are
+linked by equalities of columns become one `Core`, which a protocol keeps with few questions; what
+else there is (outer joins, groups) is joined to it one by one. Equalities of the other kinds of
+joins become what they are joined on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NoReturn, TypeAlias
+
+from protocols.algebra.expressions import (
+    Column,
+    Comparison,
+    Condition,
+    columns_of,
+    conjunction,
+    conjuncts,
+    renamed,
+)
+from protocols.views import tree
+from protocols.views.view import Link, View
+
+#: Refuses a view because of a relation (by the alias of its atom) that nothing links to the others.
+Unlinked: TypeAlias = Callable[[str], NoReturn]
+
+
+def gathered(node: tree.Node, unlinked: Unlinked) -> tree.Node:
+    """The tree with its inner joins gathered."""
+    match node:
+        case tree.Core():
+            return node
+        case tree.Union():
+            return tree.Union(tuple(gathered(each, unlinked) for each in node.inputs))
+        case tree.Join(kind="inner") | tree.Filter():
+            parts, tests = _region(node)
+            return _joined([gathered(part, unlinked) for part in parts], tests, unlinked)
+        case tree.Join():
+            left, right = gathered(node.left, unlinked), gathered(node.right, unlinked)
+            return _linked(replace(node, left=left, right=right), unlinked)
+        case _:
+            return replace(node, input=gathered(node.input, unlinked))
+
+
+def _region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
+    """The parts of a region of inner joins in their order, and its conditions."""
+    match node:
+        case tree.Filter():
+            parts, tests = _region(node.input)
+            return parts, [*tests, *conjuncts(node.condition)]
+        case tree.Join(kind="inner"):
+            left, right = _region(node.left), _region(node.right)
+            own = [] if node.condition is None else list(conjuncts(node.condition))
+            equal = [Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in node.on]
+            return [*left[0], *right[0]], [*left[1], *right[1], *equal, *own]
+    return [node], []
+
+
+def _joined(parts: list[tree.Node], tests: list[Condition], unlinked: Unlinked) -> tree.Node:
+    """The parts of a region joined: relations into as few leaves as links allow, then the rest."""
+    nodes = _cores([part for part in parts if isinstance(part, tree.Core)], tests)
+    nodes += [part for part in parts if not isinstance(part, tree.Core)]
+    nodes = [_tested(each, tests) for each in nodes]
+    whole, *waiting = nodes
+    while waiting:
+        linked = (each for each in waiting if _equalities(whole, each, tests))
+        following = next(linked, None) or _single_row(waiting) or waiting[0]
+        waiting = [each for each in waiting if each is not following]
+        whole = _linked(tree.Join("inner", whole, following, (), None), unlinked, tests)
+    return whole
+
+
+def _tested(node: tree.Node, tests: list[Condition]) -> tree.Node:
+    """The node under the conditions that read nothing else; these are taken from the list."""
+    own = _take(tests, lambda test: columns_of(test) <= node.columns.keys())
+    condition = conjunction(tuple(own))
+    if condition is None:
+        return node
+    return _restricted(node, own) if isinstance(node, tree.Core) else tree.Filter(node, condition)
+
+
+def _linked(
+    join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None = None
+) -> tree.Join:
+    """The join with the equalities of its conditions as what it is joined on."""
+    there = {*join.left.columns, *join.right.columns}
+    own = [] if join.condition is None else list(conjuncts(join.condition))
+    if tests is not None:
+        own += _take(tests, lambda test: columns_of(test) <= there)
+    equal = _equalities(join.left, join.right, own)
+    on = (*join.on, *(pair for _, pair in equal))
+    if not on and not any(_has_one_row(side) for side in (join.left, join.right)):
+        unlinked(_first_alias(join.right))
+    others = [test for test in own if not any(test is used for used, _ in equal)]
+    return replace(join, on=on, condition=conjunction(tuple(others)))
+
+
+def _equalities(
+    left: tree.Node, right: tree.Node, tests: Sequence[Condition]
+) -> list[tuple[Condition, tuple[str, str]]]:
+    """The equalities of a column of one side with a column of the other, of the same type."""
+    found = []
+    for test in tests:
+        match test:
+            case Comparison(Column(one), "=", Column(other)):
+                for ours, theirs in ((one, other), (other, one)):
+                    if ours in left.columns and theirs in right.columns:
+                        if left.columns[ours] == right.columns[theirs]:
+                            found.append((test, (ours, theirs)))
+    return found
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+def _cores(cores: list[tree.Core], tests: list[Condition]) -> list[tree.Node]:
+    """The leaves that hang together by equalities as one each; uses up what links them."""
+    done: list[tree.Node] = []
+    waiting = list(cores)
+    while waiting:
+        core, waiting = waiting[0], waiting[1:]
+        while linked := [each for each in waiting if _equalities(core, each, tests)]:
+            waiting = [each for each in waiting if each is not linked[0]]
+            core = _merged(core, linked[0], tests)
+        done.append(core)
+    return done
+
+
+def _merged(left: tree.Core, right: tree.Core, tests: list[Condition]) -> tree.Core:
+    """Two leaves as one, with the conditions that can now be tested in it."""
+    atoms = (*left.view.atoms, *right.view.atoms)
+    shift = len(left.view.atoms)
+    view = replace(
+        left.view,
+        atoms=tuple(replace(atom, index=index) for index, atom in enumerate(atoms)),
+        links=(*left.view.links, *(_shifted(link, shift) for link in right.view.links)),
+        residuals=(*left.view.residuals, *right.view.residuals),
+        outputs=(*left.view.outputs, *right.view.outputs),
+    )
+    core = tree.Core(view)
+    return _restricted(core, _take(tests, lambda test: columns_of(test) <= core.columns.keys()))
+
+
+def _restricted(core: tree.Core, tests: Sequence[Condition]) -> tree.Core:
+    """The leaf under conditions: links, conditions of one relation, and what is left."""
+    view = core.view
+    qualified = {output.name: output.column for output in view.outputs}
+    for test in tests:
+        view = _with_condition(view, renamed(test, lambda name: qualified[name]))
+    return tree.Core(view)
+
+
+def _with_condition(view: View, test: Condition) -> View:
+    places = {atom.qualified(c): (atom, c) for atom in view.atoms for c in atom.columns}
+    atoms = {places[name][0] for name in columns_of(test)}
+    if len(atoms) == 1:
+        (atom,) = atoms
+        own = renamed(test, lambda name: places[name][1])
+        both = own if atom.condition is None else conjunction((atom.condition, own))
+        changed = replace(atom, condition=both)
+        return replace(view, atoms=tuple(changed if a is atom else a for a in view.atoms))
+    match test:
+        case Comparison(Column(one), "=", Column(other)) if len(atoms) == 2:
+            (left, ours), (right, theirs) = places[one], places[other]
+            if left.relation.type_of(ours) == right.relation.type_of(theirs):
+                link = Link((left.index, ours), (right.index, theirs))
+                return replace(view, links=(*view.links, link))
+    return replace(view, residuals=(*view.residuals, test))
+
+
+def _shifted(link: Link, by: int) -> Link:
+    (left, ours), (right, theirs) = link.left, link.right
+    return Link((left + by, ours), (right + by, theirs))
+
+
+# -- small things ----------------------------------------------------------------------------------
+
+
+def _take(tests: list[Condition], wanted: Callable[[Condition], bool]) -> list[Condition]:
+    """The conditions that are wanted, which are taken from the list."""
+    found = [test for test in tests if wanted(test)]
+    tests[:] = [test for test in tests if not any(test is other for other in found)]
+    return found
+
+
+def _single_row(nodes: Sequence[tree.Node]) -> tree.Node | None:
+    return next((node for node in nodes if _has_one_row(node)), None)
+
+
+def _has_one_row(node: tree.Node) -> bool:
+    """Whether it is a group over everything, which has one row."""
+    match node:
+        case tree.Group():
+            return not node.keys
+        case tree.Compute() | tree.Filter():
+            return _has_one_row(node.input)
+    return False
+
+
+def _first_alias(node: tree.Node) -> str:
+    leaves = (each for each in tree.nodes(node) if isinstance(each, tree.Core))
+    return next(leaves).view.atoms[0].alias
+
