@@ -302,7 +302,9 @@ class Life:
 
     def _begin_to_maintain(self) -> None:
         """The view has a state, so the protocol can start on what comes after it."""
-        self._protocol = self._setting.entry.begin_with(self._setting.view, self.mailbox, self._contents)
+        self._protocol = self._setting.entry.begin_with(
+            self._setting.view, self.mailbox, self._contents
+        )
         if self.in_turn:
             for source in self._sources.values():
                 missing = source.version - self.mailbox.received(source.name)
