@@ -12,7 +12,7 @@ links, the counts come in by a left join, and the value follows from them in thr
     (SELECT f(…) …)   the aggregate of the group; over nothing, COUNT is 0 and all else is NULL
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,7 @@ class Subqueries:
         self._semi(inner, "semi", [(ours.name, shown.name)])
 
     def _semi(
-        self, inner: Inner, kind: tree.JoinKind, also: list[tuple[str, str]] | None = None
+        self, inner: Inner, kind: tree.JoinKind, also: Sequence[tuple[str, str]] = ()
     ) -> None:
         on = [*self._linked(inner), *also]
         condition = self._both(inner)
