@@ -79,7 +79,7 @@ def trouble_of(
     entry: Entry,
     outcome: Outcome,
     double_check: bool = False,
-    contents: AnyContents | None = None,
+    contents: "AnyContents | None" = None,
 ) -> Trouble | None:
     """What is wrong with a run that came to its end."""
     view = setting_of(scenario, entry, "bag").view
