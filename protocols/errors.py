@@ -2,7 +2,8 @@
 
     ViewsweepError
     ├── WrongUse         the caller: a view, a configuration, a file that cannot be served
-    │   └── ViewRefused  … a place in the SQL of a view
+    │   ├── ViewRefused  … a place in the SQL of a view
+    │   └── NoValue      … an expression that has no value for a row: an overflow, a wrong date
     ├── SourceViolation  the outside broke a promise: a gap, a reset, another schema, a bad record
     ├── Unreachable      a broker, a query server or a disk did not answer in time
     └── ProtocolBug      we broke one: an invariant of our own does not hold
@@ -31,6 +32,14 @@ class ViewRefused(WrongUse):
         self.reason = reason
         self.line = line
         self.column = column
+
+
+class NoValue(WrongUse):
+    """An expression has no value for some row, where a database would raise an error as well."""
+
+    def __init__(self, reason: str) -> None:
+        # Polars hands an error on with a paragraph about its own expression.
+        super().__init__(reason.partition("\n\n")[0])
 
 
 class SourceViolation(ViewsweepError):

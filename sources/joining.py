@@ -26,8 +26,9 @@ from protocols.algebra.expressions import Condition, columns_of
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.views.view import Atom, View
+from sources.conditions import condition_to_sql
 from sources.database import SourceDatabase, quoted, registered, table_name
-from sources.lookup import check_columns, check_comparisons, condition_to_sql
+from sources.lookup import check_columns, check_condition
 from sources.terms import TERM, Sum, Terms
 
 _COUNT = "n"
@@ -66,7 +67,7 @@ def check(joint: Sum, database: SourceDatabase) -> None:
     _check_links(view)
     for residual in view.residuals:
         _check_names(columns_of(residual), types, "a condition")
-        check_comparisons(residual, types, "a condition")
+        check_condition(residual, types, "a condition")
     _check_outputs(view, types)
     for terms in joint.groups:
         for index, rows in terms.given.items():
@@ -89,7 +90,7 @@ def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
     check_columns(held, atom.columns, "the question")
     if atom.condition is not None:
         check_columns(held, columns_of(atom.condition), "the condition")
-        check_comparisons(atom.condition, dict(held.columns), f"relation {held}: the condition")
+        check_condition(atom.condition, dict(held.columns), f"relation {held}: the condition")
 
 
 def _check_links(view: View) -> None:

@@ -14,7 +14,7 @@ key's second column, makes it scan. So where an index can serve, the rows that i
 first (`_by_index`), and the rest of the question is about these.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -28,11 +28,9 @@ from protocols.algebra.expressions import (
     Column,
     Comparison,
     Condition,
-    IsNull,
     Literal,
-    Not,
-    Operand,
     Or,
+    check_types,
     columns_of,
 )
 from protocols.algebra.frame import Frame
@@ -40,6 +38,7 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation
+from sources.conditions import condition_to_sql
 from sources.database import FEW_KEYS, SourceDatabase, quoted, registered, table_name
 from sources.wire import uncounted
 
@@ -75,7 +74,7 @@ def check(query: Query[Frame], held: Relation) -> None:
     check_columns(held, query.columns, "the question")
     if query.condition is not None:
         check_columns(held, columns_of(query.condition), "the condition")
-        check_comparisons(query.condition, dict(held.columns), f"relation {held}: the condition")
+        check_condition(query.condition, dict(held.columns), f"relation {held}: the condition")
     for keys in query.keys or ():
         _check_keys(held, keys)
     if query.page is not None:
@@ -92,26 +91,12 @@ def check_columns(relation: Relation, columns: Sequence[str] | set[str], where: 
         )
 
 
-def check_comparisons(condition: Condition, types: Mapping[str, ColumnType], where: str) -> None:
-    """Values compare within one family of types; anything else would be up to DuckDB's casts."""
-    for comparison in _comparisons(condition):
-        families = [
-            types[side.name].family if isinstance(side, Column) else side.type.family
-            for side in (comparison.left, comparison.right)
-        ]
-        if len(set(families)) > 1:
-            raise WrongUse(f"{where} compares {families[0]} with {families[1]}")
-
-
-def _comparisons(condition: Condition) -> Iterator[Comparison]:
-    match condition:
-        case Comparison():
-            yield condition
-        case Not(inner):
-            yield from _comparisons(inner)
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _comparisons(part)
+def check_condition(condition: Condition, types: Mapping[str, ColumnType], where: str) -> None:
+    """Values of two types do not meet; what would come of it would be up to DuckDB's casts."""
+    try:
+        check_types(condition, types)
+    except ValueError as error:
+        raise WrongUse(f"{where} {error}") from None
 
 
 def _check_keys(relation: Relation, keys: Frame) -> None:
@@ -273,30 +258,3 @@ def _after(relation: Relation, after: tuple[Any, ...], parameters: list[Any]) ->
 
 def _condition(condition: Condition, parameters: list[Any]) -> str:
     return condition_to_sql(condition, lambda name: f"r.{quoted(name)}", parameters)
-
-
-def condition_to_sql(
-    condition: Condition, place: Callable[[str], str], parameters: list[Any]
-) -> str:
-    """SQL text for a condition; `place` says where a column is, values become parameters."""
-
-    def operand(side: Operand) -> str:
-        if isinstance(side, Column):
-            return place(side.name)
-        parameters.append(side.value)
-        return f"?::{side.type.name}"
-
-    def inner(part: Condition) -> str:
-        return f"({condition_to_sql(part, place, parameters)})"
-
-    match condition:
-        case Comparison(left, op, right):
-            return f"{operand(left)} {op} {operand(right)}"
-        case IsNull(side):
-            return f"{operand(side)} IS NULL"
-        case Not(part):
-            return f"NOT {inner(part)}"
-        case And(parts):
-            return " AND ".join(map(inner, parts))
-        case Or(parts):
-            return " OR ".join(map(inner, parts))

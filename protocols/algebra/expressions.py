@@ -3,16 +3,25 @@
 A condition travels to a query server (`to_json`), is evaluated there by the source's database
 (sources/ turns it into SQL), here by the reference (`holds`) and by Polars (`to_polars`). All three
 follow SQL's three-valued logic: a comparison with NULL is unknown, and unknown rows are dropped.
+
+Both sides of a comparison have one type, as have the branches of a Case; arguments are what their
+function takes. Whoever makes an expression puts a cast where SQL would convert by itself.
+
+What cannot fail for a row must not be made to fail by it: a branch that is not taken, and what
+stands behind AND and OR once they are decided, is evaluated for the other rows only. An overflow
+and the like in what is evaluated is an error (`NoValue`), as in the databases, and never a value.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.functions import FUNCTIONS, check_call
+from protocols.algebra.types import BOOLEAN, ColumnType, column_type
+from protocols.errors import NoValue
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -120,30 +129,44 @@ def conjunction(parts: tuple[Condition, ...]) -> Condition | None:
     return And(parts)
 
 
-def columns_of(condition: Condition) -> set[str]:
+# -------------------------------------------------------------------------------------- columns
+
+
+def columns_of(what: Condition | Expression) -> set[str]:
     """The names of all columns that it mentions."""
-    match condition:
+    if isinstance(what, Column):
+        return {what.name}
+    return set().union(*map(columns_of, _parts(what)))
+
+
+def _parts(what: Condition | Expression) -> Iterator[Condition | Expression]:
+    """What it is directly made of."""
+    match what:
         case Comparison(left, _, right):
-            return {side.name for side in (left, right) if isinstance(side, Column)}
-        case IsNull(operand):
-            return {operand.name} if isinstance(operand, Column) else set()
-        case Not(inner):
-            return columns_of(inner)
+            yield from (left, right)
+        case IsNull(inner) | IsTrue(inner):
+            yield inner
+        case Not(condition) | Truth(condition):
+            yield condition
         case And(parts) | Or(parts):
-            return set().union(*map(columns_of, parts))
+            yield from parts
+        case Call(_, arguments):
+            yield from arguments
+        case Case(branches, default):
+            for condition, value_ in branches:
+                yield from (condition, value_)
+            yield default
 
 
 def renamed(condition: Condition, name: Callable[[str], str]) -> Condition:
     """The same condition over columns with other names."""
-
-    def side(operand: Operand) -> Operand:
-        return Column(name(operand.name)) if isinstance(operand, Column) else operand
-
     match condition:
         case Comparison(left, op, right):
-            return Comparison(side(left), op, side(right))
+            return Comparison(renamed_value(left, name), op, renamed_value(right, name))
         case IsNull(operand):
-            return IsNull(side(operand))
+            return IsNull(renamed_value(operand, name))
+        case IsTrue(operand):
+            return IsTrue(renamed_value(operand, name))
         case Not(inner):
             return Not(renamed(inner, name))
         case And(parts):
@@ -152,29 +175,126 @@ def renamed(condition: Condition, name: Callable[[str], str]) -> Condition:
             return Or(tuple(renamed(part, name) for part in parts))
 
 
+def renamed_value(expression: Expression, name: Callable[[str], str]) -> Expression:
+    """The same value of columns with other names."""
+    match expression:
+        case Column(old):
+            return Column(name(old))
+        case Literal():
+            return expression
+        case Call(function, arguments, type_):
+            return Call(function, tuple(renamed_value(a, name) for a in arguments), type_)
+        case Case(branches, default, type_):
+            moved = tuple(
+                (renamed(when, name), renamed_value(then, name)) for when, then in branches
+            )
+            return Case(moved, renamed_value(default, name), type_)
+        case Truth(condition):
+            return Truth(renamed(condition, name))
+
+
+# ---------------------------------------------------------------------------------------- types
+
+
+def type_of(expression: Expression, columns: Mapping[str, ColumnType]) -> ColumnType:
+    """Its type over these columns; ValueError where parts do not fit each other."""
+    match expression:
+        case Column(name):
+            return columns[name]
+        case Literal(_, type_):
+            return type_
+        case Call(function, arguments, type_):
+            check_call(function, [type_of(argument, columns) for argument in arguments], type_)
+            return type_
+        case Case(branches, default, type_):
+            for condition, _ in branches:
+                check_types(condition, columns)
+            for value_ in (*(then for _, then in branches), default):
+                _check_type(value_, type_, columns)
+            return type_
+        case Truth(condition):
+            check_types(condition, columns)
+            return BOOLEAN
+
+
+def check_types(condition: Condition, columns: Mapping[str, ColumnType]) -> None:
+    """Raises ValueError where values of two types meet; nothing is left to a database's casts."""
+    match condition:
+        case Comparison(left, _, right):
+            families = [type_of(side, columns).family for side in (left, right)]
+            if families[0] != families[1]:
+                raise ValueError(f"compares {families[0]} with {families[1]}")
+        case IsNull(operand):
+            type_of(operand, columns)
+        case IsTrue(operand):
+            _check_type(operand, BOOLEAN, columns)
+        case Not(inner):
+            check_types(inner, columns)
+        case And(parts) | Or(parts):
+            for part in parts:
+                check_types(part, columns)
+
+
+def _check_type(
+    expression: Expression, wanted: ColumnType, columns: Mapping[str, ColumnType]
+) -> None:
+    found = type_of(expression, columns)
+    if found != wanted:
+        raise ValueError(f"has {found.name} where {wanted.name} is wanted")
+
+
+# ------------------------------------------------------------------------------------- reference
+
+
 def holds(condition: Condition, row: Mapping[str, Any]) -> bool | None:
     """Its truth value for one row; None is SQL's unknown."""
     match condition:
         case Comparison(left, op, right):
-            values = _value(left, row), _value(right, row)
+            values = value(left, row), value(right, row)
             if None in values:
                 return None
             return _compare(op, *values)
         case IsNull(operand):
-            return _value(operand, row) is None
+            return value(operand, row) is None
+        case IsTrue(operand):
+            truth: bool | None = value(operand, row)
+            return truth
         case Not(inner):
             truth = holds(inner, row)
             return None if truth is None else not truth
         case And(parts):
-            truths = [holds(part, row) for part in parts]
-            return False if False in truths else None if None in truths else True
+            return _decided_by(False, parts, row)
         case Or(parts):
-            truths = [holds(part, row) for part in parts]
-            return True if True in truths else None if None in truths else False
+            return _decided_by(True, parts, row)
 
 
-def _value(operand: Operand, row: Mapping[str, Any]) -> Any:
-    return row[operand.name] if isinstance(operand, Column) else operand.value
+def _decided_by(deciding: bool, parts: Iterable[Condition], row: Mapping[str, Any]) -> bool | None:
+    """False decides AND, true decides OR; what stands behind that is not looked at."""
+    unknown = False
+    for part in parts:
+        truth = holds(part, row)
+        if truth is deciding:
+            return deciding
+        unknown = unknown or truth is None
+    return None if unknown else not deciding
+
+
+def value(expression: Expression, row: Mapping[str, Any]) -> Any:
+    """Its value for one row; None is NULL. NoValue where a database would raise an error."""
+    match expression:
+        case Column(name):
+            return row[name]
+        case Literal(constant):
+            return constant
+        case Call(function, arguments, type_):
+            return FUNCTIONS[function].of(type_, [value(argument, row) for argument in arguments])
+        case Case(branches, default):
+            for condition, then in branches:
+                if holds(condition, row):
+                    return value(then, row)
+            return value(default, row)
+        case Truth(condition):
+            return holds(condition, row)
 
 
 def _compare(op: str, left: Any, right: Any) -> bool:
@@ -186,35 +306,113 @@ def _compare(op: str, left: Any, right: Any) -> bool:
     return bool(COMPARISONS[op](left, right))
 
 
+# ---------------------------------------------------------------------------------------- Polars
+
+
 def to_polars(condition: Condition) -> pl.Expr:
     """The same truth value as a Polars expression."""
+    return _condition(condition, None)
+
+
+def value_to_polars(expression: Expression) -> pl.Expr:
+    """The same value as a Polars expression; it is as long as a column only if it has one."""
+    return _value(expression, None)
+
+
+def _condition(condition: Condition, rows: pl.Expr | None) -> pl.Expr:
+    """Where `rows` are given, what it is for other rows does not matter, and must not fail."""
     match condition:
         case Comparison(left, op, right):
-            comparison: pl.Expr = COMPARISONS[op](_expr(left), _expr(right))
+            comparison: pl.Expr = COMPARISONS[op](_value(left, rows), _value(right, rows))
             return comparison
         case IsNull(operand):
-            return _expr(operand).is_null()
+            return _value(operand, rows).is_null()
+        case IsTrue(operand):
+            return _value(operand, rows)
         case Not(inner):
-            return ~to_polars(inner)
+            return ~_condition(inner, rows)
         case And(parts):
-            return pl.all_horizontal([to_polars(part) for part in parts])
+            return pl.all_horizontal(_undecided(False, parts, rows))
         case Or(parts):
-            return pl.any_horizontal([to_polars(part) for part in parts])
+            return pl.any_horizontal(_undecided(True, parts, rows))
 
 
-def _expr(operand: Operand) -> pl.Expr:
-    if isinstance(operand, Column):
-        return pl.col(operand.name)
-    return pl.lit(operand.value, dtype=operand.type.dtype)
+def _undecided(
+    deciding: bool, parts: Iterable[Condition], rows: pl.Expr | None
+) -> Iterator[pl.Expr]:
+    """The parts of AND and OR, each about the rows that are not decided before it."""
+    for part in parts:
+        truth = _condition(part, rows if _may_fail(part) else None)
+        yield truth
+        rows = _among(rows, truth.ne_missing(deciding))
+
+
+def _value(expression: Expression, rows: pl.Expr | None) -> pl.Expr:
+    match expression:
+        case Column(name):
+            return _masked(pl.col(name), rows)
+        case Literal(constant, type_):
+            return _masked(pl.lit(constant, dtype=type_.dtype), rows)
+        case Call(function, arguments, type_):
+            folded = _folded(expression)
+            if folded is not None:
+                return _masked(pl.lit(folded.value, dtype=type_.dtype), rows)
+            return FUNCTIONS[function].to_polars(type_, [_value(a, rows) for a in arguments])
+        case Case():
+            return _chosen(expression, rows)
+        case Truth(condition):
+            return _condition(condition, rows)
+
+
+def _folded(call: Call) -> Literal | None:
+    """The constant that a call of constants alone is, unless it fails."""
+    if columns_of(call):
+        return None
+    try:
+        return Literal(value(call, {}), call.type)
+    except NoValue:
+        return None
+
+
+def _chosen(case: Case, rows: pl.Expr | None) -> pl.Expr:
+    """Each branch is evaluated for the rows that come to it."""
+    chosen: list[tuple[pl.Expr, pl.Expr]] = []
+    for condition, then in case.branches:
+        taken = _condition(condition, rows if _may_fail(condition) else None)
+        there = _among(rows, taken.eq_missing(True))
+        chosen.append((taken, _value(then, there if _may_fail(then) else None)))
+        rows = _among(rows, taken.ne_missing(True))
+    otherwise = _value(case.default, rows if _may_fail(case.default) else None)
+    for taken, then_ in reversed(chosen):
+        otherwise = pl.when(taken).then(then_).otherwise(otherwise)
+    return otherwise
+
+
+def _may_fail(what: Condition | Expression) -> bool:
+    return isinstance(what, Call) or any(map(_may_fail, _parts(what)))
+
+
+def _among(rows: pl.Expr | None, which: pl.Expr) -> pl.Expr:
+    return which if rows is None else rows & which
+
+
+def _masked(values: pl.Expr, rows: pl.Expr | None) -> pl.Expr:
+    """NULL outside of the rows: no function fails for NULL."""
+    return values if rows is None else pl.when(rows).then(values)
+
+
+# ------------------------------------------------------------------------------------------ wire
 
 
 def to_json(condition: Condition) -> list[Any]:
     """A form for the wire: nested lists with the operator first."""
     match condition:
         case Comparison(left, op, right):
-            return [op, _operand_to_json(left), _operand_to_json(right)]
+            return [op, value_to_json(left), value_to_json(right)]
         case IsNull(operand):
-            return ["is null", _operand_to_json(operand)]
+            return ["is null", value_to_json(operand)]
+        case IsTrue(operand):
+            return ["is true", value_to_json(operand)]
         case Not(inner):
             return ["not", to_json(inner)]
         case And(parts):
@@ -223,13 +421,32 @@ def to_json(condition: Condition) -> list[Any]:
             return ["or", *map(to_json, parts)]
 
 
+def value_to_json(expression: Expression) -> dict[str, Any]:
+    """A form for the wire: an object whose keys say what it is."""
+    match expression:
+        case Column(name):
+            return {"column": name}
+        case Literal(constant, type_):
+            return {"value": type_.encode(constant), "type": type_.name}
+        case Call(function, arguments, type_):
+            forms = [value_to_json(argument) for argument in arguments]
+            return {"call": function, "arguments": forms, "type": type_.name}
+        case Case(branches, default, type_):
+            pairs = [[to_json(when), value_to_json(then)] for when, then in branches]
+            return {"case": pairs, "else": value_to_json(default), "type": type_.name}
+        case Truth(condition):
+            return {"truth": to_json(condition)}
+
+
 def from_json(form: Any) -> Condition:
     """Reads the wire form; ValueError when it is none."""
     match form:
         case [str(op), left, right] if op in COMPARISONS:
-            return Comparison(_operand_from_json(left), op, _operand_from_json(right))
+            return Comparison(value_from_json(left), op, value_from_json(right))
         case ["is null", operand]:
-            return IsNull(_operand_from_json(operand))
+            return IsNull(value_from_json(operand))
+        case ["is true", operand]:
+            return IsTrue(value_from_json(operand))
         case ["not", inner]:
             return Not(from_json(inner))
         case ["and", *parts] if parts:
@@ -239,17 +456,28 @@ def from_json(form: Any) -> Condition:
     raise ValueError(f"not a condition: {form!r}")
 
 
-def _operand_to_json(operand: Operand) -> dict[str, Any]:
-    if isinstance(operand, Column):
-        return {"column": operand.name}
-    return {"value": operand.type.encode(operand.value), "type": operand.type.name}
-
-
-def _operand_from_json(form: Any) -> Operand:
+def value_from_json(form: Any) -> Expression:
+    """Reads the wire form; ValueError when it is none."""
     match form:
         case {"column": str(name)}:
             return Column(name)
-        case {"value": value, "type": str(name)}:
+        case {"value": constant, "type": str(name)}:
             type_ = column_type(name)
-            return Literal(type_.decode(value), type_)
+            return Literal(type_.decode(constant), type_)
+        case {"call": str(function), "arguments": [*arguments], "type": str(name)}:
+            if function in FUNCTIONS:
+                given = tuple(map(value_from_json, arguments))
+                return Call(function, given, column_type(name))
+        case {"case": [*pairs], "else": default, "type": str(name)} if pairs:
+            branches = tuple(map(_branch_from_json, pairs))
+            return Case(branches, value_from_json(default), column_type(name))
+        case {"truth": condition}:
+            return Truth(from_json(condition))
     raise ValueError(f"neither a column nor a value: {form!r}")
+
+
+def _branch_from_json(form: Any) -> tuple[Condition, Expression]:
+    match form:
+        case [condition, then]:
+            return from_json(condition), value_from_json(then)
+    raise ValueError(f"not a branch: {form!r}")

@@ -80,6 +80,15 @@ class ColumnType:
         return value.isoformat(sep=" ") if self.family == "TIMESTAMP" else value.isoformat()
 
 
+BIGINT, DOUBLE, VARCHAR = ColumnType("BIGINT"), ColumnType("DOUBLE"), ColumnType("VARCHAR")
+BOOLEAN, DATE, TIMESTAMP = ColumnType("BOOLEAN"), ColumnType("DATE"), ColumnType("TIMESTAMP")
+
+
+def decimal_type(precision: int, scale: int) -> ColumnType:
+    """The DECIMAL of so many digits, so many of them behind the point."""
+    return ColumnType(f"DECIMAL({precision},{scale})")
+
+
 def column_type(name: str) -> ColumnType:
     """The type that a SQL name means; ValueError lists the ones there are."""
     upper = " ".join(name.upper().split())

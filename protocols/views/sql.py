@@ -1,12 +1,13 @@
 """From the text of a view to a checked `View`, or a refusal that points at the place.
 
 What is kept so far: SELECT of columns FROM relations written `source.relation`, joined by comma,
-JOIN … ON, JOIN … USING or CROSS JOIN, WHERE with conditions built from comparisons, AND, OR, NOT,
-IN, BETWEEN and IS NULL. For inner joins the conjuncts of ON and WHERE mean the same: one pot.
+JOIN … ON, JOIN … USING or CROSS JOIN, and WHERE with any condition that `scalars.py` reads. For
+inner joins the conjuncts of ON and WHERE mean the same: one pot.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NoReturn
 
 import sqlglot
@@ -17,16 +18,9 @@ from protocols.algebra import expressions as ex
 from protocols.algebra.types import ColumnType
 from protocols.errors import ViewRefused
 from protocols.views.catalog import Catalog, Relation
+from protocols.views.scalars import Scalars
 from protocols.views.view import Atom, Link, Output, View
 
-_COMPARISONS = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 _KEPT_CLAUSES = {"expressions", "from_", "joins", "where"}
 _CLAUSE_NAMES = {"with_": "WITH", "group": "GROUP BY", "order": "ORDER BY", "laterals": "LATERAL"}
 
@@ -209,82 +203,19 @@ class _Parser:
             if isinstance(part.unnest(), exp.And):
                 self._add_conjuncts(part.unnest())
             else:
-                self.conjuncts.append((self._condition(part), part))
+                self.conjuncts.append((self._scalars.condition(part), part))
 
-    def _condition(self, node: exp.Expr) -> ex.Condition:
-        match node:
-            case exp.Paren():
-                return self._condition(node.this)
-            case exp.And():
-                return ex.And((self._condition(node.left), self._condition(node.right)))
-            case exp.Or():
-                return ex.Or((self._condition(node.left), self._condition(node.right)))
-            case exp.Not():
-                return ex.Not(self._condition(node.this))
-            case exp.Is() if isinstance(node.expression, exp.Null):
-                return ex.IsNull(self._column_only(node.this))
-            case exp.Between() if not node.args.get("symmetric"):
-                low = self._comparison(node, node.this, ">=", node.args["low"])
-                return ex.And((low, self._comparison(node, node.this, "<=", node.args["high"])))
-            case exp.In() if node.expressions:
-                choices = (self._comparison(node, node.this, "=", e) for e in node.expressions)
-                return ex.Or(tuple(choices))
-            case exp.Column():
-                return self._comparison(node, node, "=", exp.true())
-        for kind, op in _COMPARISONS.items():
-            if isinstance(node, kind):
-                return self._comparison(node, node.left, op, node.right)
-        self._refuse(node, f"the condition {node.sql('duckdb')} is not supported yet")
+    @cached_property
+    def _scalars(self) -> Scalars:
+        def column(node: exp.Column) -> tuple[str, ColumnType]:
+            found = self._column(node)
+            return found.name, self._type(found)
 
-    def _comparison(
-        self, node: exp.Expr, left: exp.Expr, op: str, right: exp.Expr
-    ) -> ex.Comparison:
-        left, right = left.unnest(), right.unnest()
-        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-            ours, theirs = self._column(left), self._column(right)
-            self._check_comparable(self._type(ours), self._type(theirs), node)
-            return ex.Comparison(ours, op, theirs)
-        if isinstance(left, exp.Column):
-            column = self._column(left)
-            return ex.Comparison(column, op, self._literal(right, self._type(column)))
-        if isinstance(right, exp.Column):
-            column = self._column(right)
-            return ex.Comparison(self._literal(left, self._type(column)), op, column)
-        self._refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
-
-    def _column_only(self, node: exp.Expr) -> ex.Column:
-        column = node.unnest()
-        if not isinstance(column, exp.Column):
-            self._refuse(node, f"only columns can be tested for NULL, not {node.sql('duckdb')}")
-        return self._column(column)
+        return Scalars(column, self._refuse, special=lambda _node: None)
 
     def _check_comparable(self, left: ColumnType, right: ColumnType, at: exp.Expr) -> None:
         if left != right:
             self._refuse(at, f"columns of two types are compared: {left.name} and {right.name}")
-
-    def _literal(self, node: exp.Expr, type_: ColumnType) -> ex.Literal:
-        value = self._constant(node)
-        try:
-            if isinstance(value, _Number):
-                value = _NUMBERS[type_.family](value)
-            return ex.Literal(type_.decode(value), type_)
-        except (ValueError, KeyError):
-            self._refuse(node, f"{node.sql('duckdb')} is no {type_.name}, which the column is")
-
-    def _constant(self, node: exp.Expr) -> Any:
-        """A JSON-like value; numbers keep their digits so that decimals stay exact."""
-        match node:
-            case exp.Null():
-                return None
-            case exp.Boolean():
-                return bool(node.this)
-            case exp.Literal():
-                return str(node.this) if node.is_string else _Number(node.this)
-            case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
-                return _Number("-" + node.this.this)
-            case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string:
-                return str(node.this.this)
-        self._refuse(node, f"{node.sql('duckdb')} is neither a column nor a constant")
 
     # -- SELECT -------------------------------------------------------------------------------
 
@@ -330,8 +261,10 @@ class _Parser:
         own: dict[str, list[ex.Condition]] = {alias: [] for alias in self.atoms}
         for condition, node in self.conjuncts:
             aliases = {name.rpartition(".")[0] for name in ex.columns_of(condition)}
-            if len(aliases) == 1:
-                own[aliases.pop()].append(ex.renamed(condition, _unqualified))
+            if len(aliases) <= 1:
+                # A condition on constants is true or false for every row of the first relation.
+                alias = next(iter(aliases or own))
+                own[alias].append(ex.renamed(condition, _unqualified))
             elif (link := self._link(condition)) is not None:
                 links.append(link)
             else:
@@ -389,14 +322,6 @@ class _Parser:
 
     def _end(self) -> tuple[int, int]:
         return self._place(len(self.sql.rstrip()))
-
-
-class _Number(str):
-    """The digits of a number in the SQL text."""
-
-
-#: How the digits become a value that the type decodes; no other type has numbers.
-_NUMBERS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}
 
 
 def _unqualified(name: str) -> str:

@@ -171,8 +171,9 @@ def _sql(condition: ex.Condition) -> str:
             return "(" + " OR ".join(map(_sql, parts)) + ")"
 
 
-def _operand(operand: ex.Operand) -> str:
+def _operand(operand: ex.Expression) -> str:
     if isinstance(operand, ex.Column):
         return f'"{operand.name}"'
+    assert isinstance(operand, ex.Literal)
     encoded = operand.type.encode(operand.value)
     return f"CAST({'NULL' if encoded is None else repr(str(encoded))} AS {operand.type.name})"

@@ -1,0 +1,158 @@
+"""CAST between the types, as far as DuckDB and PostgreSQL make the same value of it.
+
+Behind the point, DECIMAL is rounded half away from zero and DOUBLE half to even, by both. A text is
+read by each in its own way ('1.5' as a BIGINT, 'yes' as a BOOLEAN), so it is not cast at all; and a
+DOUBLE is written differently ('1.0' and '1'), and turned into a DECIMAL with other digits.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+import polars as pl
+
+from protocols.algebra.function import Function, Signature, Unfit
+from protocols.algebra.functions_numbers import EXACT, fitting, of_units, units
+from protocols.algebra.types import ColumnType
+from protocols.errors import NoValue
+
+_WHY_NOT = {
+    ("DOUBLE", "DECIMAL"): "the databases keep different digits of it",
+    ("DOUBLE", "VARCHAR"): "one database writes 1.0, the other 1",
+    ("VARCHAR", "BIGINT"): "the databases read texts differently ('1.5', '1e3')",
+    ("BOOLEAN", "BIGINT"): "PostgreSQL does not; write CASE WHEN … THEN 1 ELSE 0 END",
+    ("BIGINT", "BOOLEAN"): "PostgreSQL does not; write … <> 0",
+}
+
+
+def cast_refusal(source: ColumnType, target: ColumnType) -> str | None:
+    """Why such a cast is not kept; None if it is."""
+    if source == target or (source.family, target.family) in _VALUES:
+        return None
+    reason = _WHY_NOT.get((source.family, target.family), "the databases do not agree on that")
+    return f"a {source.name} cannot be cast to {target.name}: {reason}"
+
+
+# ------------------------------------------------------------------------------------- one value
+
+
+def _cast(type_: ColumnType, value: Any) -> Any:
+    source = _FAMILY_OF[type(value)]
+    cast = _VALUES.get((source, type_.family))
+    return value if cast is None else cast(type_, value)
+
+
+#: The family that a value shows by its class.
+_FAMILY_OF = {
+    bool: "BOOLEAN",
+    int: "BIGINT",
+    float: "DOUBLE",
+    Decimal: "DECIMAL",
+    str: "VARCHAR",
+    date: "DATE",
+    datetime: "TIMESTAMP",
+}
+
+
+def _whole_to_decimal(type_: ColumnType, value: int) -> Decimal:
+    return _fitting(type_, Decimal(value))  # type: ignore[no-any-return]
+
+
+def _decimal_to_decimal(type_: ColumnType, value: Decimal) -> Any:
+    scale = type_.precision_and_scale[1]
+    return _fitting(type_, value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, EXACT))
+
+
+def _decimal_to_whole(type_: ColumnType, value: Decimal) -> Any:
+    return _fitting(type_, int(value.quantize(Decimal(1), ROUND_HALF_UP, EXACT)))
+
+
+def _double_to_whole(type_: ColumnType, value: float) -> Any:
+    try:
+        return _fitting(type_, round(value))
+    except (ValueError, OverflowError):
+        raise NoValue(f"{value} is no BIGINT") from None
+
+
+def _decimal_to_double(_type: ColumnType, value: Decimal) -> float:
+    if value.as_tuple().exponent == 0:
+        # Like DuckDB, which adds the two halves of its 128 bits.
+        upper, lower = divmod(int(value), 2**64)
+        return float(upper) * 2.0**64 + float(lower)
+    return float(value)
+
+
+def _fitting(type_: ColumnType, number: Any) -> Any:
+    try:
+        return fitting(type_, number)
+    except NoValue:
+        raise NoValue(f"{number} cannot be cast to {type_.name}: it has too many digits") from None
+
+
+def _timestamp_text(_type: ColumnType, value: datetime) -> str:
+    text = value.isoformat(sep=" ")
+    return text.rstrip("0") if value.microsecond else text
+
+
+_VALUES: dict[tuple[str, str], Callable[[ColumnType, Any], Any]] = {
+    ("BIGINT", "DOUBLE"): lambda _, value: float(value),
+    ("BIGINT", "DECIMAL"): _whole_to_decimal,
+    ("BIGINT", "VARCHAR"): lambda _, value: str(value),
+    ("DECIMAL", "BIGINT"): _decimal_to_whole,
+    ("DECIMAL", "DECIMAL"): _decimal_to_decimal,
+    ("DECIMAL", "DOUBLE"): _decimal_to_double,
+    ("DECIMAL", "VARCHAR"): lambda _, value: format(value, "f"),
+    ("DOUBLE", "BIGINT"): _double_to_whole,
+    ("BOOLEAN", "VARCHAR"): lambda _, value: "true" if value else "false",
+    ("DATE", "TIMESTAMP"): lambda _, value: datetime(value.year, value.month, value.day),
+    ("DATE", "VARCHAR"): lambda _, value: value.isoformat(),
+    ("TIMESTAMP", "DATE"): lambda _, value: value.date(),
+    ("TIMESTAMP", "VARCHAR"): _timestamp_text,
+}
+
+
+# --------------------------------------------------------------------------------- whole columns
+
+
+def _cast_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
+    if column.dtype == type_.dtype:
+        return column
+    if isinstance(column.dtype, pl.Decimal):
+        return _decimals(type_, column)
+    if type_.family == "DECIMAL":
+        # From BIGINT, digits permitting.
+        return of_units(units(column.cast(pl.Decimal(19, 0)), type_.precision_and_scale[1]), type_)
+    if (column.dtype, type_.family) in _AS_POLARS_DOES:
+        return column.cast(type_.dtype)
+    return None
+
+
+def _decimals(type_: ColumnType, column: pl.Series) -> pl.Series | None:
+    assert isinstance(column.dtype, pl.Decimal)
+    if type_.family == "DECIMAL" and type_.precision_and_scale[1] >= column.dtype.scale:
+        return of_units(units(column, type_.precision_and_scale[1]), type_)
+    if type_.family == "DOUBLE" and column.dtype.scale > 0:
+        return column.cast(pl.Float64)
+    return None
+
+
+_AS_POLARS_DOES = {
+    (pl.Int64(), "DOUBLE"),
+    (pl.Int64(), "VARCHAR"),
+    (pl.Date(), "TIMESTAMP"),
+    (pl.Datetime("us"), "DATE"),
+}
+
+
+def _only_by_name(_types: Sequence[ColumnType]) -> Signature:
+    raise Unfit("what CAST gives is said in the text")
+
+
+CAST = Function(
+    "cast",
+    _only_by_name,
+    _cast,
+    lambda type_, texts: f"CAST({texts[0]} AS {type_.name})",
+    _cast_column,
+)

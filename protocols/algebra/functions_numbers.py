@@ -1,0 +1,311 @@
+"""Arithmetic on BIGINT, DOUBLE and DECIMAL, with the types that DuckDB gives it.
+
+`INTEGER` occurs among types here although no column has it: it is what DuckDB makes of whole
+numbers in the text, and matters since a DECIMAL with it has fewer digits than with a BIGINT. Its
+values are kept as BIGINT, and `integer` says that they have to fit.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+import polars as pl
+
+from protocols.algebra.function import Function, Signature, Unfit, call, infix
+from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, decimal_type
+from protocols.errors import NoValue
+
+INTEGER = ColumnType("INTEGER")
+#: Enough digits for any sum or product of two values of 38.
+EXACT = Context(prec=100)
+#: Where the 128 bits of a column of whole numbers end.
+_WIDEST = 2**127
+_WHOLE_DIGITS = {"INTEGER": 10, "BIGINT": 19}
+_MOST_DIGITS = 38
+#: Up to here, DuckDB keeps a DECIMAL in 64 bits, and a product in as many as its factors.
+_SHORT_DIGITS = 18
+
+
+# ---------------------------------------------------------------------------------------- types
+
+
+def is_number(type_: ColumnType) -> bool:
+    return type_.family in ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
+
+
+def as_decimal(type_: ColumnType) -> ColumnType:
+    """The DECIMAL that holds the numbers of an exact type."""
+    return decimal_type(_WHOLE_DIGITS[type_.name], 0) if type_.name in _WHOLE_DIGITS else type_
+
+
+def common_number(left: ColumnType, right: ColumnType) -> ColumnType:
+    """The type in which DuckDB compares two numbers; beyond 38 digits the scale is kept."""
+    if left == right:
+        return left
+    if DOUBLE in (left, right):
+        return DOUBLE
+    if "DECIMAL" not in (left.family, right.family):
+        return BIGINT
+    (p, s), (q, t) = as_decimal(left).precision_and_scale, as_decimal(right).precision_and_scale
+    return decimal_type(min(max(p - s, q - t) + max(s, t), _MOST_DIGITS), max(s, t))
+
+
+def _numbers(name: str, types: Sequence[ColumnType], count: int) -> None:
+    """Refuses what is not so many numbers."""
+    if len(types) != count:
+        raise Unfit(f"{name} takes {count} value{'s' * (count > 1)}, here are {len(types)}")
+    for type_ in types:
+        if not is_number(type_):
+            raise Unfit(f"{name} takes numbers, not {type_.name}")
+
+
+def _arithmetic(
+    name: str, decimals: Callable[[ColumnType, ColumnType], ColumnType]
+) -> Callable[[Sequence[ColumnType]], Signature]:
+    """Whole numbers stay whole, a DOUBLE makes all DOUBLE, and `decimals` says the rest."""
+
+    def signature(types: Sequence[ColumnType]) -> Signature:
+        _numbers(name, types, 2)
+        left, right = types
+        if "DECIMAL" not in (left.family, right.family) or DOUBLE in types:
+            common = common_number(left, right)
+            return Signature((common, common), common)
+        left, right = as_decimal(left), as_decimal(right)
+        return Signature((left, right), decimals(left, right))
+
+    return signature
+
+
+def _sum_type(left: ColumnType, right: ColumnType) -> ColumnType:
+    """One digit more than either needs."""
+    (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
+    digits = max(p - s, q - t) + max(s, t) + 1
+    return decimal_type(min(digits, _MOST_DIGITS), max(s, t))
+
+
+def _product_type(left: ColumnType, right: ColumnType) -> ColumnType:
+    """All digits of both, within 64 bits if both factors are."""
+    (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
+    if s + t > _MOST_DIGITS:
+        raise Unfit(
+            f"the product of {left.name} and {right.name} has {s + t} digits behind the"
+            f" point, more than {_MOST_DIGITS}; cast one of them to fewer"
+        )
+    short = p <= _SHORT_DIGITS and q <= _SHORT_DIGITS and s + t < _SHORT_DIGITS
+    return decimal_type(min(p + q, _SHORT_DIGITS if short else _MOST_DIGITS), s + t)
+
+
+def _remainder(types: Sequence[ColumnType]) -> Signature:
+    if DOUBLE in types:
+        raise Unfit("PostgreSQL has no % for DOUBLE; cast to DECIMAL or BIGINT")
+    return _arithmetic("%", common_number)(types)
+
+
+def _quotient(types: Sequence[ColumnType]) -> Signature:
+    _numbers("/", types, 2)
+    if DOUBLE not in types:
+        raise Unfit(
+            f"{types[0].name} / {types[1].name} is a DOUBLE in DuckDB, in PostgreSQL it is cut or"
+            " rounded; cast one side to DOUBLE"
+        )
+    return Signature((DOUBLE, DOUBLE), DOUBLE)
+
+
+def _same(name: str) -> Callable[[Sequence[ColumnType]], Signature]:
+    def signature(types: Sequence[ColumnType]) -> Signature:
+        _numbers(name, types, 1)
+        return Signature((types[0],), types[0])
+
+    return signature
+
+
+def _to_whole(name: str) -> Callable[[Sequence[ColumnType]], Signature]:
+    def signature(types: Sequence[ColumnType]) -> Signature:
+        _numbers(name, types, 1)
+        if types[0].family in ("INTEGER", "BIGINT"):
+            raise Unfit(f"{name} of a BIGINT would be a DOUBLE; it is a whole number already")
+        if types[0] == DOUBLE:
+            return Signature((DOUBLE,), DOUBLE)
+        precision, _ = types[0].precision_and_scale
+        return Signature((types[0],), decimal_type(precision, 0))
+
+    return signature
+
+
+# ------------------------------------------------------------------------------------- one value
+
+
+def fitting(type_: ColumnType, number: Any) -> Any:
+    """The number as a value of the type; NoValue where it has too many digits."""
+    if type_ == BIGINT:
+        if not -(2**63) <= number < 2**63:
+            raise NoValue(f"{number} is no BIGINT; cast to a DECIMAL or a DOUBLE before")
+        return int(number)
+    precision, scale = type_.precision_and_scale
+    if abs(number) >= EXACT.scaleb(Decimal(1), precision - scale):
+        raise NoValue(f"{number} is no {type_.name}; cast to one of more digits before")
+    return EXACT.quantize(number, EXACT.scaleb(Decimal(1), -scale))
+
+
+def _exactly(
+    of_decimals: Callable[[Decimal, Decimal], Decimal], of_others: Callable[[Any, Any], Any]
+) -> Callable[[ColumnType, Any, Any], Any]:
+    def applied(type_: ColumnType, left: Any, right: Any) -> Any:
+        if type_ == DOUBLE:
+            return of_others(left, right)
+        exact = of_decimals if type_.family == "DECIMAL" else of_others
+        return fitting(type_, exact(left, right))
+
+    return applied
+
+
+def _divided(_type: ColumnType, left: float, right: float) -> float:
+    """As the processor divides: by zero, there is no error but an infinity or NaN."""
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)
+
+
+def _remainder_of(type_: ColumnType, left: Any, right: Any) -> Any:
+    """What is left of the dividend, with its sign."""
+    if not right:
+        raise NoValue(f"{left} % {right} divides by zero; write NULLIF(…, 0) to get NULL")
+    if type_ == BIGINT:
+        return abs(left) % abs(right) * (1 if left >= 0 else -1)
+    return fitting(type_, EXACT.remainder(left, right))
+
+
+def _negated(type_: ColumnType, number: Any) -> Any:
+    if type_ == DOUBLE:
+        return -number
+    return fitting(type_, EXACT.minus(number) if isinstance(number, Decimal) else -number)
+
+
+def _absolute(type_: ColumnType, number: Any) -> Any:
+    return _negated(type_, number) if number < 0 else abs(number) if number == 0 else number
+
+
+def _rounded(rounding: str) -> Callable[[ColumnType, Any], Any]:
+    """FLOOR and CEIL; a DOUBLE keeps its sign when it becomes zero."""
+
+    def applied(type_: ColumnType, number: Any) -> Any:
+        if type_ != DOUBLE:
+            return fitting(type_, number.quantize(Decimal(1), rounding, EXACT))
+        if not math.isfinite(number):
+            return number
+        whole = math.floor(number) if rounding == ROUND_FLOOR else math.ceil(number)
+        return math.copysign(float(whole), number)
+
+    return applied
+
+
+def _integer(_type: ColumnType, number: int) -> int:
+    if not -(2**31) <= number < 2**31:
+        raise NoValue(f"{number} is no INTEGER; cast to BIGINT before")
+    return number
+
+
+# --------------------------------------------------------------------------------- whole columns
+
+
+def units(column: pl.Series, scale: int) -> pl.Series | None:
+    """A DECIMAL column as whole numbers of 10^-scale; None if they could be too large for that."""
+    assert isinstance(column.dtype, pl.Decimal)
+    whole = column.to_physical()
+    factor = 10 ** (scale - column.dtype.scale)
+    if largest(whole) * factor >= _WIDEST:
+        return None
+    return whole if factor == 1 else whole * pl.Series([factor], dtype=pl.Int128)
+
+
+def of_units(whole: pl.Series | None, type_: ColumnType) -> pl.Series | None:
+    """The inverse; None if they have more digits than the type."""
+    if whole is None or largest(whole) >= 10 ** type_.precision_and_scale[0]:
+        return None
+    return whole.reinterpret(dtype=type_.dtype)
+
+
+def largest(column: pl.Series) -> int:
+    """The largest absolute value in a column of whole numbers."""
+    values = [column.min(), column.max()]
+    return max((abs(value) for value in values if isinstance(value, int)), default=0)
+
+
+def _columns(
+    of_columns: Callable[[Any, Any], Any],
+    bound: Callable[[int, int], int],
+    scaled: bool,
+) -> Callable[[ColumnType, pl.Series, pl.Series], pl.Series | None]:
+    """An operation on whole numbers; `scaled` where both need the scale of the result."""
+
+    def applied(type_: ColumnType, left: pl.Series, right: pl.Series) -> pl.Series | None:
+        if type_ == DOUBLE:
+            found: pl.Series = of_columns(left, right)
+            return found
+        if type_ == BIGINT:
+            whole = _bounded(left.cast(pl.Int128), right.cast(pl.Int128))
+            if whole is None or largest(whole) >= 2**63:
+                return None
+            return whole.cast(pl.Int64)
+        scales = [
+            type_.precision_and_scale[1] if scaled else column.dtype.scale  # type: ignore[attr-defined]
+            for column in (left, right)
+        ]
+        return of_units(_bounded(units(left, scales[0]), units(right, scales[1])), type_)
+
+    def _bounded(left: pl.Series | None, right: pl.Series | None) -> pl.Series | None:
+        if left is None or right is None or bound(largest(left), largest(right)) >= _WIDEST:
+            return None
+        found: pl.Series = of_columns(left, right)
+        return found
+
+    return applied
+
+
+def _divided_columns(_type: ColumnType, left: pl.Series, right: pl.Series) -> pl.Series:
+    return left / right
+
+
+def _negated_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
+    return None if type_ == BIGINT and column.min() == -(2**63) else -column
+
+
+def _absolute_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
+    return None if type_ == BIGINT and column.min() == -(2**63) else column.abs()
+
+
+# ---------------------------------------------------------------------------------- the entries
+
+
+def _binary(
+    name: str,
+    type_of: Callable[[ColumnType, ColumnType], ColumnType],
+    of_decimals: Callable[[Decimal, Decimal], Decimal],
+    of_others: Callable[[Any, Any], Any],
+    bound: Callable[[int, int], int],
+) -> Function:
+    return Function(
+        name,
+        _arithmetic(name, type_of),
+        _exactly(of_decimals, of_others),
+        infix(name),
+        _columns(of_others, bound, scaled=type_of is _sum_type),
+    )
+
+
+NUMBERS = (
+    _binary("+", _sum_type, EXACT.add, operator.add, operator.add),
+    _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add),
+    _binary("*", _product_type, EXACT.multiply, operator.mul, operator.mul),
+    Function("/", _quotient, _divided, infix("/"), _divided_columns),
+    Function("%", _remainder, _remainder_of, infix("%")),
+    Function("negate", _same("-"), _negated, call("-"), _negated_column),
+    Function("abs", _same("ABS"), _absolute, call("abs"), _absolute_column),
+    Function("floor", _to_whole("FLOOR"), _rounded(ROUND_FLOOR), call("floor")),
+    Function("ceil", _to_whole("CEIL"), _rounded(ROUND_CEILING), call("ceil")),
+    Function("integer", _same("INTEGER"), _integer, lambda _, x: f"{x[0]}::INTEGER::BIGINT"),
+)
