@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from protocols.algebra import expressions as ex
-from protocols.algebra.substitution import in_condition, in_value
+from protocols.algebra.substitution import in_condition
 from protocols.analysis.nullrejection import never_null_where
 from protocols.views.catalog import Relation
 from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union
@@ -212,7 +212,7 @@ def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) 
                 never_null |= {name} if {a, b} & known.never_null else set()
                 dependencies.append((frozenset({a, b}), frozenset({name})))
             case _:
-                dependencies.append((_columns_of_value(value), frozenset({name})))
+                dependencies.append((frozenset(ex.columns_of(value)), frozenset({name})))
     return Facts(tuple(dependencies), known.marks, frozenset(never_null))
 
 
@@ -231,14 +231,3 @@ def _group(node: Group) -> Facts:
 def _both_ways(a: str, b: str) -> list[Dependency]:
     one, other = frozenset({a}), frozenset({b})
     return [(one, other), (other, one)]
-
-
-def _columns_of_value(value: ex.Expression) -> frozenset[str]:
-    found = set()
-
-    def seen(column: ex.Column) -> ex.Expression:
-        found.add(column.name)
-        return column
-
-    in_value(value, seen)
-    return frozenset(found)

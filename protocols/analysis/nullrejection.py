@@ -9,14 +9,12 @@ from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.functions import FUNCTIONS
 
 #: The truth values that a condition can have; None is SQL's unknown.
 _Truths: TypeAlias = frozenset[bool | None]
 _ANY: _Truths = frozenset({True, False, None})
 _UNKNOWN: _Truths = frozenset({None})
-
-#: Functions that can give a value although one of their arguments is NULL.
-_SEES_THROUGH_NULL = frozenset({"coalesce", "concat", "greatest", "least", "nullif"})
 
 
 def rejects_null(condition: ex.Condition, columns: Collection[str]) -> bool:
@@ -42,7 +40,8 @@ def is_null(value: ex.Expression, columns: Collection[str]) -> bool:
             return constant is None
         case ex.Call(function, arguments, _):
             nulls = [is_null(argument, columns) for argument in arguments]
-            return all(nulls) if function.lower() in _SEES_THROUGH_NULL else any(nulls)
+            known = FUNCTIONS.get(function)
+            return any(nulls) if known is not None and known.null_in_null_out else all(nulls)
         case ex.Case(branches, default, _):
             results = (*(result for _, result in branches), default)
             return all(is_null(result, columns) for result in results)
