@@ -102,9 +102,10 @@ class ViewText:
         """The view's SQL with `table(relation)` in the place of every relation."""
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
-            node.replace(
-                exp.to_table(table(atom.relation), alias=exp.to_identifier(atom.alias, True))
-            )
+            other = exp.to_table(table(atom.relation), alias=exp.to_identifier(atom.alias, True))
+            # Joins in parentheses hang on the table that they begin with.
+            other.set("joins", node.args.get("joins"))
+            node.replace(other)
         return query.sql("duckdb")
 
     def tagged(

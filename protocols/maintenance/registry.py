@@ -28,7 +28,8 @@ from protocols.maintenance.recompute import Recompute
 from protocols.maintenance.strobe import Strobe
 from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.t_strobe import TStrobe
-from protocols.views.view import View
+from protocols.maintenance.tree_sweep import TreeSweep, believing, one_by_one
+from protocols.views.tree import AnyView, TreeView
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Entry:
     fifo: bool = False
     #: It takes the parts of a global transaction as they come, and waits for the others itself.
     takes_parts: bool = False
+    #: How it keeps views that are more than one inner join; None if it cannot.
+    start_tree: Starting[Any] | None = None
     #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
     control: bool = False
 
@@ -57,7 +60,16 @@ class Entry:
         """What it promises."""
         return claimed_by(self.name)
 
-    def refuse_view(self, view: View) -> None:
+    def begin_with(
+        self, view: AnyView, mailbox: Mailbox[Any], contents: Callable[[], Any]
+    ) -> Maintaining[Any]:
+        """The protocol over a view that it can keep."""
+        if isinstance(view, TreeView):
+            assert self.start_tree is not None
+            return self.start_tree(view, mailbox, contents)
+        return self.start(view, mailbox, contents)
+
+    def refuse_view(self, view: AnyView) -> None:
         """WrongUse if it cannot keep this view."""
         reason = self._objection(view)
         if reason is not None:
@@ -76,7 +88,9 @@ class Entry:
                 f" is a global one. Protocols for those: {', '.join(able)}"
             )
 
-    def _objection(self, view: View) -> str | None:
+    def _objection(self, view: AnyView) -> str | None:
+        if isinstance(view, TreeView):
+            return None if self.start_tree is not None else "it keeps inner joins only"
         if self.one_source and len(view.sources) > 1:
             return f"it needs all relations at one source, these are at {', '.join(view.sources)}"
         if self.needs_keys:
@@ -91,14 +105,19 @@ def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
     return {entry.name: entry for entry in entries}
 
 
-def _from_nothing(start: Callable[[View, Mailbox[Any]], Maintaining[Any]]) -> Starting[Any]:
+def _from_nothing(start: Callable[[Any, Mailbox[Any]], Maintaining[Any]]) -> Starting[Any]:
     """For protocols that never look at the rows that the view has."""
     return lambda view, mailbox, _contents: start(view, mailbox)
 
 
 PROTOCOLS = _by_name(
     (
-        Entry("sweep", _from_nothing(Sweep), "one update at a time, errors taken out locally"),
+        Entry(
+            "sweep",
+            _from_nothing(Sweep),
+            "one update at a time, errors taken out locally",
+            start_tree=_from_nothing(one_by_one),
+        ),
         Entry(
             "parallel-sweep",
             _from_nothing(ParallelSweep),
@@ -114,6 +133,7 @@ PROTOCOLS = _by_name(
             "batched-sweep",
             _from_nothing(BatchedSweep),
             "a whole batch in n + I - 1 questions, every state shown",
+            start_tree=_from_nothing(TreeSweep),
         ),
         Entry(
             "strobe",
@@ -185,7 +205,13 @@ PROTOCOLS = _by_name(
             Recompute,
             "what all others have to beat: asks for every relation, every time",
         ),
-        Entry("naive", _from_nothing(naive), "SWEEP that believes every answer", control=True),
+        Entry(
+            "naive",
+            _from_nothing(naive),
+            "SWEEP that believes every answer",
+            start_tree=_from_nothing(believing),
+            control=True,
+        ),
     )
 )
 

@@ -7,13 +7,13 @@ Sums are decimals, so that no order of summation and no repetition can give anot
 is why SUM and AVG of DOUBLE columns are refused when a view is read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from protocols.algebra.delta import COUNT, FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.types import ColumnType
-from protocols.operators.placed import presence, running, within
+from protocols.operators.placed import presence, within
 from protocols.views.tree import Aggregate
 
 #: How many rows a group has.
@@ -25,24 +25,53 @@ def aggregated(
     placed: pl.DataFrame,
     by: Sequence[str],
     aggregates: Sequence[Aggregate],
-    types: dict[str, ColumnType],
+    types: Mapping[str, ColumnType],
+    known: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """The groups wherever they change, positions ascending."""
+    """The groups wherever they change, positions ascending.
+
+    `known` are groups as they were before, of which `placed` has the changes only: rows as they
+    came out of here (see `remembered`).
+    """
     sums = [pl.col(COUNT).alias(ROWS)]
     for each in aggregates:
         if not each.distinct and each.function in ("count", "sum", "avg"):
             sums += _summands(each, types)
-    found = running(placed, by, sums)
+    steps = placed.group_by([*by, POSITION]).agg(value.sum() for value in sums)
+    if known is not None:
+        before = known.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
+        steps = pl.concat([before.select(steps.columns), steps])
+    names = [value.meta.output_name() for value in sums]
+    found = steps.sort(POSITION).with_columns(within(pl.col(name).cum_sum(), by) for name in names)
     for each in aggregates:
         if each.function in ("min", "max"):
-            found = _with_extreme(found, placed, by, each)
+            found = _with_extreme(found, placed, by, each, known)
         elif each.distinct:
             found = _with_distinct(found, placed, by, each, types)
-    results = [_result(each, types).alias(each.name) for each in aggregates]
-    return found.select(*by, POSITION, ROWS, *results)
+    return found.with_columns(_result(each, types).alias(each.name) for each in aggregates)
 
 
-def _summands(each: Aggregate, types: dict[str, ColumnType]) -> list[pl.Expr]:
+def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
+    """Whether groups can go on from what they were, without all their rows."""
+    return not any(each.distinct for each in aggregates if each.function not in ("min", "max"))
+
+
+def in_doubt(
+    change: pl.DataFrame, by: Sequence[str], aggregates: Sequence[Aggregate], known: pl.DataFrame
+) -> pl.DataFrame:
+    """The known groups that lose a value like their least or greatest: who follows is not known."""
+    found = [known.clear().select(by)]
+    for each in aggregates:
+        if each.function in ("min", "max"):
+            gone = change.filter(pl.col(COUNT) < 0).select(*by, pl.col(each.column).alias(_VALUE))
+            met = known.select(*by, each.name).join(
+                gone, on=[*by, pl.lit(1)], how="inner", nulls_equal=True
+            )
+            found.append(met.filter(pl.col(each.name) == pl.col(_VALUE)).select(by))
+    return pl.concat(found).unique()
+
+
+def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]:
     """What is added up for COUNT, SUM and AVG: how many values, and their sum."""
     if each.column is None:
         return [pl.col(COUNT).alias(_number(each))]
@@ -55,7 +84,7 @@ def _summands(each: Aggregate, types: dict[str, ColumnType]) -> list[pl.Expr]:
     return [number.alias(_number(each)), (exact * times).alias(_sum(each))]
 
 
-def _result(each: Aggregate, types: dict[str, ColumnType]) -> pl.Expr:
+def _result(each: Aggregate, types: Mapping[str, ColumnType]) -> pl.Expr:
     """The aggregate from what was added up."""
     if each.function in ("min", "max"):
         return pl.col(each.name)
@@ -76,7 +105,7 @@ def _with_distinct(
     placed: pl.DataFrame,
     by: Sequence[str],
     each: Aggregate,
-    types: dict[str, ColumnType],
+    types: Mapping[str, ColumnType],
 ) -> pl.DataFrame:
     """The sums of the different values that are there."""
     assert each.column is not None
@@ -89,7 +118,11 @@ def _with_distinct(
 
 
 def _with_extreme(
-    found: pl.DataFrame, placed: pl.DataFrame, by: Sequence[str], each: Aggregate
+    found: pl.DataFrame,
+    placed: pl.DataFrame,
+    by: Sequence[str],
+    each: Aggregate,
+    known: pl.DataFrame | None,
 ) -> pl.DataFrame:
     """The least or greatest value that is there, at each position.
 
@@ -102,6 +135,13 @@ def _with_extreme(
     steady = lives.filter((pl.col(UNTIL) == FOREVER) & (pl.col(SINCE) < 0))
     one = _grouped(steady, by).agg(extreme, pl.col(SINCE).first(), pl.col(UNTIL).first())
     values = pl.concat([one.select(comes_or_goes.columns), comes_or_goes])
+    if known is not None:
+        throughout = [
+            pl.lit(BEGINNING, pl.Int64).alias(SINCE),
+            pl.lit(FOREVER, pl.Int64).alias(UNTIL),
+        ]
+        kept = known.filter(pl.col(each.name).is_not_null())
+        values = pl.concat([values, kept.select(*by, pl.col(each.name).alias(_VALUE), *throughout)])
     met = found.select(*by, POSITION).join(
         values, on=[*by, pl.lit(1)], how="inner", nulls_equal=True
     )

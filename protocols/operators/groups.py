@@ -1,17 +1,23 @@
 """GROUP BY and DISTINCT: a row per group, worked out anew wherever a group changes.
 
-The groups that a batch touches are read as they were before it, and `aggregates.py` says what they
-are like at each position at which they change. A group's row at a position takes the place of the one before: minus the old, plus the new.
+The groups that a batch touches are read as they were before it, or remembered; `aggregates.py` says
+what they are like at each position at which they change. A group's row there takes the place of
+the one before: minus the old, plus the new. Without GROUP BY there is one group, which is there
+even over nothing.
 """
 
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION, UNTIL
 from protocols.algebra.frame import empty_frame
-from protocols.operators.aggregates import ROWS, aggregated
+from protocols.operators.aggregates import ROWS, aggregated, in_doubt, is_remembered
+from protocols.operators.memory import Memory, without
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.placed import among, change_of, distinct, entries, within
 from protocols.views import tree
+
+#: What all rows agree in.
+_EVERYTHING = "_everything"
 
 
 class Group:
@@ -21,51 +27,90 @@ class Group:
         self.nothing = empty_frame(node.columns).data
         self._below = below
         self._node = node
-        self._keys = list(node.keys)
+        self._by = list(node.keys) or [_EVERYTHING]
+        self._memory = Memory(self._by) if is_remembered(node.aggregates) else None
 
     def change(self, span: Span) -> Task:
         change = yield from self._below.change(span)
         if change.is_empty():
             return no_change(self)
-        touched = distinct(change, self._keys) if self._keys else None
-        there = yield from before(self._below, span, touched)
-        if touched is not None:
-            there = among(there, touched)
-        return self._replaced(self._rows(entries(there, change)))
+        change = self._grouped(change)
+        known, unknown = self._remembered(change)
+        there = yield from self._read(span, unknown)
+        rows = self._rows(entries(there, change), known)
+        if self._memory is not None:
+            self._memory.learn(rows.group_by(self._by, maintain_order=True).last())
+        return self._replaced(rows)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        names = [] if wanted is None else [name for name in wanted.columns if name in self._keys]
-        below = None if wanted is None or not names else distinct(wanted, names)
-        rows = yield from before(self._below, span, below)
-        if below is not None:
-            rows = among(rows, below)
-        found = self._rows(entries(rows, no_change(self._below)))
-        if self._keys:
-            found = found.filter(pl.col(ROWS) > 0)
-        counted = found.with_columns(pl.lit(1, pl.Int64).alias(COUNT)).select(self.nothing.columns)
-        return counted if wanted is None else among(counted, wanted)
+        names = [] if wanted is None else [name for name in wanted.columns if name in self._by]
+        keys = None if wanted is None or not names else distinct(wanted, names)
+        known = None
+        if self._memory is not None and keys is not None and len(names) == len(self._by):
+            known, keys = self._memory.find(keys)
+        there = yield from self._read(span, keys)
+        rows = self._rows(entries(there, self._grouped(no_change(self._below))))
+        if self._memory is not None:
+            self._memory.seen(rows)
+        if known is not None:
+            rows = pl.concat([rows, known.select(rows.columns)])
+        counted = self._there(rows).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
+        found = counted.select(self.nothing.columns)
+        return found if wanted is None else among(found, wanted)
 
     def settle(self) -> None:
         self._below.settle()
+        if self._memory is not None:
+            self._memory.settle()
 
-    def _rows(self, placed: pl.DataFrame) -> pl.DataFrame:
-        """The rows of the groups at every position at which they change."""
-        if not self._keys:
-            # There is a group even over nothing.
-            none = pl.DataFrame({POSITION: [BEGINNING], COUNT: [0]})
+    # -- groups before the batch -----------------------------------------------------------------
+
+    def _remembered(self, change: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
+        """What is known of the groups that change, and the groups to be read."""
+        touched = distinct(change, self._by)
+        known, unknown = (None, touched) if self._memory is None else self._memory.find(touched)
+        if known is None:
+            return None, unknown
+        again = in_doubt(change, self._by, self._node.aggregates, known)
+        return without(known, again, self._by), pl.concat([unknown, again])
+
+    def _read(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        """The rows of these groups before the batch; None asks for all."""
+        if not self._node.keys:
+            nobody = wanted is not None and wanted.is_empty()
+            rows = yield from before(self._below, span, pl.DataFrame() if nobody else None)
+            return self._grouped(rows)
+        rows = yield from before(self._below, span, wanted)
+        return rows if wanted is None else among(rows, wanted)
+
+    def _grouped(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows with something to group by."""
+        if self._node.keys:
+            return rows
+        return rows.with_columns(pl.lit(0).alias(_EVERYTHING))
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def _rows(self, placed: pl.DataFrame, known: pl.DataFrame | None = None) -> pl.DataFrame:
+        """The groups at every position at which they change."""
+        if not self._node.keys and known is None:
+            nothing = {_EVERYTHING: [0], POSITION: [BEGINNING], COUNT: [0]}
+            none = pl.DataFrame(nothing, schema_overrides={_EVERYTHING: pl.Int32})
             placed = pl.concat([none, placed], how="diagonal").select(placed.columns)
         node = self._node
-        return aggregated(placed, self._keys, node.aggregates, node.input.columns)
+        return aggregated(placed, self._by, node.aggregates, node.input.columns, known)
 
     def _replaced(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Each row in the place of the one before; a group without rows has none."""
-        until = within(pl.col(POSITION).shift(-1), self._keys)
-        spans = rows.with_columns(until.alias(UNTIL))
-        if self._keys:
-            spans = spans.filter(pl.col(ROWS) > 0)
+        """Each row in the place of the one before."""
+        until = within(pl.col(POSITION).shift(-1), self._by)
+        spans = self._there(rows.with_columns(until.alias(UNTIL)))
         columns = [*self.nothing.columns[:-1], POSITION, COUNT]
         new = spans.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         old = spans.filter(pl.col(UNTIL).is_not_null()).with_columns(
             pl.col(UNTIL).alias(POSITION), pl.lit(-1, pl.Int64).alias(COUNT)
         )
         return change_of(pl.concat([new.select(columns), old.select(columns)]))
+
+    def _there(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Groups without rows are not seen, unless there is only one."""
+        return rows.filter(pl.col(ROWS) > 0) if self._node.keys else rows

@@ -92,18 +92,18 @@ class Join:
         found = pairs(left, right, self._on)
         return found if self._test is None else found.filter(self._test)
 
-    def _met(self, ours: pl.DataFrame, theirs: pl.DataFrame, turned: bool = False) -> pl.DataFrame:
+    def _met(self, rows: pl.DataFrame, others: pl.DataFrame, turned: bool = False) -> pl.DataFrame:
         """The entries of one side while they have a partner on the other; `turned`: the right."""
-        on = [(r, l) for l, r in self._on] if turned else list(self._on)
+        on = [(theirs, ours) for ours, theirs in self._on] if turned else list(self._on)
         if self._test is None:
-            there = presence(theirs, [other for _, other in on])
-            return pairs(ours, there, on).select(ours.columns)
-        # Which of our rows has a partner depends on all their columns.
-        mine = columns_of(ours)
-        each = distinct(ours, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        met = pairs(_at_once(each), theirs, on).filter(self._test)
+            there = presence(others, [other for _, other in on])
+            return pairs(rows, there, on).select(rows.columns)
+        # Which of the rows has a partner depends on all their columns.
+        mine = columns_of(rows)
+        each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
+        met = pairs(_at_once(each), others, on).filter(self._test)
         there = presence(met.select(*mine, POSITION, COUNT), mine)
-        return pairs(ours, there, [(name, name) for name in mine], nulls_equal=True)
+        return pairs(rows, there, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side, with NULL in the columns of the other."""

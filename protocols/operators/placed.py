@@ -94,10 +94,10 @@ def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Entries with count 1 from where there is one of these rows, and -1 from where there is none.
 
-    The counts of a relation are never negative, so that it is there if the sum is not zero.
+    A sum below zero says that something went of which it is not known that it was there.
     """
     sums = running(placed, by, [pl.col(COUNT)])
-    there = (pl.col(COUNT) != 0).cast(pl.Int64)
+    there = (pl.col(COUNT) > 0).cast(pl.Int64)
     turned = sums.with_columns(there - within(there.shift(1), by).fill_null(0))
     return turned.filter(pl.col(COUNT) != 0)
 

@@ -74,10 +74,10 @@ class _Frames:
 
     def rows(self, delta: Frame) -> Bag:
         data = delta.data.select(*delta.columns, COUNT).iter_rows()
-        return bag(delta.columns, ((tuple(map(_one_nan, row[:-1])), row[-1]) for row in data))
+        return bag(delta.columns, ((tuple(map(one_nan, row[:-1])), row[-1]) for row in data))
 
 
-def _one_nan(value: Any) -> Any:
+def one_nan(value: Any) -> Any:
     """Rows are dictionary keys in a bag, and only one and the same NaN object equals itself."""
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 

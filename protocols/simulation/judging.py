@@ -8,7 +8,7 @@ judges by what a run claims, so it is quick and strict: where it objects, the ch
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from protocols.algebra.bag import Row
 from protocols.algebra.expressions import Condition, holds
@@ -17,20 +17,22 @@ from protocols.maintenance.mailbox import Group
 from protocols.maintenance.registry import Entry
 from protocols.simulation.journal import Outcome, VisibleState
 from protocols.simulation.source import SimulatedSource
+from protocols.simulation.sqlcontents import SqlContents
+from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import Atom, View
 
 Rows = dict[Row, int]
 
 
 def objection(
-    view: View, protocol: Entry, outcome: Outcome, contents: "Contents | None" = None
+    view: AnyView, protocol: Entry, outcome: Outcome, contents: "AnyContents | None" = None
 ) -> str | None:
     """What a run did that its protocol does not promise; None if nothing was found.
 
     Runs over the same sources may share the contents.
     """
     found = _wrong_claims(outcome)
-    found = found or _wrong_contents(outcome, contents or Contents(view, outcome.sources))
+    found = found or _wrong_contents(outcome, contents or contents_of(view, outcome.sources))
     if found is None and protocol.level in (COMPLETE, DELIVERY):
         found = _left_out(outcome)
     return found
@@ -99,7 +101,7 @@ def _left_out(outcome: Outcome) -> str | None:
 # What the states show -----------------------------------------------------------------------------
 
 
-def _wrong_contents(outcome: Outcome, contents: "Contents") -> str | None:
+def _wrong_contents(outcome: Outcome, contents: "AnyContents") -> str | None:
     """Each state has to be the view at its vector."""
     held: Rows = {}
     for state in outcome.states:
@@ -129,8 +131,16 @@ def _differences(held: Rows, due: Rows) -> str:
     )
 
 
+AnyContents: TypeAlias = "Contents | SqlContents"
+
+
+def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> AnyContents:
+    """The view at any vector."""
+    return SqlContents(view, sources) if isinstance(view, TreeView) else Contents(view, sources)
+
+
 class Contents:
-    """The view at any vector, by nested loops over what the sources held."""
+    """An inner join at any vector, by nested loops over what the sources held."""
 
     def __init__(self, view: View, sources: Mapping[str, SimulatedSource]) -> None:
         self._sources = sources

@@ -20,11 +20,12 @@ from protocols.maintenance.partials import total
 from protocols.maintenance.protocol import Install, Maintaining, Work
 from protocols.maintenance.questions import Answer, Joint, Query, Question
 from protocols.maintenance.registry import Entry
+from protocols.maintenance.tree_sweep import contents
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import SimulatedSource, cut_page
-from protocols.views.view import View
+from protocols.views.tree import AnyView, TreeView
 
 #: A relation cut by conditions, and the version at which each part was read.
 Parts: TypeAlias = tuple[tuple[Condition, int], ...]
@@ -36,7 +37,7 @@ class Setting:
 
     scenario: Scenario
     entry: Entry
-    view: View
+    view: AnyView
     algebra: Algebra
     #: The global transactions, each with the sources that take part.
     globals: Mapping[str, GlobalPart]
@@ -286,9 +287,13 @@ class Life:
 
     def _first_state(self, limit: int) -> Work[Any]:
         """All pages of the first state, which is then installed at position 0."""
+        view = self._setting.view
+        if isinstance(view, TreeView):
+            rows = yield from contents(view, self.mailbox, 0)
+            return [Install(0, total([rows]))]
         parts, after = [], None
         while True:
-            page = yield from stretch(self._setting.view, self.mailbox, after, limit)
+            page = yield from stretch(view, self.mailbox, after, limit)
             if page.rows is not None:
                 parts.append(page.rows)
             if page.last_key is None:
@@ -297,7 +302,7 @@ class Life:
 
     def _begin_to_maintain(self) -> None:
         """The view has a state, so the protocol can start on what comes after it."""
-        self._protocol = self._setting.entry.start(self._setting.view, self.mailbox, self._contents)
+        self._protocol = self._setting.entry.begin_with(self._setting.view, self.mailbox, self._contents)
         if self.in_turn:
             for source in self._sources.values():
                 missing = source.version - self.mailbox.received(source.name)
@@ -305,7 +310,7 @@ class Life:
 
     def _contents(self) -> Any:
         """The rows of the view now."""
-        held = bag([output.name for output in self._setting.view.outputs], ())
+        held = bag(list(self._setting.view.schema), ())
         for state in self._journal.states:
             held = held if state.change is None else held.plus(state.change)
         return self._algebra.delta(self._setting.view.schema, held)

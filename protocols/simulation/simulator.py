@@ -38,7 +38,8 @@ from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.source import SimulatedSource
 from protocols.views.catalog import Relation
-from protocols.views.sql import parse_view
+from protocols.views.reading import parse_view
+from protocols.views.tree import TreeView
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
 
@@ -67,7 +68,9 @@ def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
             protocol.refuse_global(update.global_id)
             participants.setdefault(update.global_id, set()).add(update.source)
     parts = {id_: GlobalPart(id_, frozenset(sources)) for id_, sources in participants.items()}
-    return Setting(scenario, protocol, view, ALGEBRAS[algebra], parts)
+    # The operators above inner joins work on columns only.
+    used = "frame" if isinstance(view, TreeView) else algebra
+    return Setting(scenario, protocol, view, ALGEBRAS[used], parts)
 
 
 def sources_of(scenario: Scenario) -> dict[str, SimulatedSource]:

@@ -97,6 +97,8 @@ class Select:
         self.text = binder.text
         self.names = binder.names
         self.scope = Scope(self.text, outer)
+        self.subqueries = Subqueries(self)
+        self.grouping: Grouping | None = None
         self._refuse_other_clauses()
         self.scalars = Scalars(self._column, self.text.refuse, self._special)
         #: The rows so far; subqueries in conditions join themselves to it.
@@ -110,8 +112,6 @@ class Select:
             self.scalars.condition,
             binder.places,
         ).node(select)
-        self.subqueries = Subqueries(self)
-        self.grouping: Grouping | None = None
 
     def bound(self) -> Bound:
         """The whole SELECT."""

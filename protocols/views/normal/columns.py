@@ -59,7 +59,8 @@ def _exactly(node: tree.Node, wanted: Collection[str], union: tree.Union) -> tre
 
 
 def _narrowed(view: View, wanted: Collection[str]) -> View:
-    outputs = tuple(output for output in view.outputs if output.name in wanted)
+    # A count of rows reads no column; but to be asked for, they need one.
+    outputs = tuple(o for o in view.outputs if o.name in wanted) or view.outputs[:1]
     residual = {name for test in view.residuals for name in columns_of(test)}
     linked = {end for link in view.links for end in (link.left, link.right)}
     needed = {output.column for output in outputs} | residual
