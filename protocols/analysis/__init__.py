@@ -5,6 +5,7 @@ source or touches a row. The results are frozen dataclasses that print themselve
 `wording.as_json` turns into JSON. In the order in which they stand on each other:
 
     wording           conditions as text, results as JSON
+    coalesce          COALESCE, which the reading of SQL writes out
     nullrejection     which conditions fail when columns are NULL
 
     block             the outer-join block of a tree, in the names of its aliases

@@ -215,5 +215,9 @@ def _core(view: View) -> NamedBlock:
 def _opaque(node: Node) -> NamedBlock:
     views = (each.view for each in nodes(node) if isinstance(each, Core))
     aliases = tuple(atom.alias for view in views for atom in view.atoms)
-    columns = {column: ex.Column(f"{aliases[0]}.{column}") for column in node.columns}
-    return NamedBlock(Leaf(aliases, None, ()), columns)
+
+    def named(column: str) -> ex.Column:
+        known = column.rpartition(".")[0] in aliases
+        return ex.Column(column if known else f"{aliases[0]}.{column.replace('.', '_')}")
+
+    return NamedBlock(Leaf(aliases, None, ()), {column: named(column) for column in node.columns})

@@ -6,28 +6,39 @@ mark, and the mark all its columns. A set of columns that determines all marks o
 its rows. What each node does:
 
     Core, Filter, inner Join   equalities: a = b makes each determine the other, a = 5 makes a known
-    left Join                  a row of the left determines what it is joined on. The padded side
-                               keeps what speaks of a column that is NULL only where it is padded
-    full Join                  the same for both sides; and if the sides are joined on their keys,
-                               COALESCE of the two determines the row, unless it can be NULL
+    left Join                  a row of the left determines what it is joined on; the right side is
+                               padded
+    full Join                  both sides are padded; and if they are joined on their keys, COALESCE
+                               of the two determines the row, unless it can be NULL
     Compute                    a value is determined by what it is computed from
     Group                      its keys determine its one mark, and that determines its aggregates
     Multiply, Union            rows repeat: nothing determines them
+
+Padding breaks X -> Y if X can be NULL elsewhere too, for then a padded row agrees with one that has
+some Y. It does not if Y is NULL wherever X is, and this stays so however often rows are padded.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.substitution import in_condition
+from protocols.analysis.coalesce import coalesced
 from protocols.analysis.nullrejection import never_null_where
 from protocols.views.catalog import Relation
 from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union
 
-#: (X, Y) for X -> Y.
-Dependency: TypeAlias = tuple[frozenset[str], frozenset[str]]
 _NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """X -> Y."""
+
+    x: frozenset[str]
+    y: frozenset[str]
+    #: Whether all of Y is NULL in every row in which all of X is.
+    null_with_null: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Facts:
     dependencies: tuple[Dependency, ...]
     #: All of them together tell its rows apart.
     marks: frozenset[str]
-    #: Columns that are NULL in no row.
+    #: Columns and marks that are NULL in no row.
     never_null: frozenset[str]
 
     def determined_by(self, columns: Collection[str]) -> frozenset[str]:
@@ -46,9 +57,9 @@ class Facts:
         grown = True
         while grown:
             grown = False
-            for these, those in self.dependencies:
-                if these <= found and not those <= found:
-                    found |= those
+            for each in self.dependencies:
+                if each.x <= found and not each.y <= found:
+                    found |= each.y
                     grown = True
         return frozenset(found)
 
@@ -77,7 +88,7 @@ def facts(node: Node) -> Facts:
             return _group(node)
         case Multiply(below):
             inner = facts(below)
-            return Facts(inner.dependencies, inner.marks | {mark("repetition")}, inner.never_null)
+            return replace(inner, marks=inner.marks | {mark("repetition")})
         case Union():
             return Facts((), frozenset({mark("union")}), _NOTHING)
 
@@ -90,14 +101,15 @@ def inner_join(
     marks: set[str] = set()
     never_null: set[str] = set()
     for alias, relation in relations:
-        marks.add(mark(alias))
+        own = frozenset({mark(alias)})
         columns = frozenset(f"{alias}.{column}" for column in relation.column_names)
-        dependencies.append((frozenset({mark(alias)}), columns))
+        dependencies.append(Dependency(own, columns))
         if relation.key:
             key = frozenset(f"{alias}.{column}" for column in relation.key)
-            dependencies.append((key, frozenset({mark(alias)})))
+            dependencies.append(Dependency(key, own))
             never_null |= key
-    joined = Facts(tuple(dependencies), frozenset(marks), frozenset(never_null))
+        marks |= own
+    joined = Facts(tuple(dependencies), frozenset(marks), frozenset(never_null | marks))
     return conditioned(joined, conditions)
 
 
@@ -108,11 +120,11 @@ def conditioned(known: Facts, conditions: Sequence[ex.Condition]) -> Facts:
         never_null |= never_null_where(condition, ex.columns_of(condition))
         match condition:
             case ex.Comparison(ex.Column(a), "=", ex.Column(b)):
-                dependencies += _both_ways(a, b)
+                dependencies += _same(a, b)
             case ex.Comparison(ex.Column(a), "=", ex.Literal()) | ex.Comparison(
                 ex.Literal(), "=", ex.Column(a)
             ):
-                dependencies.append((_NOTHING, frozenset({a})))
+                dependencies.append(Dependency(_NOTHING, frozenset({a})))
     return Facts(tuple(dependencies), known.marks, frozenset(never_null))
 
 
@@ -133,7 +145,7 @@ def _core(core: Core) -> Facts:
         named = in_condition(residual, lambda column: ex.Column(f"@{column.name}"))
         conditions += ex.conjuncts(named)
     joined = inner_join(((f"@{atom.alias}", atom.relation) for atom in view.atoms), conditions)
-    shown = [d for output in view.outputs for d in _both_ways(output.name, f"@{output.column}")]
+    shown = [d for output in view.outputs for d in _same(output.name, f"@{output.column}")]
     never = {o.name for o in view.outputs if f"@{o.column}" in joined.never_null}
     return Facts(joined.dependencies + tuple(shown), joined.marks, joined.never_null | never)
 
@@ -150,14 +162,15 @@ def _join(node: Join) -> Facts:
     if node.kind == "left":
         # Only rows of the right that satisfy the conditions are seen.
         met = tuple(c for c in conditions if ex.columns_of(c) <= node.right.columns.keys())
-        seen = conditioned(right, met)
         on = frozenset(b for _, b in node.on)
-        seen = Facts(seen.dependencies, seen.marks, seen.never_null | on)
-        both = _beside(left, _padded(seen))
-        return Facts((*both.dependencies, (left.marks, on)), both.marks, left.never_null)
-    both = _beside(_padded(left), _padded(right))
-    merged = _merged(node, left, right) if node.condition is None else ()
-    return Facts(both.dependencies + merged, both.marks, _NOTHING)
+        seen = conditioned(right, met)
+        seen = replace(seen, never_null=seen.never_null | on)
+        joined = _beside(left, _padded(seen))
+        by_left = Dependency(left.marks, on, null_with_null=True)
+        return replace(joined, dependencies=(*joined.dependencies, by_left))
+    joined = _beside(_padded(left), _padded(right))
+    merged, never_null = _merged(node, left, right)
+    return Facts(joined.dependencies + merged, joined.marks, never_null)
 
 
 def _beside(left: Facts, right: Facts) -> Facts:
@@ -169,28 +182,34 @@ def _beside(left: Facts, right: Facts) -> Facts:
 
 
 def _padded(known: Facts) -> Facts:
-    """The same about rows some of which are NULL throughout.
+    """The same about these rows and one that is NULL throughout.
 
-    X -> Y may fail between such a row and one that happens to be NULL in X. It holds where X has a
-    column that is NULL only there; so one is added where it has none.
+    What a dependency lacks so that it holds for that row too is a column that is NULL nowhere else.
     """
-    telling = known.never_null | known.marks
-    dependencies = [each for each in known.dependencies if each[0] & telling]
-    for these, those in known.dependencies:
-        if not these & telling:
-            dependencies += [(these | {column}, those) for column in sorted(telling)]
-    return Facts(tuple(dependencies), known.marks, _NOTHING)
+    return Facts(tuple(_holding_when_padded(known)), known.marks, _NOTHING)
 
 
-def _merged(node: Join, left: Facts, right: Facts) -> tuple[Dependency, ...]:
-    """What COALESCE of the columns of a full join says, in either order the same."""
-    same = [d for a, b in node.on for d in _both_ways(_coalesced(a, b), _coalesced(b, a))]
+def _holding_when_padded(known: Facts) -> Iterator[Dependency]:
+    for each in known.dependencies:
+        if each.null_with_null or each.x & known.never_null:
+            yield replace(each, null_with_null=True)
+        else:
+            for column in sorted(known.never_null):
+                yield Dependency(each.x | {column}, each.y, null_with_null=True)
+
+
+def _merged(node: Join, left: Facts, right: Facts) -> tuple[tuple[Dependency, ...], frozenset[str]]:
+    """What COALESCE of the columns of a full join says: in either order the same, and maybe all."""
+    same = [d for a, b in node.on for d in _same(_coalesced(a, b), _coalesced(b, a))]
     ours, theirs = frozenset(a for a, _ in node.on), frozenset(b for _, b in node.on)
     one_to_one = left.tell_rows_apart(ours) and right.tell_rows_apart(theirs)
-    if one_to_one and ours <= left.never_null and theirs <= right.never_null:
-        keys = frozenset(_coalesced(a, b) for a, b in node.on)
-        same.append((keys, left.marks | right.marks))
-    return tuple(same)
+    never_null = ours <= left.never_null and theirs <= right.never_null
+    if not never_null:
+        return tuple(same), _NOTHING
+    keys = frozenset(_coalesced(a, b) for a, b in node.on)
+    if one_to_one and node.condition is None:
+        same.append(Dependency(keys, left.marks | right.marks))
+    return tuple(same), keys
 
 
 def _coalesced(a: str, b: str) -> str:
@@ -201,19 +220,29 @@ def _coalesced(a: str, b: str) -> str:
 def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) -> Facts:
     dependencies, never_null = list(known.dependencies), set(known.never_null)
     for name, value, _ in values:
-        match value:
-            case ex.Column(below):
-                dependencies += _both_ways(name, below) if name != below else ()
-                never_null |= {name} if below in known.never_null else set()
-            case ex.Call(function, (ex.Column(a), ex.Column(b)), _) if (
-                function.lower() == "coalesce"
-            ):
-                dependencies += _both_ways(name, _coalesced(a, b))
-                never_null |= {name} if {a, b} & known.never_null else set()
-                dependencies.append((frozenset({a, b}), frozenset({name})))
-            case _:
-                dependencies.append((frozenset(ex.columns_of(value)), frozenset({name})))
+        if isinstance(value, ex.Column) and value.name == name:
+            continue
+        dependencies.append(Dependency(frozenset(ex.columns_of(value)), frozenset({name})))
+        parts = coalesced(value) or (value,)
+        if any(_is_never_null(part, known) for part in parts):
+            never_null.add(name)
+        match parts:
+            case (ex.Column(below),):
+                dependencies += _same(name, below)
+            case (ex.Column(a), ex.Column(b)):
+                dependencies += _same(name, _coalesced(a, b))
+                if _coalesced(a, b) in known.never_null:
+                    never_null.add(name)
     return Facts(tuple(dependencies), known.marks, frozenset(never_null))
+
+
+def _is_never_null(value: ex.Expression, known: Facts) -> bool:
+    match value:
+        case ex.Column(name):
+            return name in known.never_null
+        case ex.Literal(constant, _):
+            return constant is not None
+    return False
 
 
 def _group(node: Group) -> Facts:
@@ -221,13 +250,19 @@ def _group(node: Group) -> Facts:
     inner = facts(node.input)
     own = frozenset({mark(f"group of {', '.join(node.columns)}")})
     keys = frozenset(node.keys)
-    dependencies = ((keys, own), (own, frozenset(node.columns)))
-    never_null = (keys & inner.never_null) | {
-        each.name for each in node.aggregates if each.function == "count"
-    }
-    return Facts(dependencies + (inner.dependencies if keys else ()), own, never_null)
+    dependencies = (Dependency(keys, own), Dependency(own, frozenset(node.columns)))
+    counts = {each.name for each in node.aggregates if each.function == "count"}
+    return Facts(
+        dependencies + (inner.dependencies if keys else ()),
+        own,
+        (keys & inner.never_null) | counts | own,
+    )
 
 
-def _both_ways(a: str, b: str) -> list[Dependency]:
+def _same(a: str, b: str) -> list[Dependency]:
+    """Two names of one value, NULL included."""
     one, other = frozenset({a}), frozenset({b})
-    return [(one, other), (other, one)]
+    return [
+        Dependency(one, other, null_with_null=True),
+        Dependency(other, one, null_with_null=True),
+    ]

@@ -60,6 +60,8 @@ class Term:
         return f"{{{', '.join(self.aliases)}}}"
 
     def __str__(self) -> str:
+        if not self.conditions:
+            return self.name
         return f"{self.name} where {conditions_text(self.conditions)}"
 
 

@@ -39,12 +39,13 @@ def is_null(value: ex.Expression, columns: Collection[str]) -> bool:
         case ex.Literal(constant, _):
             return constant is None
         case ex.Call(function, arguments, _):
-            nulls = [is_null(argument, columns) for argument in arguments]
+            given = [is_null(argument, columns) for argument in arguments]
             known = FUNCTIONS.get(function)
-            return any(nulls) if known is not None and known.null_in_null_out else all(nulls)
+            return any(given) if known is not None and known.null_in_null_out else all(given)
         case ex.Case(branches, default, _):
-            results = (*(result for _, result in branches), default)
-            return all(is_null(result, columns) for result in results)
+            nulls = frozenset(columns)
+            chosen = [then for test, then in branches if True in _truths(test, nulls)]
+            return all(is_null(then, nulls) for then in (*chosen, default))
         case ex.Truth(condition):
             return _truths(condition, frozenset(columns)) == _UNKNOWN
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from protocols.algebra import expressions as ex
+from protocols.analysis.coalesce import coalesced
 from protocols.views.catalog import Relation
 
 #: Operators that stand between their operands.
@@ -19,6 +20,8 @@ def condition_text(condition: ex.Condition) -> str:
             return f"{value_text(operand)} IS NULL"
         case ex.IsTrue(operand):
             return value_text(operand)
+        case ex.Not(ex.IsNull(operand)):
+            return f"{value_text(operand)} IS NOT NULL"
         case ex.Not(inner):
             return f"NOT ({condition_text(inner)})"
         case ex.And(parts):
@@ -44,8 +47,14 @@ def value_text(value: ex.Expression) -> str:
             return repr(encoded) if type_.family == "BIGINT" else _quoted(str(encoded))
         case ex.Call(function, (left, right), _) if function in _INFIX:
             return f"({value_text(left)} {function} {value_text(right)})"
+        case ex.Call("cast", (operand,), type_):
+            return f"CAST({value_text(operand)} AS {type_.name})"
+        case ex.Call("negate", (operand,), _):
+            return f"(- {value_text(operand)})"
         case ex.Call(function, arguments, _):
             return f"{function}({', '.join(map(value_text, arguments))})"
+        case ex.Case() if (parts := coalesced(value)) is not None:
+            return f"COALESCE({', '.join(map(value_text, parts))})"
         case ex.Case(branches, default, _):
             whens = " ".join(f"WHEN {condition_text(c)} THEN {value_text(v)}" for c, v in branches)
             return f"CASE {whens} ELSE {value_text(default)} END"
