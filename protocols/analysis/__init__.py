@@ -1,0 +1,33 @@
+"""What can be known about a view from its text alone, before a single row is looked at.
+
+Pure functions of a view's tree, of its SQL and of the keys in the catalog; nothing here asks a
+source or touches a row. The results are frozen dataclasses that print themselves (`str`) and that
+`wording.as_json` turns into JSON. In the order in which they stand on each other:
+
+    wording           conditions as text, results as JSON
+    coalesce          COALESCE, which the reading of SQL writes out
+    nullrejection     which conditions fail when columns are NULL
+
+    block             the outer-join block of a tree, in the names of its aliases
+    foreignkeys       references within one source, and what they rule out
+    normalform        the block as a minimum union of inner joins
+    subsumption       which terms can hide rows of which others, and the net contributions
+    maintenancegraph  which terms an update touches, and how
+    primarydelta      the terms with the updated relation, as one expression
+    leftdeep          the same, joined relation by relation
+    secondarydelta    the orphans that come and go: from the view, or from the relations
+    outeraggregation  what a group over an outer join has to count
+    drawing           both graphs as text, as Mermaid and as SVG
+
+    dependencies      which columns determine which, from the leaves to the root
+    keys              which output columns determine a row of the view
+
+    references        the relations that a SELECT names, at its top and in its subqueries
+    boundcolumns      which of their columns the view's columns fix
+    safety            duplicates, and which updates can be followed change by change
+    rules             the statements that would follow them in a single database
+
+The middle parts are P.-Å. Larson and J. Zhou, "Efficient Maintenance of Materialized Outer-Join
+Views" (ICDE 2007); the last one is S. Ceri and J. Widom, "Deriving Production Rules for Incremental
+View Maintenance" (VLDB 1991). Where a printed rule is wrong, the file that holds it says so.
+"""

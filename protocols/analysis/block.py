@@ -1,0 +1,223 @@
+"""The outer-join block of a view: joins and selections over leaves, in the names of aliases.
+
+A tree (`views/tree.py`) names each column once, whatever it was called below. The paper speaks of
+tables, and so does whoever reads a plan; here every column is `alias.column` again, and what a
+SELECT list computes on the way up is put into the conditions that use it.
+
+A leaf is what a protocol keeps as one inner join, so it has one alias or several; these come and go
+together. Anything that is no join, selection or SELECT list (a group, a union) is a leaf too,
+called by all the aliases below it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from protocols.algebra import expressions as ex
+from protocols.algebra.substitution import in_condition, in_value
+from protocols.analysis.wording import conditions_text
+from protocols.views.catalog import Relation
+from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs, nodes
+from protocols.views.view import View
+
+Conditions: TypeAlias = tuple[ex.Condition, ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An inner join that is looked at as one; Δ stands before the alias whose update is traced."""
+
+    aliases: tuple[str, ...]
+    #: The relation of each alias; None for a leaf that is no inner join of relations.
+    relations: tuple[Relation, ...] | None
+    conditions: Conditions
+    updated: str | None = None
+
+    def __str__(self) -> str:
+        names = [f"Δ{alias}" if alias == self.updated else alias for alias in self.aliases]
+        return names[0] if len(names) == 1 else f"({' ⋈ '.join(names)})"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of a block for which all conditions are true."""
+
+    input: "Block"
+    conditions: Conditions
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return self.input.aliases
+
+    def __str__(self) -> str:
+        return f"({self.input} where {conditions_text(self.conditions)})"
+
+
+JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
+SYMBOLS: Mapping[JoinKind, str] = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗"}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The pairs for which all conditions are true, and what an outer join pads."""
+
+    kind: JoinKind
+    left: "Block"
+    right: "Block"
+    conditions: Conditions
+
+    @cached_property
+    def aliases(self) -> tuple[str, ...]:
+        return self.left.aliases + self.right.aliases
+
+    def __str__(self) -> str:
+        return f"{_operand(self.left)} {SYMBOLS[self.kind]} {_operand(self.right)}"
+
+
+@dataclass(frozen=True)
+class NullIf:
+    """Where one alias is padded, others are padded too; then what is subsumed is dropped.
+
+    The operator λ of the paper (4.1). The paper drops only duplicates afterwards, which is not
+    enough: see `leftdeep`.
+    """
+
+    input: "Block"
+    missing: tuple[str, ...]
+    padded: tuple[str, ...]
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return self.input.aliases
+
+    def __str__(self) -> str:
+        return f"λ[{' '.join(self.padded)} unless {' '.join(self.missing)}]({self.input})"
+
+
+Block: TypeAlias = Leaf | Selection | Joined | NullIf
+
+
+@dataclass(frozen=True)
+class NamedBlock:
+    """A block, and what each column of the node that it was read from stands for."""
+
+    block: Block
+    columns: Mapping[str, ex.Expression]
+
+    def of(self, column: ex.Column) -> ex.Expression:
+        """What a column of the node stands for."""
+        return self.columns[column.name]
+
+    @property
+    def exposed(self) -> frozenset[str]:
+        """The columns `alias.column` that can be read off the node's rows as they are."""
+        return frozenset(v.name for v in self.columns.values() if isinstance(v, ex.Column))
+
+
+def outer_blocks(root: Node) -> Iterator[Node]:
+    """The highest nodes of a tree from which a block with an outer join reaches down."""
+    within = tuple(_within(root))
+    if any(isinstance(node, Join) and node.kind != "inner" for node in within):
+        yield root
+    edge = (below for node in within or (root,) for below in inputs(node))
+    for below in edge:
+        if not _is_within(below) or not within:
+            yield from outer_blocks(below)
+
+
+def block_of(node: Node) -> NamedBlock:
+    """The block that reaches down from a node."""
+    match node:
+        case Core(view):
+            return _core(view)
+        case Compute(below, values):
+            inner = block_of(below)
+            columns = {name: in_value(value, inner.of) for name, value, _ in values}
+            return NamedBlock(inner.block, columns)
+        case Filter(below, condition):
+            inner = block_of(below)
+            conditions = tuple(ex.conjuncts(in_condition(condition, inner.of)))
+            return NamedBlock(Selection(inner.block, conditions), inner.columns)
+        case Join(kind, left, right) if kind in ("inner", "left", "full"):
+            return _joined(node, block_of(left), block_of(right))
+        case _:
+            return _opaque(node)
+
+
+def leaves(block: Block) -> Iterator[Leaf]:
+    """The leaves of a block, from the left."""
+    match block:
+        case Leaf():
+            yield block
+        case Joined(_, left, right, _):
+            yield from leaves(left)
+            yield from leaves(right)
+        case Selection(below) | NullIf(below):
+            yield from leaves(below)
+
+
+def aliases_in(condition: ex.Condition) -> frozenset[str]:
+    """The aliases whose columns a condition mentions."""
+    return frozenset(column.rpartition(".")[0] for column in ex.columns_of(condition))
+
+
+def columns_of_aliases(condition: ex.Condition, aliases: frozenset[str]) -> frozenset[str]:
+    """The columns of these aliases that a condition mentions."""
+    mentioned = ex.columns_of(condition)
+    return frozenset(column for column in mentioned if column.rpartition(".")[0] in aliases)
+
+
+def _operand(block: Block) -> str:
+    return f"({block})" if isinstance(block, Joined) else str(block)
+
+
+def _is_within(node: Node) -> bool:
+    """Whether a node is no leaf of a block."""
+    if isinstance(node, Join):
+        return node.kind in ("inner", "left", "full")
+    return isinstance(node, Filter | Compute)
+
+
+def _within(node: Node) -> Iterator[Node]:
+    """The nodes of the block that reaches down from a node, its leaves left out."""
+    if _is_within(node):
+        yield node
+        for below in inputs(node):
+            yield from _within(below)
+
+
+def _joined(node: Join, left: NamedBlock, right: NamedBlock) -> NamedBlock:
+    both = NamedBlock(left.block, {**left.columns, **right.columns})
+    pairs = (ex.Comparison(ex.Column(a), "=", ex.Column(b)) for a, b in node.on)
+    others = ex.conjuncts(node.condition) if node.condition is not None else ()
+    conditions = tuple(in_condition(each, both.of) for each in (*pairs, *others))
+    block = Joined(node.kind, left.block, right.block, conditions)  # type: ignore[arg-type]
+    return NamedBlock(block, both.columns)
+
+
+def _core(view: View) -> NamedBlock:
+    conditions = [
+        in_condition(each, lambda column, atom=atom: ex.Column(atom.qualified(column.name)))  # type: ignore[misc]
+        for atom in view.atoms
+        if atom.condition is not None
+        for each in ex.conjuncts(atom.condition)
+    ]
+    for link in view.links:
+        left, right = (view.atoms[index].qualified(c) for index, c in (link.left, link.right))
+        conditions.append(ex.Comparison(ex.Column(left), "=", ex.Column(right)))
+    conditions += [each for residual in view.residuals for each in ex.conjuncts(residual)]
+    aliases = tuple(atom.alias for atom in view.atoms)
+    leaf = Leaf(aliases, tuple(atom.relation for atom in view.atoms), tuple(conditions))
+    return NamedBlock(leaf, {o.name: ex.Column(o.column) for o in view.outputs})
+
+
+def _opaque(node: Node) -> NamedBlock:
+    views = (each.view for each in nodes(node) if isinstance(each, Core))
+    aliases = tuple(atom.alias for view in views for atom in view.atoms)
+
+    def named(column: str) -> ex.Column:
+        known = column.rpartition(".")[0] in aliases
+        return ex.Column(column if known else f"{aliases[0]}.{column.replace('.', '_')}")
+
+    return NamedBlock(Leaf(aliases, None, ()), {column: named(column) for column in node.columns})

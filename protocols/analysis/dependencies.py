@@ -1,0 +1,268 @@
+"""Which columns determine which, in the rows of every node of a view's tree.
+
+A *dependency* X -> Y says: rows that agree on X (NULL agreeing with NULL) agree on Y. Beside the
+columns there are *marks*: `#o` stands for "which row of o", so a relation's key determines its
+mark, and the mark all its columns. A set of columns that determines all marks of a node determines
+its rows. What each node does:
+
+    Core, Filter, inner Join   equalities: a = b makes each determine the other, a = 5 makes a known
+    left Join                  a row of the left determines what it is joined on; the right side is
+                               padded
+    full Join                  both sides are padded; and if they are joined on their keys, COALESCE
+                               of the two determines the row, unless it can be NULL
+    Compute                    a value is determined by what it is computed from
+    Group                      its keys determine its one mark, and that determines its aggregates
+    Multiply, Union            rows repeat: nothing determines them
+
+Padding breaks X -> Y if X can be NULL elsewhere too, for then a padded row agrees with one that has
+some Y. It does not if Y is NULL wherever X is, and this stays so however often rows are padded.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from protocols.algebra import expressions as ex
+from protocols.algebra.substitution import in_condition
+from protocols.analysis.coalesce import coalesced
+from protocols.analysis.nullrejection import never_null_where
+from protocols.views.catalog import Relation
+from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """X -> Y."""
+
+    x: frozenset[str]
+    y: frozenset[str]
+    #: Whether all of Y is NULL in every row in which all of X is.
+    null_with_null: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about all rows of a node."""
+
+    dependencies: tuple[Dependency, ...]
+    #: All of them together tell its rows apart.
+    marks: frozenset[str]
+    #: Columns and marks that are NULL in no row.
+    never_null: frozenset[str]
+
+    def determined_by(self, columns: Collection[str]) -> frozenset[str]:
+        """The columns and marks that these columns determine."""
+        found = set(columns)
+        grown = True
+        while grown:
+            grown = False
+            for each in self.dependencies:
+                if each.x <= found and not each.y <= found:
+                    found |= each.y
+                    grown = True
+        return frozenset(found)
+
+    def tell_rows_apart(self, columns: Collection[str]) -> bool:
+        """Whether no two rows agree on these columns."""
+        return self.marks <= self.determined_by(columns)
+
+
+def mark(alias: str) -> str:
+    """Stands for the row of an alias."""
+    return f"#{alias}"
+
+
+def facts(node: Node) -> Facts:
+    """What is known about all rows of a node."""
+    match node:
+        case Core():
+            return _core(node)
+        case Filter(below, condition):
+            return conditioned(facts(below), tuple(ex.conjuncts(condition)))
+        case Join():
+            return _join(node)
+        case Compute(below, values):
+            return _compute(facts(below), values)
+        case Group():
+            return _group(node)
+        case Multiply(below):
+            inner = facts(below)
+            return replace(inner, marks=inner.marks | {mark("repetition")})
+        case Union():
+            return Facts((), frozenset({mark("union")}), _NOTHING)
+
+
+def inner_join(
+    relations: Iterable[tuple[str, Relation]], conditions: Sequence[ex.Condition]
+) -> Facts:
+    """What is known about an inner join of relations under their aliases."""
+    dependencies: list[Dependency] = []
+    marks: set[str] = set()
+    never_null: set[str] = set()
+    for alias, relation in relations:
+        own = frozenset({mark(alias)})
+        columns = frozenset(f"{alias}.{column}" for column in relation.column_names)
+        dependencies.append(Dependency(own, columns))
+        if relation.key:
+            key = frozenset(f"{alias}.{column}" for column in relation.key)
+            dependencies.append(Dependency(key, own))
+            never_null |= key
+        marks |= own
+    joined = Facts(tuple(dependencies), frozenset(marks), frozenset(never_null | marks))
+    return conditioned(joined, conditions)
+
+
+def conditioned(known: Facts, conditions: Sequence[ex.Condition]) -> Facts:
+    """The same about those rows only for which all conditions are true."""
+    dependencies, never_null = list(known.dependencies), set(known.never_null)
+    for condition in conditions:
+        never_null |= never_null_where(condition, ex.columns_of(condition))
+        match condition:
+            case ex.Comparison(ex.Column(a), "=", ex.Column(b)):
+                dependencies += _same(a, b)
+            case ex.Comparison(ex.Column(a), "=", ex.Literal()) | ex.Comparison(
+                ex.Literal(), "=", ex.Column(a)
+            ):
+                dependencies.append(Dependency(_NOTHING, frozenset({a})))
+    return Facts(tuple(dependencies), known.marks, frozenset(never_null))
+
+
+def _core(core: Core) -> Facts:
+    """An inner join; `@` tells the columns of its atoms from those that the tree calls the same."""
+    view = core.view
+    conditions = [
+        in_condition(each, lambda column, atom=atom: ex.Column(f"@{atom.qualified(column.name)}"))  # type: ignore[misc]
+        for atom in view.atoms
+        if atom.condition is not None
+        for each in ex.conjuncts(atom.condition)
+    ]
+    for link in view.links:
+        ends = (f"@{view.atoms[index].qualified(c)}" for index, c in (link.left, link.right))
+        left, right = map(ex.Column, ends)
+        conditions.append(ex.Comparison(left, "=", right))
+    for residual in view.residuals:
+        named = in_condition(residual, lambda column: ex.Column(f"@{column.name}"))
+        conditions += ex.conjuncts(named)
+    joined = inner_join(((f"@{atom.alias}", atom.relation) for atom in view.atoms), conditions)
+    shown = [d for output in view.outputs for d in _same(output.name, f"@{output.column}")]
+    never = {o.name for o in view.outputs if f"@{o.column}" in joined.never_null}
+    return Facts(joined.dependencies + tuple(shown), joined.marks, joined.never_null | never)
+
+
+def _join(node: Join) -> Facts:
+    left, right = facts(node.left), facts(node.right)
+    if node.kind in ("semi", "anti"):
+        return left
+    pairs = (ex.Comparison(ex.Column(a), "=", ex.Column(b)) for a, b in node.on)
+    others = ex.conjuncts(node.condition) if node.condition is not None else ()
+    conditions = (*pairs, *others)
+    if node.kind == "inner":
+        return conditioned(_beside(left, right), conditions)
+    if node.kind == "left":
+        # Only rows of the right that satisfy the conditions are seen.
+        met = tuple(c for c in conditions if ex.columns_of(c) <= node.right.columns.keys())
+        on = frozenset(b for _, b in node.on)
+        seen = conditioned(right, met)
+        seen = replace(seen, never_null=seen.never_null | on)
+        joined = _beside(left, _padded(seen))
+        by_left = Dependency(left.marks, on, null_with_null=True)
+        return replace(joined, dependencies=(*joined.dependencies, by_left))
+    joined = _beside(_padded(left), _padded(right))
+    merged, never_null = _merged(node, left, right)
+    return Facts(joined.dependencies + merged, joined.marks, never_null)
+
+
+def _beside(left: Facts, right: Facts) -> Facts:
+    return Facts(
+        left.dependencies + right.dependencies,
+        left.marks | right.marks,
+        left.never_null | right.never_null,
+    )
+
+
+def _padded(known: Facts) -> Facts:
+    """The same about these rows and one that is NULL throughout.
+
+    What a dependency lacks so that it holds for that row too is a column that is NULL nowhere else.
+    """
+    return Facts(tuple(_holding_when_padded(known)), known.marks, _NOTHING)
+
+
+def _holding_when_padded(known: Facts) -> Iterator[Dependency]:
+    for each in known.dependencies:
+        if each.null_with_null or each.x & known.never_null:
+            yield replace(each, null_with_null=True)
+        else:
+            for column in sorted(known.never_null):
+                yield Dependency(each.x | {column}, each.y, null_with_null=True)
+
+
+def _merged(node: Join, left: Facts, right: Facts) -> tuple[tuple[Dependency, ...], frozenset[str]]:
+    """What COALESCE of the columns of a full join says: in either order the same, and maybe all."""
+    same = [d for a, b in node.on for d in _same(_coalesced(a, b), _coalesced(b, a))]
+    ours, theirs = frozenset(a for a, _ in node.on), frozenset(b for _, b in node.on)
+    one_to_one = left.tell_rows_apart(ours) and right.tell_rows_apart(theirs)
+    never_null = ours <= left.never_null and theirs <= right.never_null
+    if not never_null:
+        return tuple(same), _NOTHING
+    keys = frozenset(_coalesced(a, b) for a, b in node.on)
+    if one_to_one and node.condition is None:
+        same.append(Dependency(keys, left.marks | right.marks))
+    return tuple(same), keys
+
+
+def _coalesced(a: str, b: str) -> str:
+    """Stands for COALESCE(a, b)."""
+    return f"coalesce of {a}, else {b}"
+
+
+def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) -> Facts:
+    dependencies, never_null = list(known.dependencies), set(known.never_null)
+    for name, value, _ in values:
+        if isinstance(value, ex.Column) and value.name == name:
+            continue
+        dependencies.append(Dependency(frozenset(ex.columns_of(value)), frozenset({name})))
+        parts = coalesced(value) or (value,)
+        if any(_is_never_null(part, known) for part in parts):
+            never_null.add(name)
+        match parts:
+            case (ex.Column(below),):
+                dependencies += _same(name, below)
+            case (ex.Column(a), ex.Column(b)):
+                dependencies += _same(name, _coalesced(a, b))
+                if _coalesced(a, b) in known.never_null:
+                    never_null.add(name)
+    return Facts(tuple(dependencies), known.marks, frozenset(never_null))
+
+
+def _is_never_null(value: ex.Expression, known: Facts) -> bool:
+    match value:
+        case ex.Column(name):
+            return name in known.never_null
+        case ex.Literal(constant, _):
+            return constant is not None
+    return False
+
+
+def _group(node: Group) -> Facts:
+    """A row per combination of keys; what its keys say of each other its rows say of theirs."""
+    inner = facts(node.input)
+    own = frozenset({mark(f"group of {', '.join(node.columns)}")})
+    keys = frozenset(node.keys)
+    dependencies = (Dependency(keys, own), Dependency(own, frozenset(node.columns)))
+    counts = {each.name for each in node.aggregates if each.function == "count"}
+    return Facts(
+        dependencies + (inner.dependencies if keys else ()),
+        own,
+        (keys & inner.never_null) | counts | own,
+    )
+
+
+def _same(a: str, b: str) -> list[Dependency]:
+    """Two names of one value, NULL included."""
+    one, other = frozenset({a}), frozenset({b})
+    return [
+        Dependency(one, other, null_with_null=True),
+        Dependency(other, one, null_with_null=True),
+    ]
