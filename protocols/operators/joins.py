@@ -13,7 +13,7 @@ Null extension is not linear. It is right here because it comes last: the source
 inner matches only, and answers are corrected before anything is padded.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
@@ -24,7 +24,7 @@ from protocols.algebra.frame import Frame, empty_frame
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.partners import Partners
+from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
     added_up,
     among,
@@ -74,22 +74,12 @@ class Join:
             [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
         )
         placed = [entries(*each) for each in zip(there, changes, strict=True)]
-        counted = [
-            None
-            if partners is None
-            else partners.presence(
-                wanted[side],
-                asked[side],
-                self._able(side, there[side]),
-                self._able(side, changes[side]),
-            )
-            for side, partners in enumerate(self._partners)
-        ]
+        counted = [self._counted(side, wanted[side], there, changes) for side in (0, 1)]
         return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
 
     def _asked(
         self, side: int, changes: tuple[pl.DataFrame, pl.DataFrame]
-    ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    ) -> tuple[pl.DataFrame | None, Wanted | None]:
         """The keys of one side that have to be read, and those whose rows have to be counted.
 
         What changes on the other side meets rows here. What changes here may be the first or the
@@ -103,15 +93,36 @@ class Join:
             return self._keys(side, *both, first=1 - side), None
         counted = self._keys(side, other, own, first=1 - side)
         assert counted is not None
-        unknown = partners.unknown(counted)
+        wanted = partners.wanted(counted)
         if self._kind in ("semi", "anti"):
-            return unknown, counted
+            return wanted.unknown, wanted
         met = self._keys(side, other, first=1 - side)
         assert met is not None
-        return pl.concat([met, unknown]).unique(maintain_order=True), counted
+        if wanted.unknown.is_empty():
+            return met, wanted
+        return pl.concat([met, wanted.unknown]).unique(maintain_order=True), wanted
+
+    def _counted(
+        self,
+        side: int,
+        wanted: Wanted | None,
+        there: Sequence[pl.DataFrame],
+        changes: Sequence[pl.DataFrame],
+    ) -> pl.DataFrame | None:
+        """When there are rows of which keys on one side, if somebody on the other needs them."""
+        partners = self._partners[side]
+        if partners is None or wanted is None:
+            return None
+        before, change = (self._able(side, rows[side]) for rows in (there, changes))
+        return partners.presence(wanted, before, change)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         left, right = yield from self._sides_before(span, wanted)
+        if wanted is None:
+            for side, rows in enumerate((left, right)):
+                partners = self._partners[side]
+                if partners is not None:
+                    partners.seen(self._able(side, rows))
         rows = self._rows(_at_once(left), _at_once(right)).drop(POSITION)
         return added_up(rows if wanted is None else among(rows, wanted))
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+from protocols.algebra.frame import picked
 
 _THEIRS = "_theirs"
 
@@ -33,7 +34,7 @@ def change_of(placed: pl.DataFrame) -> pl.DataFrame:
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
     """Equal rows as one, their counts added, and zeroes gone."""
     if rows.height < 2:
-        return rows.filter(pl.col(COUNT) != 0)
+        return rows.filter(pl.col(COUNT) != 0) if rows.height else rows
     by = [name for name in rows.columns if name != COUNT]
     summed = rows.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
     return summed.filter(pl.col(COUNT) != 0).select(rows.columns)
@@ -54,6 +55,8 @@ def pairs(
 
     Columns that have one name on both sides are taken from the left.
     """
+    if left.is_empty() or right.is_empty():
+        return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
     # With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
@@ -74,21 +77,41 @@ def pairs(
     )
 
 
+def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    schema = dict(left.schema)
+    theirs = {name: type_ for name, type_ in right.schema.items() if name not in schema}
+    place = {name: schema.pop(name) for name in (POSITION, COUNT)}
+    return pl.DataFrame(schema={**schema, **theirs, **place})
+
+
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
-    return rows.select(columns).unique(maintain_order=True)
+    found = rows.select(columns)
+    return found if found.height < 2 else found.unique(maintain_order=True)
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
     """The different rows without a NULL of columns (new name, from which)."""
-    found = rows.select(pl.col(column).alias(name) for name, column in columns)
-    return found.drop_nulls().unique(maintain_order=True)
+    found = picked(rows, columns)
+    if any(column.null_count() for column in found):
+        found = found.drop_nulls()
+    return found if found.height < 2 else found.unique(maintain_order=True)
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """The rows that agree with one of the wanted ones; NULL agrees with NULL."""
+    if rows.is_empty() or wanted.is_empty():
+        return rows.clear()
     on = [*(pl.col(name) for name in wanted.columns), pl.lit(1)]
     return rows.join(wanted, on=on, how="semi", nulls_equal=True)
+
+
+def without(rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows that agree with none of the others; NULL agrees with NULL."""
+    if rows.is_empty() or others.is_empty():
+        return rows
+    on = [*(pl.col(name) for name in by), pl.lit(1)]
+    return rows.join(others, on=on, how="anti", nulls_equal=True)
 
 
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -96,6 +119,8 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     A sum below zero says that something went of which it is not known that it was there.
     """
+    if placed.is_empty():
+        return placed.select(*by, POSITION, COUNT)
     sums = running(placed, by, [pl.col(COUNT)])
     there = (pl.col(COUNT) > 0).cast(pl.Int64)
     turned = sums.with_columns(there - within(there.shift(1), by).fill_null(0))
