@@ -21,12 +21,15 @@ from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named
-from protocols.views.sql import parse_view
+from protocols.views.reading import parse_view
 from sources.workloads import WORKLOADS
 from sources.workloads import workload as workload_named
 from streaming.checking import show_verdict
 from streaming.localsystem import VIEW, Load, LocalSystem
 from streaming.tracing import write_live_trace
+
+#: The views of the workloads beside their inner joins.
+_FURTHER = ", ".join(f"{v} ({w.name})" for w in WORKLOADS.values() for v in w.further)
 
 
 def demo(
@@ -38,6 +41,13 @@ def demo(
         typer.Option(
             help=f"What the sources do: {', '.join(WORKLOADS)}.",
             show_default="retail, or shop for a protocol that needs one source",
+        ),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Which view is kept: {_FURTHER}.",
+            show_default="the workload's inner join",
         ),
     ] = None,
     updates: Annotated[
@@ -69,7 +79,7 @@ def demo(
     Exit code 0 when the run was as consistent as the protocol claims, 1 when it was not; with
     --protocol naive, which takes no errors out of answers, it is not.
     """
-    load = _load_for(protocol_named(protocol), workload, updates, rate, seed)
+    load = _load_for(protocol_named(protocol), workload, view, updates, rate, seed)
     with (
         _directory(keep) as directory,
         which_broker(broker, _say) as kafka,
@@ -82,7 +92,12 @@ def demo(
 
 
 def _load_for(
-    protocol: Entry, name: str | None, updates: int | None, rate: float | None, seed: int
+    protocol: Entry,
+    name: str | None,
+    view: str | None,
+    updates: int | None,
+    rate: float | None,
+    seed: int,
 ) -> Load:
     """What the sources do, unless said otherwise something that the protocol can keep up with.
 
@@ -91,8 +106,8 @@ def _load_for(
     """
     usual = ("shop", 100, 3.0) if protocol.one_source else ("retail", 2700, 60.0)
     chosen = workload_named(name or usual[0])
-    protocol.refuse_view(parse_view(VIEW, chosen.view, chosen.catalog))
-    return Load(chosen.name, updates or usual[1], rate or usual[2], seed)
+    protocol.refuse_view(parse_view(VIEW, chosen.view_named(view), chosen.catalog))
+    return Load(chosen.name, updates or usual[1], rate or usual[2], seed, view=view)
 
 
 @contextlib.contextmanager

@@ -20,13 +20,14 @@ from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.errors import ProtocolBug
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.deliveries import Deliveries, Numbers
-from protocols.maintenance.firststate import root_of, stretch
+from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Question
 from protocols.maintenance.registry import Entry, protocol
 from protocols.views.catalog import Catalog
-from protocols.views.sql import parse_view
+from protocols.views.reading import parse_view
+from protocols.views.tree import AnyView
 from protocols.views.view import View
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
@@ -115,11 +116,12 @@ class KeptView:
         else:
             self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
         self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
-        maintaining = self.entry.start(view, self._mailbox, self._contents)
+        maintaining = self.entry.begin_with(view, self._mailbox, self._contents)
         least_rows = self._configuration.job.executor_rows
         if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
+            assert isinstance(view, View), "a tree is swept by the driver"
             sweeping = Sweeping(maintaining, view, self._mailbox, executors, least_rows)
-            sweeping.batch, sweeping.swept = self._batch, self._swept
+            sweeping.batch, sweeping.swept = partial(self._batch, view), self._swept
         if channel is not None:
             self.pieces = InTurn(maintaining, stopping, self._delivery)
         else:
@@ -158,11 +160,11 @@ class KeptView:
         if question.position:
             self._asked.setdefault(question.position, []).append(noted(question, answer))
 
-    def _batch(self) -> Batch:
+    def _batch(self, view: View) -> Batch:
         """All that executors have to know to sweep a part of the batch."""
-        received = {source: self._mailbox.received(source) for source in self.view.sources}
+        received = {source: self._mailbox.received(source) for source in view.sources}
         logs, offsets = self._reading.received.logs, self._offsets(received)
-        return batch_of(self._configuration, self.view, self._mailbox, logs, offsets)
+        return batch_of(self._configuration, view, self._mailbox, logs, offsets)
 
     def _swept(self, slices: Sequence[Swept]) -> None:
         """Takes note of what executors have done."""
@@ -334,7 +336,7 @@ class FirstState:
 
     def __init__(
         self,
-        view: View,
+        view: AnyView,
         tables: ViewTables,
         standing: Standing,
         measures: Measures,
@@ -342,9 +344,10 @@ class FirstState:
     ) -> None:
         self._view, self._tables, self._report = view, tables, report
         self._measures = measures
-        self._root = root_of(view).relation
+        root = root_of(view)
+        self._from = "all of its relations" if root is None else str(root)
         tables.define()
-        key = tuple(self._root.type_of(column) for column in self._root.key)
+        key = () if root is None else tuple(root.type_of(column) for column in root.key)
         self._staging = Staging(tables, key)
         if self._staging.standing is None:
             self._staging.begin(standing)
@@ -360,7 +363,7 @@ class FirstState:
         mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
         ask = partial(self._ask, reading)
         while not staging.finished:
-            part = finish(stretch(self._view, mailbox, staging.last_key, limit), ask)
+            part = finish(next_stretch(self._view, mailbox, staging.last_key, limit), ask)
             staging.add(None if part.rows is None else part.rows.data, part.last_key)
             self._report(f"view {self._view.name}: first state, {self._rows} so far")
         staging.finish()
@@ -376,10 +379,10 @@ class FirstState:
 
     @property
     def _rows(self) -> str:
-        return f"{self._staging.rows:,} rows from {self._root}"
+        return f"{self._staging.rows:,} rows from {self._from}"
 
 
-def _placed(view: View, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
+def _placed(view: AnyView, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
     """All changes of a batch in one frame, each with its position."""
     parts = [
         install.change.data

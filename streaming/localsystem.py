@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
+from protocols.views.sql import sources_named_in
 from sources.workloads import workload
 from streaming.configuration import Configuration, read_configuration
 from warehouse.definition import stored_view
@@ -47,10 +48,19 @@ class Load:
     rate: float
     seed: int = 7
     scale: int = 1000
+    #: Which of the workload's views is kept; None for its inner join.
+    view: str | None = None
+
+    @property
+    def sql(self) -> str:
+        """The view's text."""
+        return workload(self.workload).view_named(self.view)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(workload(self.workload).sources)
+        """Those that the view is made over."""
+        named = sources_named_in(self.sql)
+        return tuple(source for source in workload(self.workload).sources if source in named)
 
     @property
     def share(self) -> int:
@@ -151,7 +161,7 @@ class LocalSystem:
         text = _CONFIGURATION.format(
             bootstrap=self._bootstrap, sources=sources, view=VIEW, protocol=self._protocol
         )
-        (self.directory / "view.sql").write_text(workload(self.load.workload).view)
+        (self.directory / "view.sql").write_text(self.load.sql)
         (self.directory / "warehouse.toml").write_text(text)
 
     def configuration(self) -> Configuration:

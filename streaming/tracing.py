@@ -35,7 +35,7 @@ from protocols.errors import SourceViolation, WrongUse
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Query
 from protocols.views.catalog import Catalog, Relation
-from protocols.views.view import View
+from protocols.views.tree import AnyView
 from streaming.asking import Sources
 from streaming.configuration import Configuration, ViewSettings
 from streaming.feed import Feed
@@ -85,7 +85,7 @@ class _Past:
     global_id: Callable[[str, int], str | None]
 
 
-def _read_past(configuration: Configuration, view: View) -> _Past:
+def _read_past(configuration: Configuration, view: AnyView) -> _Past:
     """Reads all topics from their beginning, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
     patience = configuration.job.patience_seconds
@@ -143,7 +143,7 @@ def _repeated(rows: pl.DataFrame, relation: Relation) -> list[tuple[Any, ...]]:
     return [tuple(row) for *row, count in picked for _ in range(count)]
 
 
-def _lines(view: View, tables: ViewTables, protocol: str, past: _Past) -> Iterator[bytes]:
+def _lines(view: AnyView, tables: ViewTables, protocol: str, past: _Past) -> Iterator[bytes]:
     """The lines in the order in which things happened, as far as it can be told afterwards."""
     progress = tables.progress()
     vector = _first_vector(tables, progress)
@@ -202,7 +202,7 @@ def _first_vector(tables: ViewTables, progress: pl.DataFrame) -> dict[str, int]:
     return {**tables.standing().vector, **dict(first.iter_rows())}
 
 
-def _states(view: View, tables: ViewTables) -> dict[int, list[tuple[list[Any], int]]]:
+def _states(view: AnyView, tables: ViewTables) -> dict[int, list[tuple[list[Any], int]]]:
     """Position → the changes of the view there, rows in their JSON form."""
     types = list(view.schema.values())
     states: dict[int, list[tuple[list[Any], int]]] = {}

@@ -12,13 +12,13 @@ import orjson
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
-from protocols.views.sql import parse_view
-from protocols.views.view import View
+from protocols.views.reading import parse_view
+from protocols.views.tree import AnyView
 
 FORMAT = 1
 
 
-def definition_of(view: View) -> dict[str, Any]:
+def definition_of(view: AnyView) -> dict[str, Any]:
     """The JSON form of what must not change."""
     sources: dict[str, Any] = {source: {"relations": {}} for source in view.sources}
     for relation in view.relations:
@@ -26,7 +26,7 @@ def definition_of(view: View) -> dict[str, Any]:
     return {"format": FORMAT, "view": view.name, "sql": view.sql, "sources": sources}
 
 
-def write_definition(directory: Path, view: View) -> None:
+def write_definition(directory: Path, view: AnyView) -> None:
     """Writes it, whole or not at all."""
     part = directory / "view.json.part"
     with part.open("wb") as file:
@@ -53,7 +53,7 @@ def read_definition(directory: Path) -> dict[str, Any] | None:
     return definition
 
 
-def stored_view(directory: Path) -> View:
+def stored_view(directory: Path) -> AnyView:
     """The view that is kept in this directory."""
     definition = read_definition(directory)
     if definition is None:
@@ -62,7 +62,7 @@ def stored_view(directory: Path) -> View:
     return parse_view(definition["view"], definition["sql"], catalog)
 
 
-def refuse_another_view(directory: Path, view: View) -> None:
+def refuse_another_view(directory: Path, view: AnyView) -> None:
     """WrongUse when the directory holds something else than this view over these relations."""
     stored = read_definition(directory)
     if stored is None:

@@ -28,7 +28,7 @@ from deltalake import DeltaTable, write_deltalake
 from protocols.algebra.delta import COUNT
 from protocols.errors import ProtocolBug, WrongUse
 from protocols.maintenance.deliveries import Deliveries, Numbers
-from protocols.views.view import View
+from protocols.views.tree import AnyView
 from warehouse import delta, files
 from warehouse.definition import read_definition, refuse_another_view, write_definition
 from warehouse.order import order_from_note, order_to_note
@@ -65,7 +65,7 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
 class ViewTables:
     """The stored form of one view; at most one writer at a time, which Delta enforces."""
 
-    def __init__(self, root: Path, view: View) -> None:
+    def __init__(self, root: Path, view: AnyView) -> None:
         self.view = view
         self.directory = root / view.name
         refuse_another_view(self.directory, view)

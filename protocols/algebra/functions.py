@@ -2,7 +2,7 @@
 
 A function is here if DuckDB and PostgreSQL agree about it: on its values, on what NULL makes of it,
 and on which arguments it refuses. Where DuckDB gives a value for which PostgreSQL raises an error
-(a DOUBLE divided by zero), it is DuckDB's. Its types are DuckDB's.
+(a DOUBLE divided by zero), it is DuckDB's. The types of the results are DuckDB's too.
 
 The Python value is the reference. `column` is the same for whole columns, and may leave a case to
 the reference by returning None; most often since something might overflow, so that only the
@@ -13,10 +13,15 @@ from collections.abc import Sequence
 
 from protocols.algebra.function import Function, Unfit
 from protocols.algebra.functions_casts import CAST, cast_refusal
+from protocols.algebra.functions_dates import DATES
 from protocols.algebra.functions_numbers import NUMBERS
+from protocols.algebra.functions_order import ORDER
+from protocols.algebra.functions_texts import TEXTS
 from protocols.algebra.types import ColumnType
 
-FUNCTIONS: dict[str, Function] = {each.name: each for each in (CAST, *NUMBERS)}
+FUNCTIONS: dict[str, Function] = {
+    each.name: each for each in (CAST, *NUMBERS, *TEXTS, *DATES, *ORDER)
+}
 
 
 def check_call(name: str, arguments: Sequence[ColumnType], result: ColumnType) -> None:

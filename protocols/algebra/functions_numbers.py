@@ -7,7 +7,7 @@ values are kept as BIGINT, and `integer` says that they have to fit.
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
@@ -266,7 +266,10 @@ def _columns(
     return applied
 
 
-def _divided_columns(_type: ColumnType, left: pl.Series, right: pl.Series) -> pl.Series:
+def _divided_columns(_type: ColumnType, left: pl.Series, right: pl.Series) -> pl.Series | None:
+    """Polars would multiply by the inverse of a single divisor, which rounds twice."""
+    if len(right) == 1:
+        return None if len(left) == 1 else left / right.new_from_index(0, len(left))
     return left / right
 
 
@@ -297,7 +300,7 @@ def _binary(
     )
 
 
-NUMBERS = (
+NUMBERS: Iterable[Function] = (
     _binary("+", _sum_type, EXACT.add, operator.add, operator.add),
     _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add),
     _binary("*", _product_type, EXACT.multiply, operator.mul, operator.mul),

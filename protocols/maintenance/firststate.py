@@ -6,8 +6,12 @@ of keys, and a restriction is linear, so it can be corrected to position 0 like 
 rows of the range deleted since are put back, rows inserted since are taken out. The page is then
 swept through the other relations, all read as of position 0. The sum over the pages is the view
 at that vector. Without a keyed relation there is a single page: all of it.
+
+A view that is more than an inner join is no such sum. Its inner joins are read as a whole, their
+first relations in pages all the same, and the operators above them work it out at once.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -21,12 +25,16 @@ from protocols.algebra.expressions import (
     Or,
     columns_of,
 )
+from protocols.algebra.frame import Frame
+from protocols.maintenance.asof import Reading, asof
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.partials import total
 from protocols.maintenance.questions import Maintenance, Page, Query
 from protocols.maintenance.sweep import Sweep
+from protocols.maintenance.tree_sweep import contents
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
+from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
@@ -34,41 +42,92 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass(frozen=True)
 class Stretch(Generic[D]):
-    """The part of the first state that comes from one page of the root."""
+    """A part of the first state."""
 
-    #: None when no row of the view comes from it.
+    #: None when it has no row.
     rows: D | None
-    #: Where the next page begins; None after the last one.
+    #: Where the next part begins; None after the last one.
     last_key: tuple[Any, ...] | None
 
 
-def root_of(view: View) -> Atom:
-    """The atom that is read in pages: the first one with a key, so that pages can be cut."""
-    keyed = (atom for atom in view.atoms if atom.relation.key)
-    return next(keyed, view.atoms[0])
+def root_of(view: AnyView) -> Relation | None:
+    """Whose pages bring the stretches of a first state; None if it comes in one."""
+    return None if isinstance(view, TreeView) else _root(view).relation
+
+
+def next_stretch(
+    view: AnyView, mailbox: Mailbox[Any], after: tuple[Any, ...] | None, limit: int
+) -> Maintenance[Any, Stretch[Any]]:
+    """The next part of the first state, behind the key `after` of the root."""
+    if not isinstance(view, TreeView):
+        part = yield from stretch(view, mailbox, after, limit)
+        return part
+    rows = yield from contents(view, mailbox, 0, in_pages(limit))
+    return Stretch(rows, None)
 
 
 def stretch(
     view: View, mailbox: Mailbox[D], after: tuple[Any, ...] | None, limit: int
 ) -> Maintenance[D, Stretch[D]]:
-    """The next part of the first state, from the page of the root behind the key `after`."""
-    root = root_of(view)
-    key = root.relation.key
+    """The rows of an inner join that come from the page of its root behind the key `after`."""
+    root = _root(view)
     # The sweep selects its change once more, so what the condition reads has to come along.
-    needed = {*root.columns, *key, *(columns_of(root.condition) if root.condition else ())}
-    columns = tuple(column for column in root.relation.column_names if column in needed)
-    page = Page(after, limit) if key else None
-    answers = yield [Query(root.relation, columns, root.condition, None, page)]
-    rows, last = answers[0].rows, answers[0].last_key
-    error = mailbox.difference(root.relation, answers[0].version, 0)
-    if error is not None:
-        inside = key_range(root.relation, after, last)
-        error = error if inside is None else error.where(inside)
-        error = error if root.condition is None else error.where(root.condition)
-        rows = rows.plus(error.select([(column, column) for column in columns]))
+    tested = columns_of(root.condition) if root.condition else ()
+    rows, last = yield from _page(mailbox, root, after, limit, 0, tested)
     sweep = Sweep(view, mailbox)
     part, _ = yield from sweep.view_change(plan(view, root), rows, position=0, before=0)
     return Stretch(None if part is None else total([part]), last)
+
+
+def in_pages(limit: int) -> Reading[Frame]:
+    """As-of reads; a whole relation with a key comes in answers no larger than a page."""
+
+    def read(
+        mailbox: Mailbox[Frame], atom: Atom, keys: Frame | None, cut: int, position: int
+    ) -> Maintenance[Frame, Frame]:
+        if keys is not None or not atom.relation.key:
+            rows = yield from asof(mailbox, atom, keys, cut, position)
+            return rows
+        rows, last = yield from _page(mailbox, atom, None, limit, cut)
+        while last is not None:
+            more, last = yield from _page(mailbox, atom, last, limit, cut)
+            rows = rows.plus(more)
+        return rows.select(atom.renaming)
+
+    return read
+
+
+def _root(view: View) -> Atom:
+    """The atom that is read in pages: the first one with a key, so that pages can be cut."""
+    keyed = (atom for atom in view.atoms if atom.relation.key)
+    return next(keyed, view.atoms[0])
+
+
+def _page(
+    mailbox: Mailbox[D],
+    atom: Atom,
+    after: tuple[Any, ...] | None,
+    limit: int,
+    cut: int,
+    further: Collection[str] = (),
+) -> Maintenance[D, tuple[D, tuple[Any, ...] | None]]:
+    """The rows of an atom behind a key, as of a cut, and where the next page begins.
+
+    Its columns, its key, and further ones. Without a key there is a single page: all of them.
+    """
+    relation, condition = atom.relation, atom.condition
+    needed = {*atom.columns, *relation.key, *further}
+    columns = tuple(column for column in relation.column_names if column in needed)
+    page = Page(after, limit) if relation.key else None
+    answers = yield [Query(relation, columns, condition, None, page)]
+    rows, last = answers[0].rows, answers[0].last_key
+    error = mailbox.difference(relation, answers[0].version, cut)
+    if error is not None:
+        inside = key_range(relation, after, last)
+        error = error if inside is None else error.where(inside)
+        error = error if condition is None else error.where(condition)
+        rows = rows.plus(error.select([(column, column) for column in columns]))
+    return rows, last
 
 
 def key_range(

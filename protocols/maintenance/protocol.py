@@ -13,12 +13,11 @@ Strobe family, ECA) begins a piece, possibly without questions, for each.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from protocols.algebra.delta import POSITION, Delta
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Maintenance
-from protocols.views.view import View
 
 D = TypeVar("D", bound=Delta)
 
@@ -57,5 +56,6 @@ class Maintaining(Protocol[D]):
         ...
 
 
-#: (view, mailbox, the rows that the view has now, computed when asked for) → the protocol.
-Starting: TypeAlias = Callable[[View, Mailbox[D], Callable[[], D]], Maintaining[D]]
+#: (view, mailbox, the rows that the view has now, computed when asked for) → the protocol. Which
+#: kind of view it takes is for its entry in the registry to know.
+Starting: TypeAlias = Callable[[Any, Mailbox[D], Callable[[], D]], Maintaining[D]]

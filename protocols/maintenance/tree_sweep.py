@@ -74,9 +74,11 @@ def believing(view: TreeView, mailbox: Mailbox[Frame]) -> TreeSweep:
     return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered)
 
 
-def contents(view: TreeView, mailbox: Mailbox[Frame], cut: int) -> Maintenance[Frame, Frame]:
+def contents(
+    view: TreeView, mailbox: Mailbox[Frame], cut: int, read: Reading[Frame] = asof
+) -> Maintenance[Frame, Frame]:
     """All rows of the view as of a cut, read from the sources."""
-    root = tree_at_work(view, mailbox, None, asof)
+    root = tree_at_work(view, mailbox, None, read)
     rows = yield from root.before(Span(cut + 1, cut), None)
     return Frame(rows)
 

@@ -63,6 +63,7 @@ def in_doubt(
     found = [known.clear().select(by)]
     for each in aggregates:
         if each.function in ("min", "max"):
+            assert each.column is not None
             gone = change.filter(pl.col(COUNT) < 0).select(*by, pl.col(each.column).alias(_VALUE))
             met = known.select(*by, each.name).join(
                 gone, on=[*by, pl.lit(1)], how="inner", nulls_equal=True

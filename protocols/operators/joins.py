@@ -18,11 +18,13 @@ from collections.abc import Collection
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.expressions import to_polars
+from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
+from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task, before, no_change
+from protocols.operators.partners import Partners
 from protocols.operators.placed import (
     added_up,
     among,
@@ -44,10 +46,20 @@ class Join:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
-        self._test = None if node.condition is None else to_polars(node.condition)
         self._sides = node.left.columns, node.right.columns
+        of_left, of_right, of_both = _by_side(node)
+        #: What a row has to satisfy by itself to have a partner at all.
+        self._eligible = of_left, of_right
+        #: What a pair has to satisfy.
+        self._test = of_both
         self._columns = node.columns
         self.nothing = empty_frame(node.columns).data
+        #: Of the sides whose number of rows per key decides who on the other side is an orphan.
+        self._partners: tuple[Partners | None, Partners | None] = (None, None)
+        if self._on and self._test is None and self._kind != "inner":
+            columns = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
+            lefts = Partners(columns[0]) if self._kind == "full" else None
+            self._partners = (lefts, Partners(columns[1]))
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -55,14 +67,48 @@ class Join:
         left, right = yield from together([self._left.change(span), self._right.change(span)])
         if left.is_empty() and right.is_empty():
             return no_change(self)
-        # The partners of what changes; and to know who has none, the other partners of those.
-        of_left = self._keys(0, left if self._kind == "full" else None, right)
-        of_right = self._keys(1, left, None if self._kind == "inner" else right)
+        changes = (left, right)
+        asked, wanted = zip(*(self._asked(side, changes) for side in (0, 1)), strict=True)
+        sides = (self._left, self._right)
         there = yield from together(
-            [before(self._left, span, of_left), before(self._right, span, of_right)]
+            [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
         )
-        placed = [entries(*each) for each in zip(there, (left, right), strict=True)]
-        return change_of(self._rows(*placed))
+        placed = [entries(*each) for each in zip(there, changes, strict=True)]
+        counted = [
+            None
+            if partners is None
+            else partners.presence(
+                wanted[side],
+                asked[side],
+                self._able(side, there[side]),
+                self._able(side, changes[side]),
+            )
+            for side, partners in enumerate(self._partners)
+        ]
+        return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
+
+    def _asked(
+        self, side: int, changes: tuple[pl.DataFrame, pl.DataFrame]
+    ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+        """The keys of one side that have to be read, and those whose rows have to be counted.
+
+        What changes on the other side meets rows here. What changes here may be the first or the
+        last partner of something there, so it matters what it stands beside.
+        """
+        own, other = changes[side], changes[1 - side]
+        partners = self._partners[side]
+        if partners is None:
+            pads = {"inner": (), "full": (0, 1)}.get(self._kind, (1,))
+            both = (other, own) if side in pads else (other,)
+            return self._keys(side, *both, first=1 - side), None
+        counted = self._keys(side, other, own, first=1 - side)
+        assert counted is not None
+        unknown = partners.unknown(counted)
+        if self._kind in ("semi", "anti"):
+            return unknown, counted
+        met = self._keys(side, other, first=1 - side)
+        assert met is not None
+        return pl.concat([met, unknown]).unique(maintain_order=True), counted
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         left, right = yield from self._sides_before(span, wanted)
@@ -72,38 +118,63 @@ class Join:
     def settle(self) -> None:
         self._left.settle()
         self._right.settle()
+        for partners in self._partners:
+            if partners is not None:
+                partners.settle()
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def _rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        """The entries of the join of these entries."""
+    def _rows(
+        self,
+        left: pl.DataFrame,
+        right: pl.DataFrame,
+        of_left: pl.DataFrame | None = None,
+        of_right: pl.DataFrame | None = None,
+    ) -> pl.DataFrame:
+        """The entries of the join of these entries.
+
+        `of_left` and `of_right` say when there is a row of a key on that side, if it was counted.
+        """
         if self._kind == "semi":
-            return self._met(left, right)
+            return self._met(0, left, right, of_right)
         if self._kind == "anti":
-            return _minus(left, self._met(left, right))
+            return _minus(left, self._met(0, left, right, of_right))
         parts = [self._joined(left, right)]
         if self._kind in ("left", "full"):
-            parts.append(self._padded(_minus(left, self._met(left, right))))
+            parts.append(self._padded(_minus(left, self._met(0, left, right, of_right))))
         if self._kind == "full":
-            parts.append(self._padded(_minus(right, self._met(right, left, turned=True))))
+            parts.append(self._padded(_minus(right, self._met(1, right, left, of_left))))
         return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
 
+    def _able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of one side that may have partners."""
+        test = self._eligible[side]
+        return rows if test is None else rows.filter(test)
+
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        found = pairs(left, right, self._on)
+        found = pairs(self._able(0, left), self._able(1, right), self._on)
         return found if self._test is None else found.filter(self._test)
 
-    def _met(self, rows: pl.DataFrame, others: pl.DataFrame, turned: bool = False) -> pl.DataFrame:
-        """The entries of one side while they have a partner on the other; `turned`: the right."""
-        on = [(theirs, ours) for ours, theirs in self._on] if turned else list(self._on)
+    def _met(
+        self,
+        side: int,
+        rows: pl.DataFrame,
+        others: pl.DataFrame,
+        there: pl.DataFrame | None,
+    ) -> pl.DataFrame:
+        """The entries of one side while they have a partner on the other."""
+        on = [(pair[side], pair[1 - side]) for pair in self._on]
+        rows, others = self._able(side, rows), self._able(1 - side, others)
         if self._test is None:
-            there = presence(others, [other for _, other in on])
+            if there is None:
+                there = presence(others, list(dict.fromkeys(theirs for _, theirs in on)))
             return pairs(rows, there, on).select(rows.columns)
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         met = pairs(_at_once(each), others, on).filter(self._test)
-        there = presence(met.select(*mine, POSITION, COUNT), mine)
-        return pairs(rows, there, [(name, name) for name in mine], nulls_equal=True)
+        partner = presence(met.select(*mine, POSITION, COUNT), mine)
+        return pairs(rows, partner, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side, with NULL in the columns of the other."""
@@ -114,15 +185,18 @@ class Join:
 
     # -- what to ask for -------------------------------------------------------------------------
 
-    def _keys(
-        self, side: int, of_left: pl.DataFrame | None, of_right: pl.DataFrame | None
-    ) -> pl.DataFrame | None:
-        """The join keys of these rows as one side (0, 1) calls them."""
-        there = [(own, rows) for own, rows in enumerate((of_left, of_right)) if rows is not None]
+    def _keys(self, side: int, *rows: pl.DataFrame, first: int) -> pl.DataFrame | None:
+        """The join keys of these rows as one side (0, 1) calls them; None stands for all there are.
+
+        The first rows are of side `first`, the next of the other.
+        """
         if not self._on:
             # Everything meets everything.
-            return None if any(not rows.is_empty() for _, rows in there) else pl.DataFrame()
-        sets = [keys(rows, [(pair[side], pair[own]) for pair in self._on]) for own, rows in there]
+            return None if any(not each.is_empty() for each in rows) else pl.DataFrame()
+        sets = []
+        for own, each in zip((first, 1 - first), rows, strict=False):
+            columns = {pair[side]: pair[own] for pair in reversed(self._on)}
+            sets.append(keys(self._able(own, each), columns.items()))
         return pl.concat(sets).unique(maintain_order=True)
 
     def _sides_before(
@@ -132,14 +206,29 @@ class Join:
         mine, theirs = (_part(wanted, side) for side in self._sides)
         if mine is not None and not (self._kind == "full" and _all_null(mine)):
             left = yield from before(self._left, span, mine)
-            right = yield from before(self._right, span, self._keys(1, left, None))
+            right = yield from before(self._right, span, self._keys(1, left, first=0))
         elif theirs is not None and (self._kind in ("inner", "semi") or not _all_null(theirs)):
             right = yield from before(self._right, span, theirs)
-            left = yield from before(self._left, span, self._keys(0, None, right))
+            left = yield from before(self._left, span, self._keys(0, right, first=1))
         else:
             sides = (self._left, self._right)
             left, right = yield from together([before(side, span, None) for side in sides])
         return left, right
+
+
+def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:
+    """The condition by what it reads: the left side only, the right side only, both."""
+    parts: tuple[list[Condition], list[Condition], list[Condition]] = ([], [], [])
+    for test in () if node.condition is None else conjuncts(node.condition):
+        read = columns_read(test)
+        own = 0 if read <= node.left.columns.keys() else 1
+        parts[own if own == 0 or read <= node.right.columns.keys() else 2].append(test)
+    left, right, both = (conjunction(tuple(tests)) for tests in parts)
+    return _polars(left), _polars(right), _polars(both)
+
+
+def _polars(condition: Condition | None) -> pl.Expr | None:
+    return None if condition is None else to_polars(condition)
 
 
 def _part(wanted: pl.DataFrame | None, side: Collection[str]) -> pl.DataFrame | None:

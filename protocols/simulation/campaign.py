@@ -22,7 +22,7 @@ from protocols.maintenance.registry import Entry, protocol
 from protocols.simulation.bounds import exceeded
 from protocols.simulation.drawn import Shaped, scenario_for
 from protocols.simulation.journal import Outcome
-from protocols.simulation.judging import Contents, objection
+from protocols.simulation.judging import AnyContents, objection
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule, drawn_schedule
 from protocols.simulation.simulator import setting_of, simulate
@@ -79,7 +79,7 @@ def trouble_of(
     entry: Entry,
     outcome: Outcome,
     double_check: bool = False,
-    contents: Contents | None = None,
+    contents: "AnyContents | None" = None,
 ) -> Trouble | None:
     """What is wrong with a run that came to its end."""
     view = setting_of(scenario, entry, "bag").view

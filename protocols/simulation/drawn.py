@@ -85,10 +85,11 @@ def random_scenario(
     atoms = _number_of_atoms(rng, shape)
     linked = rng.choice(list(LINKED))
     repeated = 1 if shape == "self-join in a chain" else atoms - 1 if shape == "self-join" else 0
-    relations = _places(rng, atoms - repeated, one_source)
+    relations = places(rng, atoms - repeated, one_source)
     # The atoms beyond the relations repeat the first of them.
     of_atom = [*relations, *[relations[0]] * repeated]
-    maker = _Maker(rng, linked, relations, keys)
+    types = dict(zip(COLUMNS, ("BIGINT", linked, linked, "BIGINT"), strict=True))
+    maker = Maker(rng, dict.fromkeys(relations, types), keys)
     sources: dict[str, Any] = {}
     for source, name in relations:
         form = maker.relation(source, name)
@@ -100,7 +101,7 @@ def random_scenario(
         "updates": [maker.update() for _ in range(updates)],
     }
     if globals_ and rng.random() < 0.4:
-        _join_some(rng, form["updates"])
+        join_some(rng, form["updates"])
     return Shaped(shape, form)
 
 
@@ -115,7 +116,7 @@ def _number_of_atoms(rng: Random, shape: str) -> int:
     return rng.choice((2, 3, 3, 4, 5))
 
 
-def _places(rng: Random, count: int, one_source: bool) -> list[Place]:
+def places(rng: Random, count: int, one_source: bool) -> list[Place]:
     """Relations over one to `count` sources; several may live at the same one."""
     sources = [f"s{i}" for i in range(1 if one_source else rng.randint(1, count))]
     return [(rng.choice(sources), f"r{i}") for i in range(count)]
@@ -170,7 +171,7 @@ _LINKS: Mapping[str, Callable[[Random, int], list[str]]] = {
 }
 
 
-def _join_some(rng: Random, updates: list[dict[str, Any]]) -> None:
+def join_some(rng: Random, updates: list[dict[str, Any]]) -> None:
     """Makes some of the updates parts of global ones; at two sources the orders may differ."""
     free = list(range(len(updates)))
     for number in range(rng.randint(1, 3)):
@@ -185,21 +186,24 @@ def _join_some(rng: Random, updates: list[dict[str, Any]]) -> None:
                 free.remove(index)
 
 
-class _Maker:
-    """Makes rows and updates, and remembers what the relations hold, so that all of it can be."""
+class Maker:
+    """Makes rows and updates, and remembers what the relations hold, so that all of it can be.
 
-    def __init__(self, rng: Random, linked: str, relations: list[Place], keys: bool) -> None:
+    The first column of a relation is its key, if it is a keyed one; a column `v` has small numbers,
+    and every other one the values of its type that links have.
+    """
+
+    def __init__(self, rng: Random, columns: Mapping[Place, Mapping[str, str]], keys: bool) -> None:
         self._rng = rng
-        self._linked = linked
-        self._held: dict[Place, list[list[Any]]] = {place: [] for place in relations}
-        self._keyed = {place for place in relations if keys or rng.random() < 0.6}
+        self._columns = columns
+        self._held: dict[Place, list[list[Any]]] = {place: [] for place in columns}
+        self._keyed = {place for place in columns if keys or rng.random() < 0.6}
 
     def relation(self, source: str, name: str) -> dict[str, Any]:
         place = (source, name)
         for _ in range(self._rng.choice((0, 1, 2, 3, 4, 5))):
             self._insert(place)
-        types = ("BIGINT", self._linked, self._linked, "BIGINT")
-        form: dict[str, Any] = {"columns": dict(zip(COLUMNS, types, strict=True))}
+        form: dict[str, Any] = {"columns": dict(self._columns[place])}
         if place in self._keyed:
             form["key"] = ["id"]
         return {**form, "rows": list(self._held[place])}
@@ -221,14 +225,16 @@ class _Maker:
         return {"source": source, "changes": changes}
 
     def _insert(self, place: Place, instead: list[Any] | None = None) -> list[Any]:
-        row = [self._key(place, instead), self._link(), self._link()]
-        row.append(self._rng.choice((0, 1, 1, 2, None)))
+        (_, *others) = self._columns[place].items()
+        row = [self._key(place, instead), *(self._value(*column) for column in others)]
         self._held[place].append(row)
         return row
 
-    def _link(self) -> Any:
-        """A value of a linked column; rarely NULL, or large joins would be empty."""
-        *values, null = LINKED[self._linked]
+    def _value(self, name: str, type_: str) -> Any:
+        """A value of a column; in links rarely NULL, or large joins would be empty."""
+        if name == "v":
+            return self._rng.choice((0, 1, 1, 2, None))
+        *values, null = LINKED[type_]
         return null if self._rng.random() < 0.15 else self._rng.choice(values)
 
     def _key(self, place: Place, instead: list[Any] | None) -> int:

@@ -32,7 +32,7 @@ from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
-from protocols.simulation.judging import Contents
+from protocols.simulation.judging import contents_of
 from protocols.simulation.life import Life, Opened
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule
@@ -62,7 +62,7 @@ class Exploration:
         self._events: list[trace.Line] = [run_event(scenario, entry, None)]
         for source in self.sources.values():
             self._events += [commit_event(source) for _ in source.updates]
-        self.contents = Contents(self._setting.view, self.sources)
+        self.contents = contents_of(self._setting.view, self.sources)
 
     def schedules(self) -> Iterator[Outcome]:
         """One run after the other, until all have been; each knows the choices that led to it."""

@@ -13,19 +13,18 @@ from typing import Any, TypeAlias
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import Condition
-from protocols.maintenance.firststate import stretch
+from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.holdback import GlobalPart, HoldBack
 from protocols.maintenance.mailbox import Group, Mailbox
 from protocols.maintenance.partials import total
 from protocols.maintenance.protocol import Install, Maintaining, Work
 from protocols.maintenance.questions import Answer, Joint, Query, Question
 from protocols.maintenance.registry import Entry
-from protocols.maintenance.tree_sweep import contents
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import SimulatedSource, cut_page
-from protocols.views.tree import AnyView, TreeView
+from protocols.views.tree import AnyView
 
 #: A relation cut by conditions, and the version at which each part was read.
 Parts: TypeAlias = tuple[tuple[Condition, int], ...]
@@ -287,22 +286,20 @@ class Life:
 
     def _first_state(self, limit: int) -> Work[Any]:
         """All pages of the first state, which is then installed at position 0."""
-        view = self._setting.view
-        if isinstance(view, TreeView):
-            rows = yield from contents(view, self.mailbox, 0)
-            return [Install(0, total([rows]))]
         parts, after = [], None
         while True:
-            page = yield from stretch(view, self.mailbox, after, limit)
-            if page.rows is not None:
-                parts.append(page.rows)
-            if page.last_key is None:
+            part = yield from next_stretch(self._setting.view, self.mailbox, after, limit)
+            if part.rows is not None:
+                parts.append(part.rows)
+            if part.last_key is None:
                 return [Install(0, total(parts))]
-            after = page.last_key
+            after = part.last_key
 
     def _begin_to_maintain(self) -> None:
         """The view has a state, so the protocol can start on what comes after it."""
-        self._protocol = self._setting.entry.begin_with(self._setting.view, self.mailbox, self._contents)
+        self._protocol = self._setting.entry.begin_with(
+            self._setting.view, self.mailbox, self._contents
+        )
         if self.in_turn:
             for source in self._sources.values():
                 missing = source.version - self.mailbox.received(source.name)

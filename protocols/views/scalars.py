@@ -12,26 +12,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
-from protocols.algebra.functions_numbers import INTEGER, as_decimal, common_number, is_number
-from protocols.algebra.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    TIMESTAMP,
-    VARCHAR,
-    ColumnType,
-    column_type,
-    decimal_type,
-)
+from protocols.algebra.functions_numbers import INTEGER
+from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, ColumnType, column_type
 from protocols.errors import NoValue
+from protocols.views.operands import (
+    FROM_DIGITS,
+    MOST_DIGITS,
+    Number,
+    Operand,
+    common_type,
+    digits_lost,
+    kept,
+    number_type,
+    type_name,
+)
+from protocols.views.scalar_calls import CALLS
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -40,18 +42,6 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.LTE: "<=",
     exp.GT: ">",
     exp.GTE: ">=",
-}
-#: Node → function of the catalogue, and where its arguments are.
-_CALLS: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
-    exp.Add: ("+", ("this", "expression")),
-    exp.Sub: ("-", ("this", "expression")),
-    exp.Mul: ("*", ("this", "expression")),
-    exp.Div: ("/", ("this", "expression")),
-    exp.Mod: ("%", ("this", "expression")),
-    exp.Neg: ("negate", ("this",)),
-    exp.Abs: ("abs", ("this",)),
-    exp.Floor: ("floor", ("this",)),
-    exp.Ceil: ("ceil", ("this",)),
 }
 _CONDITIONS = (
     *_COMPARISONS,
@@ -65,34 +55,8 @@ _CONDITIONS = (
     exp.NullSafeNEQ,
 )
 #: What sqlglot notes about how a dialect evaluates a node; what it means here is DuckDB's way.
-_NOTES = {"typed", "safe", "ignore_nulls"}
+_NOTES = {"typed", "safe", "ignore_nulls", "coalesce"}
 _CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_RANDOM_UUID"}
-_MOST_DIGITS = 38
-
-
-class _Number(str):
-    """The digits of a number in the SQL text."""
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """A value whose type may not be settled: then it is a constant, as it stands in the text."""
-
-    node: exp.Expr
-    expression: ex.Expression
-    #: INTEGER and None, for NULL, occur only here.
-    type: ColumnType | None
-    #: The constant if there is one: a text, the digits of a number, a truth value, None.
-    constant: Any = ...
-
-    @property
-    def is_constant(self) -> bool:
-        return self.constant is not ...
-
-    @property
-    def is_open(self) -> bool:
-        """Would it take any type? A text that is no number, for instance, still may be a date."""
-        return self.is_constant and not isinstance(self.constant, _Number | bool)
 
 
 @dataclass(frozen=True)
@@ -105,10 +69,10 @@ class Scalars:
 
     def typed(self, node: exp.Expr) -> tuple[ex.Expression, ColumnType]:
         """The value that a node means, and its type."""
-        operand = self._operand(node)
+        operand = self.operand(node)
         if operand.type is None:
             self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
-        return operand.expression, _kept(operand.type)
+        return operand.expression, kept(operand.type)
 
     # -- conditions -----------------------------------------------------------------------------
 
@@ -117,6 +81,9 @@ class Scalars:
         replaced = self.special(node)
         if replaced is not None:
             return self._as_condition(node, *replaced)
+        return self._condition_of(node)
+
+    def _condition_of(self, node: exp.Expr) -> ex.Condition:
         match node:
             case exp.Paren():
                 return self.condition(node.this)
@@ -136,27 +103,30 @@ class Scalars:
                 return self._not_distinct(node)
             case exp.NullSafeNEQ():
                 return ex.Not(self._not_distinct(node))
-            case exp.Column():
-                operand = self._operand(node)
-                return self._comparison(node, operand, "=", self._operand(exp.true()))
             case exp.In() | exp.Exists() | exp.Between():
                 self.refuse(node, f"the condition {node.sql('duckdb')} is not supported yet")
         if type(node) in _COMPARISONS:
-            left, right = self._operand(node.this), self._operand(node.expression)
+            left, right = self.operand(node.this), self.operand(node.expression)
             return self._comparison(node, left, _COMPARISONS[type(node)], right)
-        return self._as_condition(node, *self.typed(node))
+        operand = self._operand_of(node)
+        return self._as_condition(node, operand.expression, operand.type)
 
     def _as_condition(
-        self, node: exp.Expr, expression: ex.Expression, type_: ColumnType
+        self, node: exp.Expr, expression: ex.Expression, type_: ColumnType | None
     ) -> ex.Condition:
-        if type_ != BOOLEAN:
-            self.refuse(node, f"{node.sql('duckdb')} is a {type_.name} and no condition")
-        return expression.condition if isinstance(expression, ex.Truth) else ex.IsTrue(expression)
+        match expression:
+            case _ if type_ not in (BOOLEAN, None):
+                self.refuse(node, f"{node.sql('duckdb')} is a {type_name(type_)}, no condition")
+            case ex.Truth(condition):
+                return condition
+            case ex.Column():
+                return ex.Comparison(expression, "=", ex.Literal(True, BOOLEAN))
+        return ex.IsTrue(expression)
 
     def _is(self, node: exp.Is) -> ex.Condition:
         match node.expression:
             case exp.Null():
-                return ex.IsNull(self._operand(node.this).expression)
+                return ex.IsNull(self.operand(node.this).expression)
             case exp.Boolean():
                 condition = self.condition(node.this)
                 known = ex.Not(ex.IsNull(ex.Truth(condition)))
@@ -164,17 +134,17 @@ class Scalars:
         self.refuse(node, f"the condition {node.sql('duckdb')} is not supported")
 
     def _between(self, node: exp.Between) -> ex.Condition:
-        middle, low, high = (self._operand(node.args[name]) for name in ("this", "low", "high"))
+        middle, low, high = (self.operand(node.args[name]) for name in ("this", "low", "high"))
         self._check_pairwise(node, (middle, low, high))
         above = self._comparison(node, middle, ">=", low)
         return ex.And((above, self._comparison(node, middle, "<=", high)))
 
     def _in(self, node: exp.In) -> ex.Condition:
-        wanted, choices = self._operand(node.this), list(map(self._operand, node.expressions))
+        wanted, choices = self.operand(node.this), list(map(self.operand, node.expressions))
         self._check_pairwise(node, (wanted, *choices))
         return ex.Or(tuple(self._comparison(node, wanted, "=", choice) for choice in choices))
 
-    def _check_pairwise(self, node: exp.Expr, operands: Sequence[_Operand]) -> None:
+    def _check_pairwise(self, node: exp.Expr, operands: Sequence[Operand]) -> None:
         """With a DOUBLE among them, DuckDB compares all as DOUBLE and PostgreSQL pair by pair."""
         types = {o.type for o in operands if o.type is not None and not o.is_constant}
         if DOUBLE in types and len(types) > 1:
@@ -182,15 +152,13 @@ class Scalars:
             self.refuse(node, f"{names} meet here, which databases compare differently; cast them")
 
     def _not_distinct(self, node: exp.Binary) -> ex.Condition:
-        left, right = self._operand(node.left), self._operand(node.right)
+        left, right = self.operand(node.left), self.operand(node.right)
         comparison = self._comparison(node, left, "=", right)
         nulls = ex.IsNull(comparison.left), ex.IsNull(comparison.right)
         both = ex.And((ex.Not(nulls[0]), ex.Not(nulls[1]), comparison))
         return ex.Or((ex.And(nulls), both))
 
-    def _comparison(
-        self, node: exp.Expr, left: _Operand, op: str, right: _Operand
-    ) -> ex.Comparison:
+    def _comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
         """Both sides in one type; a constant beside a column has to be one of its type."""
         if left.is_constant and right.is_constant:
             self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
@@ -198,19 +166,19 @@ class Scalars:
             return ex.Comparison(left.expression, op, self._constant(right, left))
         if left.is_constant and (left.is_open or isinstance(right.expression, ex.Column)):
             return ex.Comparison(self._constant(left, right), op, right.expression)
-        common = _common(left.type, right.type)
+        common = common_type(left.type, right.type)
         if common is None:
             self._refuse_two_types(node, "are compared", left, right)
-        return ex.Comparison(self._as(left, common), op, self._as(right, common))
+        return ex.Comparison(self.as_(left, common), op, self.as_(right, common))
 
-    def _constant(self, constant: _Operand, other: _Operand) -> ex.Literal:
+    def _constant(self, constant: Operand, other: Operand) -> ex.Literal:
         """A constant as one of the type of the other side."""
         assert other.type is not None
-        type_ = _kept(other.type)
+        type_ = kept(other.type)
         value = constant.constant
         try:
-            if isinstance(value, _Number):
-                value = _NUMBERS[type_.family](value)
+            if isinstance(value, Number):
+                value = FROM_DIGITS[type_.family](value)
             return ex.Literal(type_.decode(value), type_)
         except (ValueError, KeyError):
             which = "the column" if isinstance(other.expression, ex.Column) else "the other side"
@@ -218,30 +186,32 @@ class Scalars:
             self.refuse(constant.node, f"{text} is no {type_.name}, which {which} is")
 
     def _refuse_two_types(
-        self, node: exp.Expr, what: str, left: _Operand, right: _Operand
+        self, node: exp.Expr, what: str, left: Operand, right: Operand
     ) -> NoReturn:
         columns = all(isinstance(side.expression, ex.Column) for side in (left, right))
-        names = " and ".join(_name(side.type) for side in (left, right))
+        names = " and ".join(type_name(side.type) for side in (left, right))
         things = "columns" if columns else "values"
         self.refuse(node, f"{things} of two types {what}: {names}; cast one of them")
 
     # -- values ---------------------------------------------------------------------------------
 
-    def _operand(self, node: exp.Expr) -> _Operand:
+    def operand(self, node: exp.Expr) -> Operand:
+        """The value that a node means, before its type is settled."""
         replaced = self.special(node)
-        if replaced is not None:
-            return _Operand(node, *replaced)
+        return self._operand_of(node) if replaced is None else Operand(node, *replaced)
+
+    def _operand_of(self, node: exp.Expr) -> Operand:
         match node:
             case exp.Paren():
-                return self._operand(node.this)
+                return self.operand(node.this)
             case exp.Column():
                 name, type_ = self.column(node)
-                return _Operand(node, ex.Column(name), type_)
+                return Operand(node, ex.Column(name), type_)
             case exp.Null():
-                return _Operand(node, ex.Literal(None, BOOLEAN), None, None)
+                return Operand(node, ex.Literal(None, BOOLEAN), None, None)
             case exp.Boolean():
                 truth = bool(node.this)
-                return _Operand(node, ex.Literal(truth, BOOLEAN), BOOLEAN, truth)
+                return Operand(node, ex.Literal(truth, BOOLEAN), BOOLEAN, truth)
             case exp.Literal():
                 return self._literal(node, str(node.this))
             case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
@@ -255,84 +225,86 @@ class Scalars:
             case exp.Nullif():
                 return self._nullif(node)
         if isinstance(node, _CONDITIONS):
-            return _Operand(node, ex.Truth(self.condition(node)), BOOLEAN)
-        if type(node) in _CALLS:
-            name, places = _CALLS[type(node)]
-            return self._call(node, name, list(map(self._operand, self._arguments(node, *places))))
+            return Operand(node, ex.Truth(self._condition_of(node)), BOOLEAN)
+        if type(node) in CALLS:
+            return CALLS[type(node)](self, node)
         self._refuse_unknown(node)
 
-    def _literal(self, node: exp.Expr, text: str) -> _Operand:
+    def _literal(self, node: exp.Expr, text: str) -> Operand:
         if isinstance(node, exp.Literal) and node.is_string:
-            return _Operand(node, ex.Literal(text, VARCHAR), VARCHAR, text)
-        type_ = _number_type(text)
+            return Operand(node, ex.Literal(text, VARCHAR), VARCHAR, text)
+        type_ = number_type(text)
         if type_ is None:
             self.refuse(node, f"the number {text} has more digits than a BIGINT or a DECIMAL")
-        kept = _kept(type_)
-        literal = ex.Literal(kept.decode(_NUMBERS[kept.family](text)), kept)
-        return _Operand(node, literal, type_, _Number(text))
+        exact = kept(type_)
+        literal = ex.Literal(exact.decode(FROM_DIGITS[exact.family](text)), exact)
+        return Operand(node, literal, type_, Number(text))
 
-    def _cast(self, node: exp.Cast) -> _Operand:
+    def _cast(self, node: exp.Cast) -> Operand:
         if isinstance(node, exp.TryCast):
             self.refuse(node, "PostgreSQL has no TRY_CAST")
-        inner, to = self._arguments(node, "this", "to")
+        inner, to = self.arguments(node, "this", "to")
         try:
             name = to.sql("duckdb")
             target = INTEGER if name == "INT" else column_type(_TYPE_NAMES.get(name, name))
         except ValueError as error:
             self.refuse(node, str(error))
-        operand = self._operand(inner)
+        operand = self.operand(inner)
         if operand.is_open:
-            return _Operand(node, self._decoded(node, operand, _kept(target)), target)
+            return Operand(node, self._decoded(node, operand, kept(target)), target)
         if target == INTEGER:
-            whole = ex.Call("integer", (self._as(operand, BIGINT),), BIGINT)
-            return _Operand(node, whole, INTEGER)
-        return _Operand(node, self._as(operand, target), target)
+            whole = ex.Call("integer", (self.as_(operand, BIGINT),), BIGINT)
+            return Operand(node, whole, INTEGER)
+        return Operand(node, self.as_(operand, target), target)
 
-    def _decoded(self, node: exp.Expr, operand: _Operand, type_: ColumnType) -> ex.Literal:
+    def _decoded(self, node: exp.Expr, operand: Operand, type_: ColumnType) -> ex.Literal:
         """CAST of a quoted constant: DATE '2024-02-29'."""
         value = operand.constant
         try:
-            if isinstance(value, str) and type_.family in _NUMBERS:
-                value = _NUMBERS[type_.family](value)
+            if isinstance(value, str) and type_.family in FROM_DIGITS:
+                value = FROM_DIGITS[type_.family](value)
             elif isinstance(value, str) and type_ == BOOLEAN:
                 value = {"true": True, "false": False}[value.lower()]
             return ex.Literal(type_.decode(value), type_)
         except (ValueError, KeyError):
             self.refuse(node, f"{operand.node.sql('duckdb')} is no {type_.name}")
 
-    def _case(self, node: exp.Case) -> _Operand:
-        subject = node.this and self._operand(node.this)
+    def _case(self, node: exp.Case) -> Operand:
+        subject = node.this and self.operand(node.this)
         conditions, values = [], []
         for branch in node.args["ifs"]:
             conditions.append(
                 self.condition(branch.this)
                 if subject is None
-                else self._comparison(branch.this, subject, "=", self._operand(branch.this))
+                else self._comparison(branch.this, subject, "=", self.operand(branch.this))
             )
-            values.append(self._operand(branch.args["true"]))
-        values.append(self._operand(node.args.get("default") or exp.null()))
-        type_, (*thens, default) = self._of_one_type(node, values)
+            values.append(self.operand(branch.args["true"]))
+        values.append(self.operand(node.args.get("default") or exp.null()))
+        type_, (*thens, default) = self.of_one_type(node, values)
         branches = tuple(zip(conditions, thens, strict=True))
-        return _Operand(node, ex.Case(branches, default, _kept(type_)), type_)
+        return Operand(node, ex.Case(branches, default, kept(type_)), type_)
 
-    def _coalesce(self, node: exp.Coalesce) -> _Operand:
+    def _coalesce(self, node: exp.Coalesce) -> Operand:
         """The first that is not NULL; the others are not evaluated."""
-        operands = list(map(self._operand, self._arguments(node, "this", "expressions")))
-        type_, (*values, last) = self._of_one_type(node, operands)
-        branches = tuple((ex.Not(ex.IsNull(value)), value) for value in values)
-        case = ex.Case(branches, last, _kept(type_)) if branches else last
-        return _Operand(node, case, type_)
+        operands = list(map(self.operand, self.arguments(node, "this", "expressions")))
+        type_, (*values, last) = self.of_one_type(node, operands)
+        branches = tuple(
+            (ex.Not(ex.IsNull(operand.expression)), value)
+            for operand, value in zip(operands, values, strict=False)
+        )
+        case = ex.Case(branches, last, kept(type_)) if branches else last
+        return Operand(node, case, type_)
 
-    def _nullif(self, node: exp.Nullif) -> _Operand:
-        operand, other = map(self._operand, self._arguments(node, "this", "expression"))
+    def _nullif(self, node: exp.Nullif) -> Operand:
+        operand, other = map(self.operand, self.arguments(node, "this", "expression"))
         if operand.type is None:
-            self.refuse(node, "NULLIF(NULL, …) has no type; write CAST(NULL AS …)")
-        type_ = _kept(operand.type)
+            self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
+        type_ = kept(operand.type)
         equal = self._comparison(node, operand, "=", other)
         case = ex.Case(((equal, ex.Literal(None, type_)),), operand.expression, type_)
-        return _Operand(node, case, operand.type)
+        return Operand(node, case, operand.type)
 
-    def _call(self, node: exp.Expr, name: str, operands: Sequence[_Operand]) -> _Operand:
+    def call(self, node: exp.Expr, name: str, *operands: Operand) -> Operand:
         """A function of the catalogue; NULL takes the type of another argument."""
         known = next((o.type for o in operands if o.type is not None), None)
         if known is None:
@@ -342,42 +314,42 @@ class Scalars:
         except Unfit as error:
             self.refuse(node, str(error))
         pairs = zip(operands, signature.arguments, strict=True)
-        arguments = tuple(self._as(operand, type_) for operand, type_ in pairs)
-        call = ex.Call(name, arguments, _kept(signature.result))
+        arguments = tuple(self.as_(operand, type_) for operand, type_ in pairs)
+        call = ex.Call(name, arguments, kept(signature.result))
         if signature.result == INTEGER:
             call = ex.Call("integer", (call,), BIGINT)
-        return _Operand(node, call, signature.result)
+        return Operand(node, call, signature.result)
 
     # -- types ----------------------------------------------------------------------------------
 
-    def _of_one_type(
-        self, node: exp.Expr, operands: Sequence[_Operand]
+    def of_one_type(
+        self, node: exp.Expr, operands: Sequence[Operand]
     ) -> tuple[ColumnType, list[ex.Expression]]:
         """What the values of a CASE and the like become, and their type."""
         settled = [o for o in operands if not o.is_open] or [o for o in operands if o.type]
         if not settled:
             self.refuse(node, f"{node.sql('duckdb')} has no type; write CAST(NULL AS …)")
 
-        def both(left: _Operand, right: _Operand) -> _Operand:
-            common = _common(left.type, right.type)
+        def both(left: Operand, right: Operand) -> Operand:
+            common = common_type(left.type, right.type)
             if common is None:
                 self._refuse_two_types(node, "meet", left, right)
-            if _digits_lost(left.type, right.type, common):
-                names = f"{_name(left.type)} and {_name(right.type)}"
-                self.refuse(node, f"{names} together need more than {_MOST_DIGITS} digits; cast")
-            return _Operand(node, left.expression, common)
+            if digits_lost(left.type, right.type, common):
+                names = f"{type_name(left.type)} and {type_name(right.type)}"
+                self.refuse(node, f"{names} together need more than {MOST_DIGITS} digits; cast")
+            return Operand(node, left.expression, common)
 
         type_ = reduce(both, settled).type
         assert type_ is not None
-        return type_, [self._as(operand, type_) for operand in operands]
+        return type_, [self.as_(operand, type_) for operand in operands]
 
-    def _as(self, operand: _Operand, type_: ColumnType) -> ex.Expression:
+    def as_(self, operand: Operand, type_: ColumnType) -> ex.Expression:
         """The operand as a value of the type, with a cast where that is another one."""
-        type_ = _kept(type_)
+        type_ = kept(type_)
         if operand.is_open:
             return self._decoded(operand.node, operand, type_)
         assert operand.type is not None
-        source = _kept(operand.type)
+        source = kept(operand.type)
         if source == type_:
             return operand.expression
         try:
@@ -393,7 +365,7 @@ class Scalars:
 
     # -- nodes ----------------------------------------------------------------------------------
 
-    def _arguments(self, node: exp.Expr, *places: str) -> list[exp.Expr]:
+    def arguments(self, node: exp.Expr, *places: str) -> list[exp.Expr]:
         """What stands at these places of a node, which has nothing at others."""
         for place, there in node.args.items():
             if there and place not in places and place not in _NOTES:
@@ -418,48 +390,3 @@ class Scalars:
 
 #: How sqlglot writes types that have another name here.
 _TYPE_NAMES = {"TIMESTAMP": "TIMESTAMP", "TEXT": "VARCHAR"}
-
-#: How the digits become a value that the type decodes; no other type has numbers.
-_NUMBERS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}
-
-
-def _number_type(text: str) -> ColumnType | None:
-    """The type that DuckDB gives a number in the text; None if it has too many digits for us."""
-    if "e" in text.lower():
-        return DOUBLE
-    digits = text.lstrip("-")
-    if "." in digits:
-        scale = len(digits) - 1 - digits.index(".")
-        return decimal_type(len(digits) - 1, scale) if len(digits) - 1 <= _MOST_DIGITS else None
-    if -(2**31) <= int(text) < 2**31:
-        return INTEGER
-    return BIGINT if -(2**63) <= int(text) < 2**63 else None
-
-
-def _kept(type_: ColumnType) -> ColumnType:
-    """The type in which values are kept."""
-    return BIGINT if type_ == INTEGER else type_
-
-
-def _name(type_: ColumnType | None) -> str:
-    return "NULL" if type_ is None else _kept(type_).name
-
-
-def _common(left: ColumnType | None, right: ColumnType | None) -> ColumnType | None:
-    """The type in which both can be compared; None if there is none."""
-    if left == right or right is None:
-        return left
-    if left is None:
-        return right
-    if is_number(left) and is_number(right):
-        return common_number(left, right)
-    return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
-
-
-def _digits_lost(left: ColumnType | None, right: ColumnType | None, common: ColumnType) -> bool:
-    """Did 38 digits not suffice for what stands before the point?"""
-    if common.family != "DECIMAL":
-        return False
-    precision, scale = common.precision_and_scale
-    sides = (as_decimal(t).precision_and_scale for t in (left, right) if t is not None)
-    return any(p - s > precision - scale for p, s in sides)

@@ -83,6 +83,9 @@ class Multiply:
         return {name: type_ for name, type_ in self.input.columns.items() if name != self.times}
 
 
+JoinKind: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
+
+
 @dataclass(frozen=True, eq=False)
 class Join:
     """All pairs that agree and satisfy the condition; and, padded with NULL, what has no partner.
@@ -91,7 +94,7 @@ class Join:
     that have a partner are seen (EXISTS), of an "anti" join those that have none.
     """
 
-    kind: Literal["inner", "left", "full", "semi", "anti"]
+    kind: JoinKind
     left: "Node"
     right: "Node"
     #: Equalities, (column of the left, column of the right). NULL equals nothing.

@@ -3,6 +3,9 @@
 A transfer touches two rows in one transaction, at `core` two balances and at `ledger` two
 movements. An account that moves to another branch takes all its movements along in the view; one
 that is being moved has no branch.
+
+What is paid by card is at `cards`. The view `balance` is what each account has been credited less
+what it was debited there: sums at two sources, and an account may well be missing at one of them.
 """
 
 from collections.abc import Sequence
@@ -48,6 +51,20 @@ MOVEMENTS = relation_from_json(
         "key": ["id"],
     },
 )
+PAYMENTS = relation_from_json(
+    "cards",
+    "payments",
+    {
+        "columns": {
+            "id": "BIGINT",
+            "account_id": "BIGINT",
+            "merchant": "VARCHAR",
+            "amount": "DECIMAL(14,2)",
+            "paid_on": "DATE",
+        },
+        "key": ["id"],
+    },
+)
 VIEW = """\
 SELECT m.id AS movement_id, a.id AS account_id, b.id AS branch_id,
        a.owner, b.city, m.kind, m.amount, m.booked_at
@@ -56,10 +73,20 @@ JOIN core.accounts a ON m.account_id = a.id
 JOIN network.branches b ON a.branch_id = b.id
 WHERE m.kind <> 'fee'
 """
+BALANCE = """\
+WITH credits AS (
+    SELECT account_id, SUM(amount) AS credited FROM ledger.movements GROUP BY account_id
+), debits AS (
+    SELECT account_id, SUM(amount) AS debited FROM cards.payments GROUP BY account_id
+)
+SELECT account_id, COALESCE(credited, 0) - COALESCE(debited, 0) AS balance
+FROM credits FULL OUTER JOIN debits USING (account_id)
+"""
 
 _CITIES = ("Aarhus", "Bilbao", "Coimbra", "Dresden", "Évora", "Florence", "Genève", "Haarlem")
 _PEOPLE = ("Aki", "Bea", "Carlos", "Dana", "Élodie", "Femke", "Giulia", "Hakim", "Ivana")
 _KINDS = ("cash", "card", "fee", "interest")
+_MERCHANTS = ("bakery", "cinema", "dentist", "grocer", "station", "tailor")
 _OPENING = datetime(2024, 1, 1, 0, 0, 0)
 
 
@@ -73,6 +100,10 @@ def _branches(scale: int) -> int:
 
 def _movements(scale: int) -> int:
     return 3 * scale
+
+
+def _payments(scale: int) -> int:
+    return 2 * scale
 
 
 def _new_accounts(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
@@ -140,11 +171,15 @@ def _new_movements(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
 def _movement(dice: Dice, scale: int, movement: int, kind: str, cents: int) -> Row:
     return (
         movement,
-        1 + dice.skewed_below(_accounts(scale) + _accounts(scale) // 20 + 1),
+        _linked_account(dice, scale),
         kind,
         money(cents),
         _OPENING + timedelta(seconds=11 * movement, microseconds=dice.below(1_000_000)),
     )
+
+
+def _linked_account(dice: Dice, scale: int) -> int:
+    return 1 + dice.skewed_below(_accounts(scale) + _accounts(scale) // 20 + 1)
 
 
 def _changed_movements(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
@@ -161,12 +196,38 @@ def _changed_movements(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row
     ]
 
 
+def _new_payments(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
+    """Several at once are paid with one card."""
+    account = _linked_account(dice, scale)
+    return [
+        (
+            each,
+            account,
+            dice.pick(_MERCHANTS),
+            dice.cents(100, 20_000),
+            _OPENING.date() + timedelta(days=each // 50),
+        )
+        for each in ids
+    ]
+
+
+def _changed_payments(dice: Dice, scale: int, rows: Sequence[Row]) -> list[Row]:
+    """A tip is added; now and then the card turns out to be another account's."""
+    changed = []
+    for each, account, merchant, amount, paid_on in rows:
+        payer = _linked_account(dice, scale) if dice.chance(0.2) else account
+        changed.append((each, payer, merchant, amount + dice.cents(1, 500), paid_on))
+    return changed
+
+
 BANK = Workload(
     name="bank",
     view=VIEW,
+    further={"balance": BALANCE},
     tables={
         "core": (Table(ACCOUNTS, _accounts, _new_accounts, _changed_accounts),),
         "network": (Table(BRANCHES, _branches, _new_branches, _changed_branches),),
         "ledger": (Table(MOVEMENTS, _movements, _new_movements, _changed_movements),),
+        "cards": (Table(PAYMENTS, _payments, _new_payments, _changed_payments),),
     },
 )

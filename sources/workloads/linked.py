@@ -89,6 +89,12 @@ class Linked:
             text += f"\nJOIN {source}.{name} ON {_PLACES[of][1]}.{one}_id = {name}.number"
         return text + "\n"
 
+    def view_named(self, name: str | None) -> str:
+        """Its view, which has no name."""
+        if name is not None:
+            raise WrongUse(f"workload {self.name} has no view {name!r} beside its own")
+        return self.view
+
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "LinkedSource":
         """One of its sources; the same scale and seed make the same source again."""
         if source not in self.sources:

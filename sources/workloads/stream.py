@@ -7,7 +7,7 @@ later, and some are gone, as it is between real databases.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -44,12 +44,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Workload:
-    """Sources that belong together, and a view over them."""
+    """Sources that belong together, and views over them."""
 
     name: str
     view: str
     #: Source → its relations.
     tables: Mapping[str, tuple[Table, ...]]
+    #: Views that are more than an inner join, by their names.
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -60,6 +62,15 @@ class Workload:
         """What all its sources hold together."""
         tables = (table for of_source in self.tables.values() for table in of_source)
         return Catalog(tuple(table.relation for table in tables))
+
+    def view_named(self, name: str | None) -> str:
+        """One of its views; without a name the inner join that comes first."""
+        if name is None:
+            return self.view
+        if name not in self.further:
+            known = f"it has {', '.join(self.further)}" if self.further else "it has no other one"
+            raise WrongUse(f"workload {self.name} has no view {name!r} beside its own; {known}")
+        return self.further[name]
 
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "WorkloadSource":
         """One of its sources; the same scale and seed make the same source again."""

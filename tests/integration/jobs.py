@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
-from protocols.views.view import View
+from protocols.views.tree import AnyView
 from sources.database import SourceDatabase
 from sources.publisher import Publisher
 from sources.queryserver import Endpoint, QueryServer
@@ -223,7 +223,7 @@ class OneView(Job):
     """A job with a single view, fed with the records that Spark would put into its batches."""
 
     @property
-    def view(self) -> View:
+    def view(self) -> AnyView:
         return self.views[0].view
 
     @property

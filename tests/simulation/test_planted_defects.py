@@ -123,15 +123,13 @@ def test_errors_that_the_condition_of_the_atom_excludes_are_caught(
 
 def test_an_uncorrected_page_of_the_first_state_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = "rows = rows.plus(error.select([(column, column) for column in columns]))"
-    uncorrected = planted(firststate.stretch, right, "pass")
-    monkeypatch.setattr("protocols.simulation.life.stretch", uncorrected)
+    monkeypatch.setattr(firststate, "_page", planted(firststate._page, right, "pass"))
     assert _hunted().of("wrong")
 
 
 def test_a_correction_beyond_the_page_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = "error = error if inside is None else error.where(inside)"
-    beyond = planted(firststate.stretch, right, "pass")
-    monkeypatch.setattr("protocols.simulation.life.stretch", beyond)
+    monkeypatch.setattr(firststate, "_page", planted(firststate._page, right, "pass"))
     assert _hunted().of("wrong")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from protocols.algebra.expressions import Case, Column, Expression, Literal
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import as_column
 from protocols.views.binding.scope import Shown
@@ -25,7 +25,6 @@ _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Min: "min",
     exp.Max: "max",
 }
-_BIGINT = column_type("BIGINT")
 
 
 class Grouping:
@@ -85,11 +84,11 @@ class Grouping:
             number = int(node.this) if node.this.isdigit() else 0
             if not 1 <= number <= len(items):
                 self._text.refuse(node, f"SELECT has no item {node.this}")
-            return items[number - 1].unalias()
+            return _unnamed(items[number - 1])
         if isinstance(node, exp.Column) and not node.table and not self._is_column(node):
             for item in items:
                 if item.alias.lower() == node.name.lower():
-                    return item.unalias()
+                    return _unnamed(item)
         return node
 
     def _is_column(self, node: exp.Column) -> bool:
@@ -138,9 +137,9 @@ class Grouping:
 
     def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
         if condition is None:
-            return tree.Aggregate(name, "count", None, _BIGINT)
-        column = self._chosen(Literal(1, _BIGINT), _BIGINT, condition)
-        return tree.Aggregate(name, "count", column.name, _BIGINT)
+            return tree.Aggregate(name, "count", None, BIGINT)
+        column = self._chosen(Literal(1, BIGINT), BIGINT, condition)
+        return tree.Aggregate(name, "count", column.name, BIGINT)
 
     def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> Shown:
         if has_aggregate(argument):
@@ -161,7 +160,7 @@ class Grouping:
         self, function: tree.AggregateFunction, type_: ColumnType, at: exp.Expr
     ) -> ColumnType:
         if function == "count":
-            return _BIGINT
+            return BIGINT
         if function in ("min", "max"):
             return type_
         if type_.family == "DOUBLE":
@@ -178,9 +177,14 @@ class Grouping:
         return column_type(f"DECIMAL(38,{scale})")
 
 
+def _unnamed(item: exp.Expr) -> exp.Expr:
+    """An item of SELECT without its AS."""
+    return item.this if isinstance(item, exp.Alias) else item
+
+
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates of a clause itself, not those of its subqueries."""
-    if isinstance(node, exp.Filter) or isinstance(node, exp.AggFunc):
+    if isinstance(node, exp.Filter | exp.AggFunc):
         yield node
         return
     if isinstance(node, exp.Query):

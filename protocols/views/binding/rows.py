@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from protocols.algebra.expressions import Column, Expression
+from protocols.algebra.expressions import Case, Column, Expression, IsNull, Not
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.scope import Shown
@@ -39,3 +39,8 @@ def as_column(
         return node, Shown(value.name, type_)
     shown = Shown(names.fresh(wanted), type_)
     return with_columns(node, [(shown.name, value, type_)]), shown
+
+
+def either(first: Expression, second: Expression, type_: ColumnType) -> Expression:
+    """COALESCE of two values."""
+    return Case(((Not(IsNull(first)), first),), second, type_)

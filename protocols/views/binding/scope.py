@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -82,7 +83,7 @@ class Scope:
             self.text.refuse(column, f"{column.name!r} is ambiguous: write {choices}")
         return owners[0][1] if owners else None
 
-    def _refuse_unknown(self, column: exp.Column) -> None:
+    def _refuse_unknown(self, column: exp.Column) -> NoReturn:
         if not column.table:
             self.text.refuse(column, f"no relation in FROM has a column {column.name!r}")
         for alias, columns in self.tables.items():
@@ -91,5 +92,5 @@ class Scope:
                 self.text.refuse(column, f"{alias} has no column {column.name!r}; {known}")
         self._refuse_alias(column.table, column)
 
-    def _refuse_alias(self, alias: str, at: exp.Expr) -> None:
+    def _refuse_alias(self, alias: str, at: exp.Expr) -> NoReturn:
         self.text.refuse(at, f"{alias!r} is not in FROM; there are: {', '.join(self.tables)}")

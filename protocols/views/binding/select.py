@@ -125,7 +125,7 @@ class Select:
             self._refuse_distinct_on()
             return self._distinct(items)
         columns = {}
-        for name, value, type_, at in items:
+        for name, value, type_, _ in items:
             self.node, columns[name] = as_column(self.node, value, type_, self.names, name)
         return self.node, columns
 

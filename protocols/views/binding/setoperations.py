@@ -17,14 +17,13 @@ from protocols.algebra.expressions import (
     Literal,
     conjunction,
 )
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.types import BIGINT, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names
 from protocols.views.binding.scope import Shown
 from protocols.views.binding.sources import Bound
 from protocols.views.binding.statement import Text
 
-_BIGINT = column_type("BIGINT")
 _KEPT = {"this", "expression", "distinct", "with_"}
 
 
@@ -49,13 +48,10 @@ def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right:
         return (tree.Group(both, keys, ()) if query.args.get("distinct") else both), columns
     marks = [names.fresh(mark) for mark in ("left", "right")]
     sides = tuple(
-        _renamed(side, columns, {mark: int(mark == own) for mark in marks})
+        _renamed(side, columns, {mark: 1 if mark == own else None for mark in marks})
         for side, own in zip((left, right), marks, strict=True)
     )
-    sums = [
-        tree.Aggregate(names.fresh(f"rows_{mark}"), "sum", mark, column_type("DECIMAL(38,0)"))
-        for mark in marks
-    ]
+    sums = [tree.Aggregate(names.fresh(f"rows_{mark}"), "count", mark, BIGINT) for mark in marks]
     counted = tree.Group(tree.Union(sides), keys, tuple(sums))
     ours, theirs = (Column(each.name) for each in sums)
     less = isinstance(query, exp.Except)
@@ -80,18 +76,18 @@ def _columns(
     return {name: Shown(names.fresh(name), shown.type) for name, shown in left.items()}
 
 
-def _renamed(side: Bound, columns: dict[str, Shown], marks: dict[str, int]) -> tree.Node:
+def _renamed(side: Bound, columns: dict[str, Shown], marks: dict[str, int | None]) -> tree.Node:
     node, own = side
     values: list[tuple[str, Expression, ColumnType]] = [
         (shown.name, Column(mine.name), shown.type)
         for shown, mine in zip(columns.values(), own.values(), strict=True)
     ]
-    values += [(mark, Literal(value, _BIGINT), _BIGINT) for mark, value in marks.items()]
+    values += [(mark, Literal(value, BIGINT), BIGINT) for mark, value in marks.items()]
     return tree.Compute(node, tuple(values))
 
 
 def _shown(ours: Column, theirs: Column, less: bool) -> Condition:
-    none = Literal(0, column_type("DECIMAL(38,0)"))
+    none = Literal(0, BIGINT)
     here = Comparison(ours, ">", none)
     there = Comparison(theirs, "=" if less else ">", none)
     test = conjunction((here, there))
@@ -113,15 +109,14 @@ def _as_often(
     less: bool,
 ) -> tree.Node:
     """Each row as often as ALL wants it."""
-    times, type_ = names.fresh("times"), column_type("DECIMAL(38,0)")
-    none = Literal(0, type_)
+    times, none = names.fresh("times"), Literal(0, BIGINT)
     if less:
         more = Case(
-            ((Comparison(ours, ">", theirs), Call("-", (ours, theirs), type_)),), none, type_
+            ((Comparison(ours, ">", theirs), Call("-", (ours, theirs), BIGINT)),), none, BIGINT
         )
     else:
-        more = Case(((Comparison(ours, "<", theirs), ours),), theirs, type_)
+        more = Case(((Comparison(ours, "<", theirs), ours),), theirs, BIGINT)
     values: list[tuple[str, Expression, ColumnType]] = [
         (shown.name, Column(shown.name), shown.type) for shown in columns.values()
     ]
-    return tree.Multiply(tree.Compute(counted, (*values, (times, more, type_))), times)
+    return tree.Multiply(tree.Compute(counted, (*values, (times, more, BIGINT))), times)

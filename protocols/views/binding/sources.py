@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlglot import exp
 
-from protocols.algebra.expressions import Call, Column, Comparison, Condition, conjunction
+from protocols.algebra.expressions import Column, Comparison, Condition, conjunction
 from protocols.views import tree
-from protocols.views.binding.rows import Names, with_columns
+from protocols.views.binding.rows import Names, either, with_columns
 from protocols.views.binding.scope import Scope, Shown
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
@@ -16,7 +16,12 @@ from protocols.views.view import Atom, Output, View
 
 #: A whole query as a subquery: (its node, its columns by name in order).
 Bound = tuple[tree.Node, dict[str, Shown]]
-_KINDS = {"": "inner", "LEFT": "left", "FULL": "full", "RIGHT": "right"}
+_KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
+    "": "inner",
+    "LEFT": "left",
+    "FULL": "full",
+    "RIGHT": "right",
+}
 
 
 @dataclass
@@ -76,10 +81,11 @@ class From:
             Comparison(Column(ours.name), "=", Column(theirs.name)) for _, ours, theirs in pairs
         )
         condition = conjunction(tests if on is None else (*tests, self.condition(on)))
-        if _KINDS[side] == "right":
-            node: tree.Node = tree.Join("left", right, left, (), condition)
+        kind = _KINDS[side]
+        if kind == "right":
+            node = tree.Join("left", right, left, (), condition)
         else:
-            node = tree.Join(_KINDS[side], left, right, (), condition)  # type: ignore[arg-type]
+            node = tree.Join(kind, left, right, (), condition)
         return self._merged(node, pairs, side)
 
     def _using(
@@ -115,8 +121,8 @@ class From:
             shown = theirs if side == "RIGHT" else ours
             if side == "FULL":
                 shown = Shown(self.names.fresh(name), ours.type)
-                either = (Column(ours.name), Column(theirs.name))
-                more.append((shown.name, Call("COALESCE", either, ours.type), ours.type))
+                value = either(Column(ours.name), Column(theirs.name), ours.type)
+                more.append((shown.name, value, ours.type))
             self.scope.merged[name] = shown
         return with_columns(node, more)
 

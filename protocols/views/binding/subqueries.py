@@ -12,7 +12,7 @@ links, the counts come in by a left join, and the value follows from them in thr
     (SELECT f(…) …)   the aggregate of the group; over nothing, COUNT is 0 and all else is NULL
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from sqlglot import exp
 
 from protocols.algebra.expressions import (
     And,
-    Call,
     Case,
     Column,
     Comparison,
@@ -33,18 +32,18 @@ from protocols.algebra.expressions import (
     conjunction,
 )
 from protocols.algebra.substitution import in_value
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
 from protocols.views import tree
+from protocols.views.binding.rows import either
 from protocols.views.binding.scope import Shown
 
 if TYPE_CHECKING:
     from protocols.views.binding.select import Select
 
-_BIGINT, _BOOLEAN = column_type("BIGINT"), column_type("BOOLEAN")
-_ZERO = Literal(0, _BIGINT)
-_TRUE, _FALSE = Literal(True, _BOOLEAN), Literal(False, _BOOLEAN)
-_UNKNOWN = Literal(None, _BOOLEAN)
-_COMPARED = {
+_ZERO = Literal(0, BIGINT)
+_TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
+_UNKNOWN = Literal(None, BOOLEAN)
+_COMPARED: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -97,8 +96,10 @@ class Subqueries:
         self._refuse_types(ours.type, shown.type, node)
         self._semi(inner, "semi", [(ours.name, shown.name)])
 
-    def _semi(self, inner: Inner, kind: str, also: list[tuple[str, str]] | None = None) -> None:
-        on = [*self._linked(inner), *(also or ())]
+    def _semi(
+        self, inner: Inner, kind: tree.JoinKind, also: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        on = [*self._linked(inner), *also]
         condition = self._both(inner)
         outer = self._outer
         outer.node = tree.Join(
@@ -106,7 +107,7 @@ class Subqueries:
             outer.node,
             inner.select.node,
             tuple(on),
-            condition,  # type: ignore[arg-type]
+            condition,
         )
 
     def _both(self, inner: Inner) -> Condition | None:
@@ -120,9 +121,9 @@ class Subqueries:
         """The value of a node that is or compares with a subquery; None if it is none."""
         match node:
             case exp.Exists():
-                return self._exists(node), _BOOLEAN
+                return self._exists(node), BOOLEAN
             case exp.In() if node.args.get("query") is not None:
-                return self._in(node.this, node.args["query"], node), _BOOLEAN
+                return self._in(node.this, node.args["query"], node), BOOLEAN
             case exp.Subquery() if isinstance(node.this, exp.Query):
                 return self._scalar(node)
         op = _COMPARED.get(type(node))
@@ -134,16 +135,16 @@ class Subqueries:
             )
             every = isinstance(node.expression, exp.All)
             if (op, every) == ("=", False):
-                return self._in(node.this, query, node), _BOOLEAN
+                return self._in(node.this, query, node), BOOLEAN
             if (op, every) == ("<>", True):
-                return _not(self._in(node.this, query, node)), _BOOLEAN
-            return self._quantified(node, op, every, query), _BOOLEAN
+                return _not(self._in(node.this, query, node)), BOOLEAN
+            return self._quantified(node, op, every, query), BOOLEAN
         return None
 
     def _exists(self, node: exp.Exists) -> Expression:
         inner = self._inner(node.this)
         self._group(inner)
-        [number] = self._counted(inner, [("rows", "count", None, _BIGINT)], node)
+        [number] = self._counted(inner, [("rows", "count", None, BIGINT)])
         return _chosen((_none(number), _FALSE), otherwise=_TRUE)
 
     def _in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> Expression:
@@ -153,12 +154,11 @@ class Subqueries:
         self._refuse_types(type_, item.type, at)
         rows, known = self._counted(
             inner,
-            [("rows", "count", None, _BIGINT), ("known", "count", item.name, _BIGINT)],
-            at,
+            [("rows", "count", None, BIGINT), ("known", "count", item.name, BIGINT)],
         )
         again, item = self._single(query)
         [equal] = self._counted(
-            again, [("equal", "count", None, _BIGINT)], at, [(shown.name, item.name)]
+            again, [("equal", "count", None, BIGINT)], [(shown.name, item.name)]
         )
         return _chosen(
             (_none(rows), _FALSE),
@@ -177,12 +177,11 @@ class Subqueries:
         rows, known, least, greatest = self._counted(
             inner,
             [
-                ("rows", "count", None, _BIGINT),
-                ("known", "count", item.name, _BIGINT),
+                ("rows", "count", None, BIGINT),
+                ("known", "count", item.name, BIGINT),
                 ("least", "min", item.name, item.type),
                 ("greatest", "max", item.name, item.type),
             ],
-            node,
         )
         both = (Comparison(x, op, least), Comparison(x, op, greatest))
         decided, holds = (Not(And(both)), _FALSE) if every else (Or(both), _TRUE)
@@ -198,7 +197,6 @@ class Subqueries:
         self,
         inner: Inner,
         wanted: list[tuple[str, tree.AggregateFunction, str | None, ColumnType]],
-        at: exp.Expr,
         also: list[tuple[str, str]] | None = None,
     ) -> list[Column]:
         """Aggregates of the subquery per value of its links, joined to the outer rows."""
@@ -300,7 +298,7 @@ class Subqueries:
 
 
 def _chosen(*branches: tuple[Condition, Expression], otherwise: Expression) -> Expression:
-    return Case(branches, otherwise, _BOOLEAN)
+    return Case(branches, otherwise, BOOLEAN)
 
 
 def _none(number: Column) -> Condition:
@@ -310,7 +308,7 @@ def _none(number: Column) -> Condition:
 
 def _not(value: Expression) -> Expression:
     return Case(
-        ((IsNull(value), _UNKNOWN), (Comparison(value, "=", _TRUE), _FALSE)), _TRUE, _BOOLEAN
+        ((IsNull(value), _UNKNOWN), (Comparison(value, "=", _TRUE), _FALSE)), _TRUE, BOOLEAN
     )
 
 
@@ -320,6 +318,6 @@ def _over_nothing(value: Expression, counts: set[str]) -> Expression:
     def count(column: Column) -> Expression:
         if column.name not in counts:
             return column
-        return Call("COALESCE", (column, _ZERO), _BIGINT)
+        return either(column, _ZERO, BIGINT)
 
     return in_value(value, count)

@@ -39,13 +39,13 @@ def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
 
 def _compute(node: tree.Compute, wanted: Collection[str]) -> tree.Node:
     values = tuple(value for value in node.values if value[0] in wanted)
-    while isinstance(node.input, tree.Compute):
+    if isinstance(node.input, tree.Compute):
         below = {name: value for name, value, _ in node.input.values}
         values = tuple(
             (name, in_value(value, lambda column: below[column.name]), type_)
             for name, value, type_ in values
         )
-        node = node.input
+        return _compute(tree.Compute(node.input.input, values), [name for name, _, _ in values])
     read = {name for _, value, _ in values for name in _of(value)}
     return tree.Compute(narrowed(node.input, read), values)
 

@@ -26,11 +26,9 @@ from protocols.algebra.expressions import (
     conjunction,
     conjuncts,
 )
+from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.substitution import in_condition
 from protocols.views import tree
-
-#: Operators that are NULL as soon as one argument is.
-_STRICT = {"+", "-", "*", "%"}
 
 
 def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
@@ -121,7 +119,9 @@ def _is_null(value: Expression, columns: Collection[str]) -> bool:
         case Literal(constant, _):
             return constant is None
         case Call(function, arguments, _):
-            return function in _STRICT and any(_is_null(a, columns) for a in arguments)
+            return FUNCTIONS[function].null_in_null_out and any(
+                _is_null(a, columns) for a in arguments
+            )
     return False
 
 

@@ -80,9 +80,7 @@ def _tested(node: tree.Node, tests: list[Condition]) -> tree.Node:
     return _restricted(node, own) if isinstance(node, tree.Core) else tree.Filter(node, condition)
 
 
-def _linked(
-    join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None = None
-) -> tree.Join:
+def _linked(join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None = None) -> tree.Join:
     """The join with the equalities of its conditions as what it is joined on."""
     there = {*join.left.columns, *join.right.columns}
     own = [] if join.condition is None else list(conjuncts(join.condition))
@@ -100,14 +98,14 @@ def _equalities(
     left: tree.Node, right: tree.Node, tests: Sequence[Condition]
 ) -> list[tuple[Condition, tuple[str, str]]]:
     """The equalities of a column of one side with a column of the other, of the same type."""
-    found = []
+    found: list[tuple[Condition, tuple[str, str]]] = []
     for test in tests:
         match test:
             case Comparison(Column(one), "=", Column(other)):
                 for ours, theirs in ((one, other), (other, one)):
-                    if ours in left.columns and theirs in right.columns:
-                        if left.columns[ours] == right.columns[theirs]:
-                            found.append((test, (ours, theirs)))
+                    type_ = left.columns.get(ours)
+                    if type_ is not None and type_ == right.columns.get(theirs):
+                        found.append((test, (ours, theirs)))
     return found
 
 
@@ -201,4 +199,3 @@ def _has_one_row(node: tree.Node) -> bool:
 def _first_alias(node: tree.Node) -> str:
     leaves = (each for each in tree.nodes(node) if isinstance(each, tree.Core))
     return next(leaves).view.atoms[0].alias
-

@@ -1,0 +1,181 @@
+"""Functions of DATE and TIMESTAMP, from year 1 to year 9999: what Python and Parquet can hold.
+
+An interval is no value of its own here: what is added is a number of months, which keeps to the end
+of a shorter month, or of microseconds.
+"""
+
+import calendar
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import polars as pl
+
+from protocols.algebra.function import Function, Signature, Unfit, infix
+from protocols.algebra.types import BIGINT, DATE, TIMESTAMP, ColumnType
+from protocols.errors import NoValue
+
+
+def _takes(
+    name: str, *wanted: Sequence[ColumnType], gives: ColumnType
+) -> Callable[[Sequence[ColumnType]], Signature]:
+    """For each argument, the types that it may have; an argument of another one is refused."""
+
+    def signature(types: Sequence[ColumnType]) -> Signature:
+        if len(types) != len(wanted):
+            raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
+        for given, allowed in zip(types, wanted, strict=True):
+            if given not in allowed:
+                names = " or ".join(type_.name for type_ in allowed)
+                raise Unfit(f"{name} takes a {names}, not a {given.name}")
+        return Signature(tuple(types), gives)
+
+    return signature
+
+
+# ----------------------------------------------------------------------------------------- parts
+
+#: Part → its value, the same of a column, and of which types.
+_PARTS: dict[str, tuple[Callable[[Any], int], Callable[[pl.Series], pl.Series], bool]] = {
+    "year": (lambda day: day.year, lambda days: days.dt.year(), True),
+    "quarter": (lambda day: (day.month + 2) // 3, lambda days: days.dt.quarter(), True),
+    "month": (lambda day: day.month, lambda days: days.dt.month(), True),
+    "week": (lambda day: day.isocalendar()[1], lambda days: days.dt.week(), True),
+    "day": (lambda day: day.day, lambda days: days.dt.day(), True),
+    "dow": (lambda day: day.isoweekday() % 7, lambda days: days.dt.weekday() % 7, True),
+    "isodow": (lambda day: day.isoweekday(), lambda days: days.dt.weekday(), True),
+    "doy": (lambda day: day.timetuple().tm_yday, lambda days: days.dt.ordinal_day(), True),
+    "hour": (lambda moment: moment.hour, lambda moments: moments.dt.hour(), False),
+    "minute": (lambda moment: moment.minute, lambda moments: moments.dt.minute(), False),
+}
+
+
+def _part(
+    name: str,
+    of_value: Callable[[Any], int],
+    of_column: Callable[[pl.Series], pl.Series],
+    days: bool,
+) -> Function:
+    return Function(
+        name,
+        _takes(
+            f"EXTRACT({name.upper()})", (DATE, TIMESTAMP) if days else (TIMESTAMP,), gives=BIGINT
+        ),
+        lambda _, value: of_value(value),
+        lambda _, texts: f"extract({name} FROM {texts[0]})",
+        lambda _, column: of_column(column).cast(pl.Int64),
+    )
+
+
+# ----------------------------------------------------------------------------------- truncation
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time())
+
+
+#: Unit → where it begins, and how Polars calls it.
+_UNITS: dict[str, tuple[Callable[[datetime], datetime], str]] = {
+    "year": (lambda moment: datetime(moment.year, 1, 1), "1y"),
+    "quarter": (lambda m: datetime(m.year, (m.month - 1) // 3 * 3 + 1, 1), "1q"),
+    "month": (lambda moment: datetime(moment.year, moment.month, 1), "1mo"),
+    "week": (lambda m: _midnight(m.date() - timedelta(days=m.weekday())), "1w"),
+    "day": (lambda moment: _midnight(moment.date()), "1d"),
+    "hour": (lambda m: m.replace(minute=0, second=0, microsecond=0), "1h"),
+    "minute": (lambda moment: moment.replace(second=0, microsecond=0), "1m"),
+    "second": (lambda moment: moment.replace(microsecond=0), "1s"),
+}
+
+
+def _date_trunc(types: Sequence[ColumnType]) -> Signature:
+    if list(types) == [DATE]:
+        raise Unfit(
+            "DATE_TRUNC of a DATE has a time zone in PostgreSQL and none in DuckDB;"
+            " cast to TIMESTAMP before"
+        )
+    return _takes("DATE_TRUNC", (TIMESTAMP,), gives=TIMESTAMP)(types)
+
+
+def _truncation(unit: str, begin: Callable[[datetime], datetime], polars_unit: str) -> Function:
+    return Function(
+        f"trunc {unit}",
+        _date_trunc,
+        lambda _, moment: begin(moment),
+        lambda _, texts: f"date_trunc('{unit}', {texts[0]})",
+        lambda _, moments: moments.dt.truncate(polars_unit),
+    )
+
+
+# ------------------------------------------------------------------------------------ arithmetic
+
+
+def _later(what: Callable[[Any, int], Any]) -> Callable[[ColumnType, Any, int], Any]:
+    def applied(type_: ColumnType, start: Any, count: int) -> Any:
+        try:
+            return what(start, count)
+        except (ValueError, OverflowError):
+            raise NoValue(
+                f"{start} and the interval added to it is no {type_.name} of the years 1 to 9999"
+            ) from None
+
+    return applied
+
+
+def _months_later(moment: datetime, months: int) -> datetime:
+    years, month = divmod(moment.month - 1 + months, 12)
+    year = moment.year + years
+    if not 1 <= year <= 9999:
+        raise ValueError
+    last = calendar.monthrange(year, month + 1)[1]
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
+
+
+_FIRST, _LAST = datetime.min, datetime.max
+
+
+def _moments_later(_type: ColumnType, moments: pl.Series, counts: pl.Series) -> pl.Series | None:
+    if counts.null_count() or counts.abs().max() is None:
+        return None
+    low, high = moments.min(), moments.max()
+    if not isinstance(low, datetime) or not isinstance(high, datetime):
+        return None
+    try:
+        for each in (low, high):
+            for count in (counts.min(), counts.max()):
+                assert isinstance(count, int)
+                each + timedelta(microseconds=count)
+    except OverflowError:
+        return None
+    return moments + counts.cast(pl.Duration("us"))
+
+
+DATES: Iterable[Function] = (
+    *(_part(name, *part) for name, part in _PARTS.items()),
+    *(_truncation(unit, *begin) for unit, begin in _UNITS.items()),
+    Function(
+        "add months",
+        _takes("+ INTERVAL", (TIMESTAMP,), (BIGINT,), gives=TIMESTAMP),
+        _later(_months_later),
+        lambda _, texts: f"({texts[0]} + to_months(({texts[1]})::INTEGER))",
+    ),
+    Function(
+        "add microseconds",
+        _takes("+ INTERVAL", (TIMESTAMP,), (BIGINT,), gives=TIMESTAMP),
+        _later(lambda moment, count: moment + timedelta(microseconds=count)),
+        lambda _, texts: f"({texts[0]} + to_microseconds({texts[1]}))",
+        _moments_later,
+    ),
+    Function(
+        "add days",
+        _takes("+", (DATE,), (BIGINT,), gives=DATE),
+        _later(lambda day, count: day + timedelta(days=count)),
+        lambda _, texts: f"({texts[0]} + ({texts[1]})::INTEGER)",
+    ),
+    Function(
+        "days between",
+        _takes("-", (DATE,), (DATE,), gives=BIGINT),
+        lambda _, later, earlier: (later - earlier).days,
+        infix("-"),
+        lambda _, later, earlier: (later - earlier).dt.total_days(),
+    ),
+)

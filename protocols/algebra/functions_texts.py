@@ -1,0 +1,249 @@
+"""Functions of texts, which are sequences of Unicode code points.
+
+Two things are DuckDB's where PostgreSQL's depend on its locale or differ for rare characters: the
+upper and lower case of letters beyond ASCII, which keep their number (ß becomes ẞ, not SS), and
+that TRIM takes away the spaces of Unicode as well.
+"""
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+
+import polars as pl
+
+from protocols.algebra.function import Function, Signature, Unfit, call, infix
+from protocols.algebra.types import BIGINT, BOOLEAN, VARCHAR, ColumnType
+
+
+def _takes(
+    name: str, *wanted: ColumnType, gives: ColumnType, optional: int = 0
+) -> Callable[[Sequence[ColumnType]], Signature]:
+    """These types, of which the last ones may be missing; no other type is turned into a text."""
+
+    def signature(types: Sequence[ColumnType]) -> Signature:
+        if not len(wanted) - optional <= len(types) <= len(wanted):
+            raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
+        for given, there in zip(types, wanted, strict=False):
+            whole = given.name == "INTEGER" and there == BIGINT
+            if given != there and not whole:
+                raise Unfit(f"{name} takes a {there.name} here, not a {given.name}")
+        return Signature(wanted[: len(types)], gives)
+
+    return signature
+
+
+def _concatenation(types: Sequence[ColumnType]) -> Signature:
+    if VARCHAR not in types:
+        raise Unfit(f"|| joins texts, not {types[0].name} and {types[1].name}; cast one to VARCHAR")
+    return Signature((VARCHAR, VARCHAR), VARCHAR)
+
+
+# ------------------------------------------------------------------------------------------ case
+
+
+@cache
+def _uppers() -> dict[int, str]:
+    """The letters whose upper case is another single letter."""
+    letters = map(chr, range(sys.maxunicode + 1))
+    found = {ord(c): up for c in letters if (up := _single(c, c.upper(), c.title())) != c}
+    return found | {ord("ß"): "ẞ"}
+
+
+@cache
+def _lowers() -> dict[int, str]:
+    letters = map(chr, range(sys.maxunicode + 1))
+    found = {ord(c): low for c in letters if (low := _single(c, c.lower())) != c}
+    return found | {ord("İ"): "i"}
+
+
+def _single(letter: str, *candidates: str) -> str:
+    return next((each for each in candidates if len(each) == 1), letter)
+
+
+def _upper(_type: ColumnType, text: str) -> str:
+    return text.upper() if text.isascii() else text.translate(_uppers())
+
+
+def _lower(_type: ColumnType, text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_lowers())
+
+
+def _if_ascii(change: Callable[[pl.Series], pl.Series]) -> Callable[..., pl.Series | None]:
+    """What Polars may do where no text has a letter that it changes in another way."""
+
+    def applied(_type: ColumnType, texts: pl.Series) -> pl.Series | None:
+        ascii_only = (texts.str.len_bytes() == texts.str.len_chars()).all()
+        return change(texts) if ascii_only else None
+
+    return applied
+
+
+# ----------------------------------------------------------------------------------------- parts
+
+
+def _substring(_type: ColumnType, text: str, start: int, length: int | None = None) -> str:
+    """Counted from 1; what lies before the text counts as well."""
+    begin = start - 1
+    return text[max(begin, 0) : None if length is None else max(begin + length, 0)]
+
+
+def _substring_column(
+    _type: ColumnType, texts: pl.Series, start: pl.Series, length: pl.Series | None = None
+) -> pl.Series | None:
+    if len(start) != 1 or start[0] is None or start[0] < 1 or length is not None:
+        return None
+    return texts.str.slice(start[0] - 1)
+
+
+def _left(_type: ColumnType, text: str, count: int) -> str:
+    """A negative count says how many are left out at the end."""
+    return text[:count]
+
+
+def _right(_type: ColumnType, text: str, count: int) -> str:
+    """A negative count says how many are left out at the beginning."""
+    return text[max(len(text) - count, 0) if count >= 0 else -count :]
+
+
+#: What TRIM takes away unless it is told.
+SPACES = "".join(c for c in map(chr, range(0x3001)) if unicodedata.category(c) == "Zs")
+
+
+def _position(_type: ColumnType, text: str, part: str) -> int:
+    """Where the part begins, from 1; 0 if it does not occur."""
+    return text.find(part) + 1
+
+
+# ------------------------------------------------------------------------------------------ LIKE
+
+
+def _like(_type: ColumnType, text: str, pattern: str, escape: str = "") -> bool:
+    return _pattern(pattern, escape, re.escape).fullmatch(text) is not None
+
+
+def _like_column(
+    _type: ColumnType, texts: pl.Series, pattern: pl.Series, escape: pl.Series | None = None
+) -> pl.Series | None:
+    if len(pattern) != 1 or pattern[0] is None or (escape is not None and len(escape) != 1):
+        return None
+    parts = _regular(pattern[0], "" if escape is None else escape[0], _by_number)
+    return texts.str.contains(rf"(?s)\A{parts}\z")
+
+
+def _by_number(letter: str) -> str:
+    return rf"\x{{{ord(letter):x}}}"
+
+
+@lru_cache(maxsize=256)
+def _pattern(pattern: str, escape: str, literal: Callable[[str], str]) -> re.Pattern[str]:
+    return re.compile(_regular(pattern, escape, literal), re.DOTALL)
+
+
+def _regular(pattern: str, escape: str, literal: Callable[[str], str]) -> str:
+    """The regular expression: % stands for any text, _ for any letter, newlines included."""
+    letters = iter(pattern)
+    parts = []
+    for letter in letters:
+        if escape and letter == escape:
+            parts.append(literal(next(letters)))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(letter) or literal(letter))
+    return "".join(parts)
+
+
+def _like_text(_type: ColumnType, texts: Sequence[str]) -> str:
+    escape = f" ESCAPE {texts[2]}" if len(texts) > 2 else ""
+    return f"({texts[0]} LIKE {texts[1]}{escape})"
+
+
+# ----------------------------------------------------------------------------------- the entries
+
+
+def _trimming(
+    name: str, strip: Callable[[str, str], str], column: Callable[[pl.Series, str], pl.Series]
+) -> Function:
+    def of_column(
+        _type: ColumnType, texts: pl.Series, letters: pl.Series | None = None
+    ) -> pl.Series | None:
+        if letters is None:
+            return column(texts, SPACES)
+        return column(texts, letters[0]) if len(letters) == 1 and letters[0] else None
+
+    return Function(
+        name,
+        _takes(name.upper(), VARCHAR, VARCHAR, gives=VARCHAR, optional=1),
+        lambda _, text, letters=SPACES: strip(text, letters),
+        call(name),
+        of_column,
+    )
+
+
+TEXTS: Iterable[Function] = (
+    Function(
+        "||",
+        _concatenation,
+        lambda _, left, right: left + right,
+        infix("||"),
+        lambda _, left, right: left + right,
+    ),
+    Function(
+        "upper",
+        _takes("UPPER", VARCHAR, gives=VARCHAR),
+        _upper,
+        call("upper"),
+        _if_ascii(lambda texts: texts.str.to_uppercase()),
+    ),
+    Function(
+        "lower",
+        _takes("LOWER", VARCHAR, gives=VARCHAR),
+        _lower,
+        call("lower"),
+        _if_ascii(lambda texts: texts.str.to_lowercase()),
+    ),
+    Function(
+        "length",
+        _takes("LENGTH", VARCHAR, gives=BIGINT),
+        lambda _, text: len(text),
+        call("length"),
+        lambda _, texts: texts.str.len_chars().cast(pl.Int64),
+    ),
+    Function(
+        "substring",
+        _takes("SUBSTRING", VARCHAR, BIGINT, BIGINT, gives=VARCHAR, optional=1),
+        _substring,
+        call("substring"),
+        _substring_column,
+    ),
+    Function("left", _takes("LEFT", VARCHAR, BIGINT, gives=VARCHAR), _left, call("left")),
+    Function("right", _takes("RIGHT", VARCHAR, BIGINT, gives=VARCHAR), _right, call("right")),
+    _trimming("trim", str.strip, lambda texts, letters: texts.str.strip_chars(letters)),
+    _trimming("ltrim", str.lstrip, lambda texts, letters: texts.str.strip_chars_start(letters)),
+    _trimming("rtrim", str.rstrip, lambda texts, letters: texts.str.strip_chars_end(letters)),
+    Function(
+        "replace",
+        _takes("REPLACE", VARCHAR, VARCHAR, VARCHAR, gives=VARCHAR),
+        lambda _, text, old, new: text.replace(old, new) if old else text,
+        call("replace"),
+    ),
+    Function(
+        "starts_with",
+        _takes("STARTS_WITH", VARCHAR, VARCHAR, gives=BOOLEAN),
+        lambda _, text, start: text.startswith(start),
+        call("starts_with"),
+    ),
+    Function(
+        "strpos",
+        _takes("STRPOS", VARCHAR, VARCHAR, gives=BIGINT),
+        _position,
+        call("strpos"),
+    ),
+    Function(
+        "like",
+        _takes("LIKE", VARCHAR, VARCHAR, VARCHAR, gives=BOOLEAN, optional=1),
+        _like,
+        _like_text,
+        _like_column,
+    ),
+)

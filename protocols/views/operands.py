@@ -1,0 +1,88 @@
+"""What stands in an expression before its type is settled, and which type two of them share.
+
+`INTEGER` is a type only here: it is what DuckDB makes of a whole number in the text, and it needs
+fewer digits in a DECIMAL than a BIGINT. Values of it are kept as BIGINT.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import Expression
+from protocols.algebra.functions_numbers import INTEGER, as_decimal, common_number, is_number
+from protocols.algebra.types import BIGINT, DATE, DOUBLE, TIMESTAMP, ColumnType, decimal_type
+
+MOST_DIGITS = 38
+
+
+class Number(str):
+    """The digits of a number in the SQL text."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value whose type may not be settled: then it is a constant, as it stands in the text."""
+
+    node: exp.Expr
+    expression: Expression
+    #: INTEGER and None, for NULL, occur only here.
+    type: ColumnType | None
+    #: The constant if there is one: a text, the digits of a number, a truth value, None.
+    constant: Any = ...
+
+    @property
+    def is_constant(self) -> bool:
+        return self.constant is not ...
+
+    @property
+    def is_open(self) -> bool:
+        """Would it take any type? A text that is no number, for instance, still may be a date."""
+        return self.is_constant and not isinstance(self.constant, Number | bool)
+
+
+#: How the digits become a value that the type decodes; no other type has numbers.
+FROM_DIGITS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}
+
+
+def number_type(text: str) -> ColumnType | None:
+    """The type that DuckDB gives a number in the text; None if it has too many digits for us."""
+    if "e" in text.lower():
+        return DOUBLE
+    digits = text.lstrip("-")
+    if "." in digits:
+        scale = len(digits) - 1 - digits.index(".")
+        return decimal_type(len(digits) - 1, scale) if len(digits) - 1 <= MOST_DIGITS else None
+    if -(2**31) <= int(text) < 2**31:
+        return INTEGER
+    return BIGINT if -(2**63) <= int(text) < 2**63 else None
+
+
+def kept(type_: ColumnType) -> ColumnType:
+    """The type in which values are kept."""
+    return BIGINT if type_ == INTEGER else type_
+
+
+def type_name(type_: ColumnType | None) -> str:
+    return "NULL" if type_ is None else kept(type_).name
+
+
+def common_type(left: ColumnType | None, right: ColumnType | None) -> ColumnType | None:
+    """The type in which both can be compared; None if there is none."""
+    if left == right or right is None:
+        return left
+    if left is None:
+        return right
+    if is_number(left) and is_number(right):
+        return common_number(left, right)
+    return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
+
+
+def digits_lost(left: ColumnType | None, right: ColumnType | None, common: ColumnType) -> bool:
+    """Did 38 digits not suffice for what stands before the point?"""
+    if common.family != "DECIMAL":
+        return False
+    precision, scale = common.precision_and_scale
+    sides = (as_decimal(t).precision_and_scale for t in (left, right) if t is not None)
+    return any(p - s > precision - scale for p, s in sides)

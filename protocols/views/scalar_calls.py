@@ -1,0 +1,267 @@
+"""Operators and functions in the SQL text, and which entry of the catalogue each one is.
+
+Most are read as they stand. Some have a grammar of their own (EXTRACT, TRIM, intervals), and some
+arguments have to be constants: for others the databases would differ.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlglot import exp
+
+from protocols.algebra import expressions as ex
+from protocols.algebra.functions import FUNCTIONS
+from protocols.algebra.functions_numbers import INTEGER
+from protocols.algebra.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, VARCHAR, decimal_type
+from protocols.views.operands import Number, Operand, kept
+
+if TYPE_CHECKING:
+    from protocols.views.scalars import Scalars
+
+Reader: TypeAlias = Callable[["Scalars", Any], Operand]
+#: The largest number of letters that DuckDB's functions of texts take.
+_MOST_LETTERS = 2**32 - 1
+#: How many microseconds the units of an interval have that always have the same.
+_MICROSECONDS = {
+    "WEEK": 7 * 86_400_000_000,
+    "DAY": 86_400_000_000,
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+}
+_MONTHS = {"YEAR": 12, "MONTH": 1}
+
+
+def _plain(name: str, *places: str) -> Reader:
+    """The arguments stand at these places of the node."""
+
+    def read(scalars: "Scalars", node: exp.Expr) -> Operand:
+        return scalars.call(node, name, *map(scalars.operand, scalars.arguments(node, *places)))
+
+    return read
+
+
+# --------------------------------------------------------------------------------- dates and sums
+
+
+def _sum(scalars: "Scalars", node: exp.Add | exp.Sub) -> Operand:
+    sign = 1 if isinstance(node, exp.Add) else -1
+    if isinstance(node.expression, exp.Interval):
+        return _shifted(scalars, node, scalars.operand(node.left), node.expression, sign)
+    if isinstance(node.left, exp.Interval) and sign == 1:
+        return _shifted(scalars, node, scalars.operand(node.right), node.left, sign)
+    left, right = scalars.operand(node.left), scalars.operand(node.right)
+    if left.type == right.type == DATE and sign == -1:
+        return scalars.call(node, "days between", left, right)
+    if right.type == DATE and sign == 1:
+        left, right = right, left
+    if left.type == DATE:
+        return _days_later(scalars, node, left, right, sign)
+    if TIMESTAMP in (left.type, right.type):
+        scalars.refuse(node, f"{node.sql('duckdb')} is an interval, and no column has that type")
+    return scalars.call(node, "+" if sign == 1 else "-", left, right)
+
+
+def _days_later(
+    scalars: "Scalars", node: exp.Expr, day: Operand, days: Operand, sign: int
+) -> Operand:
+    if days.type != INTEGER:
+        what = days.node.sql("duckdb")
+        scalars.refuse(
+            node, f"a number of days has to be an INTEGER; write CAST({what} AS INTEGER)"
+        )
+    count = days if sign == 1 else scalars.call(days.node, "negate", days)
+    return scalars.call(node, "add days", day, replace(count, type=BIGINT))
+
+
+def _shifted(
+    scalars: "Scalars", node: exp.Expr, start: Operand, interval: exp.Interval, sign: int
+) -> Operand:
+    """A DATE or TIMESTAMP and an interval of one unit, which is a constant."""
+    unit = str(interval.args["unit"] or "").upper().removesuffix("S")
+    try:
+        count = sign * int(str(interval.this.this))
+    except (ValueError, AttributeError):
+        scalars.refuse(interval, "only an INTERVAL of a whole number of one unit is supported")
+    if unit not in _MONTHS and unit not in _MICROSECONDS:
+        units = ", ".join([*_MONTHS, *_MICROSECONDS])
+        scalars.refuse(interval, f"the unit {unit or '…'} is none of {units}")
+    if start.type not in (DATE, TIMESTAMP):
+        scalars.refuse(node, "an INTERVAL is added to a DATE or a TIMESTAMP")
+    name, each = (
+        ("add months", _MONTHS[unit])
+        if unit in _MONTHS
+        else ("add microseconds", _MICROSECONDS[unit])
+    )
+    moment = Operand(node, scalars.as_(start, TIMESTAMP), TIMESTAMP)
+    return scalars.call(node, name, moment, _number(node, count * each))
+
+
+def _number(node: exp.Expr, value: int) -> Operand:
+    return Operand(node, ex.Literal(value, BIGINT), BIGINT)
+
+
+def _extract(scalars: "Scalars", node: exp.Extract) -> Operand:
+    part = str(node.this).lower()
+    if part not in _PARTS:
+        parts = ", ".join(_PARTS).upper()
+        scalars.refuse(node, f"EXTRACT({part.upper()} …): the databases agree about {parts}")
+    return scalars.call(node, part, scalars.operand(node.expression))
+
+
+_PARTS = ("year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour", "minute")
+
+
+def _date_trunc(scalars: "Scalars", node: exp.TimestampTrunc | exp.DateTrunc) -> Operand:
+    unit = f"trunc {str(node.args['unit'].name).lower()}"
+    if unit not in FUNCTIONS:
+        scalars.refuse(node, f"DATE_TRUNC does not know the unit {node.args['unit'].name}")
+    return scalars.call(node, unit, scalars.operand(node.this))
+
+
+# ------------------------------------------------------------------------------------------ texts
+
+
+def _concatenation(scalars: "Scalars", node: exp.DPipe) -> Operand:
+    return scalars.call(node, "||", scalars.operand(node.left), scalars.operand(node.right))
+
+
+def _concat(scalars: "Scalars", node: exp.Concat) -> Operand:
+    """CONCAT passes over NULL, so each argument is a text that is empty then."""
+
+    def text(part: exp.Expr) -> Operand:
+        value = scalars.as_(scalars.operand(part), VARCHAR)
+        there = ex.Not(ex.IsNull(value))
+        return Operand(part, ex.Case(((there, value),), ex.Literal("", VARCHAR), VARCHAR), VARCHAR)
+
+    parts = map(text, scalars.arguments(node, "expressions"))
+    return reduce(lambda left, right: scalars.call(node, "||", left, right), parts)
+
+
+def _trim(scalars: "Scalars", node: exp.Trim) -> Operand:
+    """TRIM(x), TRIM(LEADING 'ab' FROM x), LTRIM(x, 'ab')."""
+    position = str(node.args.get("position") or "").upper()
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
+    arguments = [node.this, *filter(None, [node.expression])]
+    return scalars.call(node, name, *map(scalars.operand, arguments))
+
+
+def _substring(scalars: "Scalars", node: exp.Substring) -> Operand:
+    text, *numbers = map(scalars.operand, scalars.arguments(node, "this", "start", "length"))
+    for number in numbers:
+        _check_constant(scalars, number, "SUBSTRING", lowest=0)
+    return scalars.call(node, "substring", text, *numbers)
+
+
+def _end(name: str) -> Reader:
+    def read(scalars: "Scalars", node: exp.Left | exp.Right) -> Operand:
+        text, count = map(scalars.operand, scalars.arguments(node, "this", "expression"))
+        _check_constant(scalars, count, name.upper(), lowest=-_MOST_LETTERS)
+        return scalars.call(node, name, text, count)
+
+    return read
+
+
+def _check_constant(scalars: "Scalars", number: Operand, name: str, lowest: int) -> None:
+    """A constant number of letters, in the range in which the databases agree."""
+    constant = number.constant
+    whole = isinstance(constant, Number) and constant.lstrip("-").isdigit()
+    if not whole or not lowest <= int(constant) <= _MOST_LETTERS:
+        least = "" if lowest < 0 else " and not negative"
+        scalars.refuse(number.node, f"a number of letters in {name} has to be a constant{least}")
+
+
+def _like(scalars: "Scalars", node: exp.Like, escape: exp.Expr | None = None) -> Operand:
+    text, pattern = scalars.operand(node.this), scalars.operand(node.expression)
+    sign = scalars.operand(escape) if escape is not None else None
+    for constant in (pattern, sign):
+        if constant is not None and not isinstance(constant.constant, str):
+            scalars.refuse(constant.node, "LIKE takes a constant here")
+    if sign is None and "\\" in pattern.constant:
+        scalars.refuse(
+            pattern.node,
+            r"\ in a pattern escapes in PostgreSQL, in DuckDB not; say LIKE … ESCAPE '!'",
+        )
+    if sign is not None and len(sign.constant) != 1:
+        scalars.refuse(sign.node, "ESCAPE takes one letter")
+    if sign is not None and _ends_in(pattern.constant, sign.constant):
+        scalars.refuse(pattern.node, "the pattern ends with its escape letter")
+    found = scalars.call(node, "like", text, pattern, *([sign] if sign is not None else []))
+    if node.args.get("negate"):
+        return Operand(node, ex.Truth(ex.Not(ex.IsTrue(found.expression))), BOOLEAN)
+    return found
+
+
+def _ends_in(pattern: str, escape: str) -> bool:
+    return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1
+
+
+def _escape(scalars: "Scalars", node: exp.Escape) -> Operand:
+    if not isinstance(node.this, exp.Like):
+        scalars.refuse(node, f"{node.sql('duckdb')} is not supported")
+    return _like(scalars, node.this, node.expression)
+
+
+# ------------------------------------------------------------------------------------------ rest
+
+
+def _round(scalars: "Scalars", node: exp.Round) -> Operand:
+    """ROUND of a DECIMAL is a cast to fewer digits behind the point."""
+    arguments = list(map(scalars.operand, scalars.arguments(node, "this", "decimals")))
+    number, digits = arguments[0], arguments[1].constant if len(arguments) > 1 else Number("0")
+    if number.type is None or number.type.family != "DECIMAL":
+        scalars.refuse(
+            node,
+            "ROUND is kept for DECIMAL: a DOUBLE is rounded half up by DuckDB and half to even by"
+            " PostgreSQL, and a BIGINT is whole",
+        )
+    if not isinstance(digits, Number) or not digits.isdigit():
+        scalars.refuse(node, "the digits of ROUND have to be a constant and not negative")
+    precision, scale = number.type.precision_and_scale
+    type_ = decimal_type(precision, min(int(digits), scale))
+    return Operand(node, scalars.as_(number, type_), type_)
+
+
+def _extreme(name: str) -> Reader:
+    def read(scalars: "Scalars", node: exp.Expr) -> Operand:
+        operands = list(map(scalars.operand, scalars.arguments(node, "this", "expressions")))
+        type_, values = scalars.of_one_type(node, operands)
+        return Operand(node, ex.Call(name, tuple(values), kept(type_)), type_)
+
+    return read
+
+
+#: What is read here, by the class of its node.
+CALLS: dict[type[exp.Expr], Reader] = {
+    exp.Add: _sum,
+    exp.Sub: _sum,
+    exp.Mul: _plain("*", "this", "expression"),
+    exp.Div: _plain("/", "this", "expression"),
+    exp.Mod: _plain("%", "this", "expression"),
+    exp.Neg: _plain("negate", "this"),
+    exp.Abs: _plain("abs", "this"),
+    exp.Floor: _plain("floor", "this"),
+    exp.Ceil: _plain("ceil", "this"),
+    exp.Round: _round,
+    exp.Greatest: _extreme("greatest"),
+    exp.Least: _extreme("least"),
+    exp.DPipe: _concatenation,
+    exp.Concat: _concat,
+    exp.Upper: _plain("upper", "this"),
+    exp.Lower: _plain("lower", "this"),
+    exp.Length: _plain("length", "this"),
+    exp.Substring: _substring,
+    exp.Left: _end("left"),
+    exp.Right: _end("right"),
+    exp.Trim: _trim,
+    exp.Replace: _plain("replace", "this", "expression", "replacement"),
+    exp.StartsWith: _plain("starts_with", "this", "expression"),
+    exp.StrPosition: _plain("strpos", "this", "substr"),
+    exp.Like: _like,
+    exp.Escape: _escape,
+    exp.Extract: _extract,
+    exp.TimestampTrunc: _date_trunc,
+    exp.DateTrunc: _date_trunc,
+}
