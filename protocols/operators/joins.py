@@ -3,9 +3,9 @@
 All pairs are found by columns for all positions of a batch at once (`placed.pairs`). What an outer
 join pads with NULL, its *orphans*, is what has no partner:
 
-    orphans = left - left joined with (presence of a partner)
+    orphans = left joined with (absence of a partner)
 
-Presence is taken per join key, or, where a pair has to satisfy more than equalities, per row of
+Absence is taken per join key, or, where a pair has to satisfy more than equalities, per row of
 the left side. So an orphan appears at the very position at which the last partner goes, and goes
 when the first one comes. NULL in a join key meets nothing and is always an orphan.
 
@@ -14,6 +14,7 @@ inner matches only, and answers are corrected before anything is padded.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -26,6 +27,7 @@ from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
+    absence,
     added_up,
     among,
     change_of,
@@ -37,6 +39,15 @@ from protocols.operators.placed import (
     presence,
 )
 from protocols.views import tree
+
+
+@dataclass(frozen=True)
+class _Partner:
+    """When rows have a partner: entries, and how rows find theirs."""
+
+    there: pl.DataFrame
+    on: Sequence[tuple[str, str]]
+    nulls_equal: bool
 
 
 class Join:
@@ -149,12 +160,12 @@ class Join:
         if self._kind == "semi":
             return self._met(0, left, right, of_right)
         if self._kind == "anti":
-            return _minus(left, self._met(0, left, right, of_right))
+            return self._orphans(0, left, right, of_right)
         parts = [self._joined(left, right)]
         if self._kind in ("left", "full"):
-            parts.append(self._padded(_minus(left, self._met(0, left, right, of_right))))
+            parts.append(self._padded(self._orphans(0, left, right, of_right)))
         if self._kind == "full":
-            parts.append(self._padded(_minus(right, self._met(1, right, left, of_left))))
+            parts.append(self._padded(self._orphans(1, right, left, of_left)))
         return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
 
     def _able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
@@ -167,25 +178,46 @@ class Join:
         return found if self._test is None else found.filter(self._test)
 
     def _met(
-        self,
-        side: int,
-        rows: pl.DataFrame,
-        others: pl.DataFrame,
-        there: pl.DataFrame | None,
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
     ) -> pl.DataFrame:
         """The entries of one side while they have a partner on the other."""
+        rows = self._able(side, rows)
+        found = self._partner(side, rows, others, there)
+        return pairs(rows, found.there, found.on, found.nulls_equal).select(rows.columns)
+
+    def _orphans(
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+    ) -> pl.DataFrame:
+        """The entries of one side while they have none."""
+        able = self._able(side, rows)
+        found = self._partner(side, able, others, there)
+        by = columns_of(found.there)
+        lonely = pairs(able, absence(found.there, by), found.on, found.nulls_equal)
+        test = self._eligible[side]
+        return pl.concat(
+            [
+                lonely.select(rows.columns),
+                _unmatched(able, found.there, found.on, found.nulls_equal),
+                rows.clear() if test is None else rows.filter(test.fill_null(False).not_()),
+            ]
+        )
+
+    def _partner(
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+    ) -> "_Partner":
+        """When who of one side has a partner; `there` if it was counted by key already."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
-        rows, others = self._able(side, rows), self._able(1 - side, others)
+        others = self._able(1 - side, others)
         if self._test is None:
             if there is None:
                 there = presence(others, list(dict.fromkeys(theirs for _, theirs in on)))
-            return pairs(rows, there, on).select(rows.columns)
+            return _Partner(there, on, nulls_equal=False)
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         met = pairs(_at_once(each), others, on).filter(self._test)
-        partner = presence(met.select(*mine, POSITION, COUNT), mine)
-        return pairs(rows, partner, [(name, name) for name in mine], nulls_equal=True)
+        met_rows = presence(met.select(*mine, POSITION, COUNT), mine)
+        return _Partner(met_rows, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side, with NULL in the columns of the other."""
@@ -258,5 +290,16 @@ def _at_once(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
 
 
-def _minus(placed: pl.DataFrame, less: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat([placed, less.select(placed.columns).with_columns(-pl.col(COUNT))])
+def _unmatched(
+    rows: pl.DataFrame, others: pl.DataFrame, on: Sequence[tuple[str, str]], nulls_equal: bool
+) -> pl.DataFrame:
+    """The rows that agree with none of the others."""
+    if rows.is_empty() or others.is_empty():
+        return rows
+    return rows.join(
+        others,
+        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
+        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
+        how="anti",
+        nulls_equal=nulls_equal,
+    )

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from protocols.algebra.frame import row_hashes
 from protocols.operators.placed import among, without
 
 #: How many groups are remembered; those that were not met for longest are forgotten.
@@ -87,13 +88,14 @@ class Memory:
         rows = self._newest(parts)
         self._knows_all = self._knows_all and rows.height <= self._room
         self._still, self._recent = rows.tail(self._room).rechunk(), rows.clear()
-        hashes = self._still.select(self._by).hash_rows().to_numpy()
+        hashes = row_hashes(self._still, self._by).to_numpy()
         self._places = np.argsort(hashes)
         self._hashes = hashes[self._places]
 
     def _candidates(self, wanted: pl.DataFrame) -> NDArray[np.int64]:
         """The places of the still rows with hashes like these groups."""
-        hashes = wanted.select(self._by).hash_rows().to_numpy()
+        # In ascending order they are found in one pass, by and large.
+        hashes = np.sort(row_hashes(wanted, self._by).to_numpy())
         first = np.searchsorted(self._hashes, hashes, side="left")
         stop = np.searchsorted(self._hashes, hashes, side="right")
         lengths = stop - first

@@ -7,15 +7,15 @@ up to its rows at that position, for every position at once, and
     pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
                from then on are both there. Sums of steps multiply like that; no state is made.
     presence   whether there is any of a row: 1 from where the sum becomes positive, until it is 0
-    running    the sums of groups, wherever they change
 """
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import picked
+from protocols.algebra.frame import Frame, all_equal, picked, row_hashes
 
 _THEIRS = "_theirs"
 
@@ -33,11 +33,7 @@ def change_of(placed: pl.DataFrame) -> pl.DataFrame:
 
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
     """Equal rows as one, their counts added, and zeroes gone."""
-    if rows.height < 2:
-        return rows.filter(pl.col(COUNT) != 0) if rows.height else rows
-    by = [name for name in rows.columns if name != COUNT]
-    summed = rows.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
-    return summed.filter(pl.col(COUNT) != 0).select(rows.columns)
+    return Frame(rows).consolidated().data.select(rows.columns) if rows.height else rows
 
 
 def columns_of(placed: pl.DataFrame) -> list[str]:
@@ -121,20 +117,36 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """
     if placed.is_empty():
         return placed.select(*by, POSITION, COUNT)
-    sums = running(placed, by, [pl.col(COUNT)])
-    there = (pl.col(COUNT) > 0).cast(pl.Int64)
-    turned = sums.with_columns(there - within(there.shift(1), by).fill_null(0))
-    return turned.filter(pl.col(COUNT) != 0)
+    hashes = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
+    at = placed.get_column(POSITION).to_numpy()
+    order = np.lexsort((at, hashes))
+    hashes, at = hashes[order], at[order]
+    goes_on = hashes[1:] == hashes[:-1]
+    if not all_equal(placed, list(by), order[:-1][goes_on], order[1:][goes_on]):
+        # Different rows have one hash: each kind of row by itself.
+        return pl.concat(presence(part, by) for part in placed.partition_by(by))
+    begins = np.concatenate(([True], ~goes_on))
+    sums = np.cumsum(placed.get_column(COUNT).to_numpy()[order])
+    before = np.concatenate(([0], sums[:-1]))[begins]
+    there = sums - before[np.cumsum(begins) - 1] > 0
+    # Of the entries of a row at one position the last one has the sum of all.
+    last = np.concatenate((~goes_on | (at[1:] != at[:-1]), [True]))
+    begins = np.maximum.reduceat(begins, np.flatnonzero(np.concatenate(([True], last[:-1]))))
+    place, at, there = order[last], at[last], there[last]
+    was = np.concatenate(([False], there[:-1])) & ~begins
+    turns = there != was
+    rows = placed.select(by)[place[turns]].get_columns() if by else []
+    found = {POSITION: at[turns], COUNT: np.where(there[turns], 1, -1)}
+    return pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())])
 
 
-def running(placed: pl.DataFrame, by: Sequence[str], values: Sequence[pl.Expr]) -> pl.DataFrame:
-    """Per group and position at which it has entries: the sums of all entries up to there.
-
-    The positions of a group ascend.
-    """
-    here = placed.group_by([*by, POSITION]).agg(value.sum() for value in values).sort(POSITION)
-    names = [value.meta.output_name() for value in values]
-    return here.with_columns(within(pl.col(name).cum_sum(), by) for name in names)
+def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The same rows when they are not there, as entries."""
+    always = there.select(by).unique() if by else pl.DataFrame(height=1)
+    ones = always.with_columns(
+        pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(1, pl.Int64).alias(COUNT)
+    )
+    return added_up(pl.concat([ones, there.with_columns(-pl.col(COUNT)).select(ones.columns)]))
 
 
 def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:
