@@ -87,8 +87,8 @@ def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
-    """The different rows without a NULL of columns (new name, from which)."""
-    found = picked(rows, columns)
+    """The different rows without a NULL of columns (new name, from which); one for each name."""
+    found = picked(rows, dict(columns).items())
     if any(column.null_count() for column in found):
         found = found.drop_nulls()
     return found if found.height < 2 else found.unique(maintain_order=True)

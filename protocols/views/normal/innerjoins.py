@@ -74,7 +74,7 @@ def _linked(join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None =
     if tests is not None:
         own += _take(tests, lambda test: columns_of(test) <= there)
     equal = _equalities(join.left, join.right, own)
-    on = (*join.on, *(pair for _, pair in equal))
+    on = tuple(dict.fromkeys((*join.on, *(pair for _, pair in equal))))
     if not on and not any(_has_one_row(side) for side in (join.left, join.right)):
         unlinked(_first_alias(join.right))
     others = [test for test in own if not any(test is used for used, _ in equal)]
@@ -158,7 +158,8 @@ def _with_condition(view: View, test: Condition) -> View:
             (left, ours), (right, theirs) = places[one], places[other]
             if left.relation.type_of(ours) == right.relation.type_of(theirs):
                 link = Link((left.index, ours), (right.index, theirs))
-                return replace(view, links=(*view.links, link))
+                known = {link, Link(link.right, link.left)} & set(view.links)
+                return view if known else replace(view, links=(*view.links, link))
     return replace(view, residuals=(*view.residuals, test))
 
 
