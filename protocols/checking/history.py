@@ -46,7 +46,8 @@ Ints = npt.NDArray[np.int64]
 
 # The end of a life that does not end.
 FOREVER = 2**62
-# So many rows of relations, alive at so many vectors, are handed to DuckDB at once.
+# DuckDB is given so many vectors at once, or fewer where relations are large. (A vector is a bit.)
+_VECTORS_AT_ONCE = 60
 _ROWS_AT_ONCE = 1_000_000
 
 _AS_KNOWN = {
@@ -335,10 +336,12 @@ class History:
             # Differences begin with the last vector of the stretch before.
             begin, end = max(0, first - differences), min(first + size, len(steps))
             self._evaluate(vectors[steps[begin:end]], begin)
+            if begin < first:
+                self._drop_what_stays(end - begin)
             self._run(
                 f"INSERT INTO found SELECT {self._names}, _step, sum(_n) FROM ("
-                f"SELECT * FROM evaluated WHERE _step >= {first} UNION ALL "
-                f"SELECT {self._names}, _step + 1, -_n FROM evaluated "
+                f"SELECT {self._names}, _step, 1 AS _n FROM evaluated WHERE _step >= {first} "
+                f"UNION ALL SELECT {self._names}, _step + 1, -1 FROM evaluated "
                 f"WHERE {differences} AND _step < {end - 1}) GROUP BY ALL HAVING sum(_n) <> 0"
             )
         return self._identified("found").at(steps)
@@ -346,18 +349,28 @@ class History:
     def _vectors_at_once(self) -> int:
         counts = (self._run(f"SELECT count(*) FROM copy_{i}") for i in self._number.values())
         rows = sum(count.fetchall()[0][0] for count in counts)
-        return int(max(1, min(500, _ROWS_AT_ONCE // max(1, rows))))
+        return int(max(1, min(_VECTORS_AT_ONCE, _ROWS_AT_ONCE // max(1, rows))))
 
     def _evaluate(self, vectors: Vectors, first: int) -> None:
         """Fills `evaluated` with the view at these vectors, numbered from `first` on."""
         at = {f"at_{source}": vectors[:, source] for source in range(len(self.order.sources))}
-        steps = np.arange(first, first + len(vectors), dtype=np.int64)
-        self._table("_vector", pl.DataFrame({"_step": steps, **at}))
+        places = np.arange(len(vectors), dtype=np.int64)
+        marks = {"_step": first + places, "_mark": 1 << places}
+        self._table("_vector", pl.DataFrame({**marks, **at}))
         view = self.text.over(lambda r: self._alive(r, f"_vector.at_{self._source[r.source]}"))
         self._run(
-            f"CREATE OR REPLACE TABLE evaluated AS SELECT {self._casts()}, _step, count(*) AS _n "
-            f"FROM (SELECT v.*, _step FROM _vector, LATERAL ({view}) AS v) "
-            f"AS j({self._names}, _step) GROUP BY ALL"
+            f"CREATE OR REPLACE TABLE evaluated AS SELECT {self._casts()}, _step, _mark "
+            f"FROM (SELECT v.*, _step, _mark FROM _vector, LATERAL ({view}) AS v) "
+            f"AS j({self._names}, _step, _mark)"
+        )
+
+    def _drop_what_stays(self, vectors: int) -> None:
+        """Leaves out rows that are there once at each of so many vectors: nearly all of them."""
+        self._run(
+            f"CREATE OR REPLACE TABLE evaluated AS SELECT {self._names}, unnest(_steps) AS _step "
+            f"FROM (SELECT {self._names}, list(_step) AS _steps FROM evaluated "
+            f"GROUP BY {self._names} "
+            f"HAVING count(*) <> {vectors} OR bit_or(_mark) <> {2**vectors - 1})"
         )
 
     def _alive(self, relation: Relation, version: str) -> str:
