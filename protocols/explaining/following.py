@@ -74,6 +74,9 @@ class Wanted:
         return Wanted(self.columns & columns, self.nulls & columns, self.rows)
 
 
+_NO_KEY = Wanted(frozenset(), frozenset(), MANY)
+
+
 class Following:
     """One occasion, followed through a tree."""
 
@@ -133,7 +136,7 @@ class Following:
         """What a join reads of one side because of these changes (see `Join._asked`)."""
         own, other = changes[side], changes[1 - side]
         pads = {"inner": (), "full": (0, 1)}.get(node.kind, (1,))
-        counted = _counts(node, side)
+        counted = counts(node, side)
         spared = counted and self._occasion.remembered
         met = other.rows if not (spared and node.kind in ("semi", "anti")) else 0
         beside = own.rows if side in pads and not spared else 0
@@ -235,13 +238,11 @@ class Following:
 
     def _group_before(self, node: tree.Group, wanted: Wanted | None) -> Rounds:
         keys = frozenset(node.keys)
-        named = None if wanted is None else wanted.of(keys)
-        if named is None or not named.columns:
-            return self.before(node.input, None)
+        named = wanted.of(keys) if wanted is not None else _NO_KEY
         remembered = self._occasion.remembered and is_remembered(node.aggregates)
         if remembered and named.columns == keys:
             return _NOTHING
-        return self.before(node.input, named)
+        return self.before(node.input, named if named.columns else None)
 
 
 # -- details of the operators ----------------------------------------------------------------------
@@ -263,7 +264,7 @@ def _places(view: View, atom: Atom) -> dict[str, str]:
     return {o.name: own[o.column] for o in view.outputs if o.column in own}
 
 
-def _counts(node: tree.Join, side: int) -> bool:
+def counts(node: tree.Join, side: int) -> bool:
     """Whether a join remembers how many rows one side has per key (see `operators/joins.py`)."""
     if not node.on or node.condition is not None or node.kind == "inner":
         return False

@@ -128,9 +128,10 @@ def test_a_batch_asks_what_explain_says_whatever_its_size(name: str) -> None:
     ]
     updates = [each for each in updates if next(iter(each.changes.values())).counts]
     asked = watched_batch(sql_of(name), held, updates, "batched-sweep")
-    assert said.numbers[0] <= len(asked) <= said.most[0]
-    again = watched_batch(sql_of(name), held, updates * 2, "batched-sweep")
-    assert len(again) <= said.most[0]
+    # What the first update met is remembered, and it may be all there is.
+    assert said.numbers[1] <= len(asked) <= said.most[0]
+    twice = watched_batch(sql_of(name), held, updates * 2, "batched-sweep")
+    assert said.numbers[1] <= len(twice) <= said.most[0]
 
 
 def test_sweep_asks_of_an_inner_join_as_much() -> None:
