@@ -44,7 +44,9 @@ def value_text(value: ex.Expression) -> str:
             return "NULL"
         case ex.Literal(constant, type_):
             encoded = type_.encode(constant)
-            return repr(encoded) if type_.family == "BIGINT" else _quoted(str(encoded))
+            if type_.family in ("BIGINT", "DECIMAL", "BOOLEAN"):
+                return str(encoded).upper()
+            return _quoted(str(encoded))
         case ex.Call(function, (left, right), _) if function in _INFIX:
             return f"({value_text(left)} {function} {value_text(right)})"
         case ex.Call("cast", (operand,), type_):
