@@ -25,6 +25,7 @@ from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Question
 from protocols.maintenance.registry import Entry, protocol
+from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog
 from protocols.views.reading import parse_view
 from protocols.views.tree import AnyView
@@ -78,6 +79,8 @@ class KeptView:
         self._mailbox: Mailbox[Frame]
         self._delivery: Delivery
         self._commits: Commits
+        #: What the operators of a tree know; nothing after a restart.
+        self._memories = Memories()
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
         #: Changes that executors have written, not committed yet.
@@ -96,7 +99,9 @@ class KeptView:
 
     def begin_first_state(self, standing: Standing) -> "FirstState":
         """The first state, to be read at this vector or at that of an earlier attempt."""
-        return FirstState(self.view, self.tables, standing, self._measures, self._report)
+        return FirstState(
+            self.view, self.tables, standing, self._memories, self._measures, self._report
+        )
 
     def start(
         self,
@@ -116,7 +121,7 @@ class KeptView:
         else:
             self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
         self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
-        maintaining = self.entry.begin_with(view, self._mailbox, self._contents)
+        maintaining = self.entry.begin_with(view, self._mailbox, self._contents, self._memories)
         least_rows = self._configuration.job.executor_rows
         if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
             assert isinstance(view, View), "a tree is swept by the driver"
@@ -339,10 +344,12 @@ class FirstState:
         view: AnyView,
         tables: ViewTables,
         standing: Standing,
+        memories: Memories,
         measures: Measures,
         report: Report,
     ) -> None:
         self._view, self._tables, self._report = view, tables, report
+        self._memories = memories
         self._measures = measures
         root = root_of(view)
         self._from = "all of its relations" if root is None else str(root)
@@ -363,7 +370,8 @@ class FirstState:
         mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
         ask = partial(self._ask, reading)
         while not staging.finished:
-            part = finish(next_stretch(self._view, mailbox, staging.last_key, limit), ask)
+            task = next_stretch(self._view, mailbox, staging.last_key, limit, self._memories)
+            part = finish(task, ask)
             staging.add(None if part.rows is None else part.rows.data, part.last_key)
             self._report(f"view {self._view.name}: first state, {self._rows} so far")
         staging.finish()
