@@ -43,10 +43,10 @@ def value_text(value: ex.Expression) -> str:
         case ex.Literal(None, _):
             return "NULL"
         case ex.Literal(constant, type_):
-            text = str(type_.encode(constant))
-            if type_.family == "BOOLEAN":
-                return text.upper()
-            return text if type_.family in ("BIGINT", "DECIMAL") else _quoted(text)
+            encoded = type_.encode(constant)
+            if type_.family in ("BIGINT", "DECIMAL", "BOOLEAN"):
+                return str(encoded).upper()
+            return _quoted(str(encoded))
         case ex.Call(function, (left, right), _) if function in _INFIX:
             return f"({value_text(left)} {function} {value_text(right)})"
         case ex.Call("cast", (operand,), type_):

@@ -65,7 +65,7 @@ _ALIVE_BEFORE = And(
 
 
 @dataclass(frozen=True)
-class _Visit:
+class Visit:
     """One question: an atom, for the origins that lack it at this point."""
 
     atom: Atom
@@ -97,7 +97,7 @@ class BatchedSweep(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._rounds = tuple(_rounds(view))
+        self._rounds = tuple(rounds(view))
         self._begun = mailbox.start
         self._busy = False
         #: Who works out the change of a batch: this object, unless somebody else is named.
@@ -132,7 +132,7 @@ class BatchedSweep(Generic[D]):
             yield _Partial(atom, [atom], rows.consolidated())
 
     def _round(
-        self, visits: Sequence[_Visit], partials: Sequence[_Partial[D]], first: int, last: int
+        self, visits: Sequence[Visit], partials: Sequence[_Partial[D]], first: int, last: int
     ) -> Maintenance[D, None]:
         """Visits that do not depend on each other; those for which no tag is left are saved."""
         concerned, questions = [], []
@@ -243,7 +243,7 @@ def _identity(atom: Atom) -> tuple[str, ...]:
     return tuple(names[name] for name in (key if key and set(key) <= names.keys() else names))
 
 
-def _rounds(view: View) -> Iterator[tuple[_Visit, ...]]:
+def rounds(view: View) -> Iterator[tuple[Visit, ...]]:
     """Gather, root, scatter."""
     tree = join_tree(view)
     all_atoms = frozenset(view.atoms)
@@ -251,7 +251,7 @@ def _rounds(view: View) -> Iterator[tuple[_Visit, ...]]:
         atom: frozenset(a for a in view.atoms if tree.is_below(a, atom)) for atom in view.atoms
     }
     for level in reversed(tree.levels[1:]):
-        yield tuple(_Visit(atom, below[atom]) for atom in level if below[atom])
-    yield (_Visit(tree.root, below[tree.root]),)
+        yield tuple(Visit(atom, below[atom]) for atom in level if below[atom])
+    yield (Visit(tree.root, below[tree.root]),)
     for level in tree.levels[1:]:
-        yield tuple(_Visit(atom, all_atoms - below[atom] - {atom}) for atom in level)
+        yield tuple(Visit(atom, all_atoms - below[atom] - {atom}) for atom in level)

@@ -69,11 +69,15 @@ class Entry:
             return self.start_tree(view, mailbox, contents)
         return self.start(view, mailbox, contents)
 
+    def keeps(self, view: AnyView) -> bool:
+        """Whether it can keep this view."""
+        return self._objection(view) is None
+
     def refuse_view(self, view: AnyView) -> None:
         """WrongUse if it cannot keep this view."""
         reason = self._objection(view)
         if reason is not None:
-            able = [entry.name for entry in PROTOCOLS.values() if not entry._objection(view)]
+            able = [entry.name for entry in PROTOCOLS.values() if entry.keeps(view)]
             raise WrongUse(
                 f"protocol {self.name} cannot keep view {view.name}: {reason}. Protocols that can:"
                 f" {', '.join(able)}"

@@ -11,13 +11,14 @@ import polars as pl
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION, UNTIL
 from protocols.algebra.frame import empty_frame
 from protocols.operators.aggregates import ROWS, aggregated, in_doubt, is_remembered
-from protocols.operators.memory import Memory, without
+from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.placed import among, change_of, distinct, entries, within
+from protocols.operators.placed import among, change_of, distinct, entries, within, without
 from protocols.views import tree
 
 #: What all rows agree in.
 _EVERYTHING = "_everything"
+_ONLY_GROUP = pl.DataFrame({_EVERYTHING: [0]}, schema_overrides={_EVERYTHING: pl.Int32})
 
 
 class Group:
@@ -43,15 +44,15 @@ class Group:
         return self._replaced(rows)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        names = [] if wanted is None else [name for name in wanted.columns if name in self._by]
-        keys = None if wanted is None or not names else distinct(wanted, names)
-        known = None
-        if self._memory is not None and keys is not None and len(names) == len(self._by):
+        keys = self._named(wanted)
+        known = asked = None
+        if self._memory is not None and keys is not None and len(keys.columns) == len(self._by):
             known, keys = self._memory.find(keys)
+            asked = keys
         there = yield from self._read(span, keys)
-        rows = self._rows(entries(there, self._grouped(no_change(self._below))))
+        rows = self._rows(entries(there, self._grouped(no_change(self._below))), asked=asked)
         if self._memory is not None:
-            self._memory.seen(rows)
+            self._memory.seen(rows, all_of_them=wanted is None)
         if known is not None:
             rows = pl.concat([rows, known.select(rows.columns)])
         counted = self._there(rows).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
@@ -64,6 +65,13 @@ class Group:
             self._memory.settle()
 
     # -- groups before the batch -----------------------------------------------------------------
+
+    def _named(self, wanted: pl.DataFrame | None) -> pl.DataFrame | None:
+        """What is wanted, by the columns that it is grouped by; None asks for all groups."""
+        if not self._node.keys:
+            return _ONLY_GROUP
+        names = [] if wanted is None else [name for name in wanted.columns if name in self._by]
+        return None if wanted is None or not names else distinct(wanted, names)
 
     def _remembered(self, change: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
         """What is known of the groups that change, and the groups to be read."""
@@ -91,11 +99,22 @@ class Group:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def _rows(self, placed: pl.DataFrame, known: pl.DataFrame | None = None) -> pl.DataFrame:
-        """The groups at every position at which they change."""
-        if not self._node.keys and known is None:
-            nothing = {_EVERYTHING: [0], POSITION: [BEGINNING], COUNT: [0]}
-            none = pl.DataFrame(nothing, schema_overrides={_EVERYTHING: pl.Int32})
+    def _rows(
+        self,
+        placed: pl.DataFrame,
+        known: pl.DataFrame | None = None,
+        asked: pl.DataFrame | None = None,
+    ) -> pl.DataFrame:
+        """The groups at every position at which they change.
+
+        Those that were asked for are among them even if there are no rows: that is known then, too.
+        """
+        if not self._node.keys and known is None and asked is None:
+            asked = _ONLY_GROUP
+        if asked is not None:
+            none = asked.with_columns(
+                pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(0, pl.Int64).alias(COUNT)
+            )
             placed = pl.concat([none, placed], how="diagonal").select(placed.columns)
         node = self._node
         return aggregated(placed, self._by, node.aggregates, node.input.columns, known)

@@ -1,0 +1,107 @@
+"""What would make a view cheaper to keep, in the spirit of a dialogue with whoever wrote it.
+
+Three kinds of advice: columns that sources should find rows by, columns to show, and places that
+read relations whole because no key leads there.
+"""
+
+from collections.abc import Iterator
+
+from protocols.algebra.expressions import Column
+from protocols.analysis.keys import ViewKeys
+from protocols.analysis.wording import listed
+from protocols.explaining.asked import Rounds
+from protocols.explaining.costs import Costs
+from protocols.explaining.following import MANY, Following, Occasion, Wanted
+from protocols.explaining.picture import aggregate_text, label
+from protocols.views import tree
+from protocols.views.catalog import Relation
+from protocols.views.tree import Node
+
+_AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nulls=False))
+
+
+def advice(root: Node, costs: Costs, keys: ViewKeys) -> tuple[str, ...]:
+    """All of it, the most expensive places first."""
+    places = (each for node in tree.nodes(root) for each in _of_node(node))
+    return (*dict.fromkeys(places), *_columns_to_show(keys), *_indexes(costs))
+
+
+def _of_node(node: Node) -> Iterator[str]:
+    match node:
+        case tree.Join(_, left, right) if not node.on:
+            yield _without_link(node, left, right)
+        case tree.Join(_, left, right):
+            for side, below in enumerate((left, right)):
+                columns = frozenset(pair[side] for pair in node.on)
+                yield from _computed(f"the {label(node)}", below, columns)
+        case tree.Group(below, keys, aggregates):
+            if keys:
+                yield from _computed(f"the {label(node)}", below, frozenset(keys))
+            for each in aggregates:
+                if each.distinct and each.function not in ("min", "max"):
+                    yield (
+                        f"{aggregate_text(each)} reads its groups anew with every change; over a"
+                        " subquery in FROM that says SELECT DISTINCT first, the plain"
+                        f" {each.function.upper()} is remembered"
+                    )
+
+
+def _without_link(node: tree.Join, left: Node, right: Node) -> str:
+    """A join with something of one row, which everything meets."""
+    sides = [_relations(side) for side in (left, right)]
+    tests = label(node).partition(" on ")[2]
+    what = f"by {tests} only" if tests else "by nothing"
+    return (
+        f"{listed(sides[0])} and what is computed of all {listed(sides[1])} are linked {what}, so"
+        " a change there concerns every row here; link them by an equality of columns (NOT IN: say"
+        " NOT EXISTS with the equality in its WHERE, if NULLs may be left out of account)"
+    )
+
+
+def _computed(what: str, below: Node, columns: frozenset[str]) -> Iterator[str]:
+    """Keys that no source knows."""
+    if not isinstance(below, tree.Compute):
+        return
+    whole = _whole(_AFRESH.before(below, Wanted(columns, frozenset(), MANY)))
+    if whole:
+        values = {name: value for name, value, _ in below.values}
+        names = sorted(n for n in columns if not isinstance(values[n], Column))
+        if names:
+            yield (
+                f"{what} reads {listed(list(map(str, whole)))} whole when it does not remember,"
+                f" since no source can be asked by {listed(names)}, which is computed; a plain"
+                " column beside it would do"
+            )
+
+
+def _columns_to_show(keys: ViewKeys) -> Iterator[str]:
+    if keys.missing:
+        yield (
+            f"add {listed(keys.missing)} to the select list: then no two rows are alike, and each"
+            " change says which row it is about"
+        )
+
+
+def _indexes(costs: Costs) -> Iterator[str]:
+    """One index per column that is asked by; of several columns the first will do."""
+    columns: dict[Relation, dict[str, None]] = {}
+    for each in costs.asks:
+        for key in each.keys:
+            columns.setdefault(each.relation, {})[key[0]] = None
+    for source in dict.fromkeys(relation.source for relation in columns):
+        own = {r: names for r, names in columns.items() if r.source == source}
+        places = [f"{relation}({', '.join(names)})" for relation, names in own.items()]
+        options = [f"--index {relation.name}={','.join(names)}" for relation, names in own.items()]
+        yield (
+            f"an index on {listed(places)}: viewsweep sources init … --source {source}"
+            f" {' '.join(options)}"
+        )
+
+
+def _whole(asked: Rounds) -> tuple[Relation, ...]:
+    return tuple(dict.fromkeys(each.relation for r in asked for each in r if each.whole))
+
+
+def _relations(node: Node) -> list[str]:
+    cores = (each for each in tree.nodes(node) if isinstance(each, tree.Core))
+    return list(dict.fromkeys(str(r) for core in cores for r in core.view.relations))

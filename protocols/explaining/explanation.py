@@ -1,0 +1,178 @@
+"""All that is known of one view before it is kept."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from protocols.analysis.block import block_of, outer_blocks
+from protocols.analysis.keys import ViewKeys, keys_of
+from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph
+from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
+from protocols.analysis.safety import SelectAnalysis, analysed
+from protocols.analysis.subsumption import SubsumptionGraph, subsumption_graph
+from protocols.analysis.wording import as_json
+from protocols.errors import ViewRefused
+from protocols.explaining.advice import advice
+from protocols.explaining.asked import Rounds
+from protocols.explaining.costs import Cost, Costs, costs_of, root_of
+from protocols.explaining.kept import Memory, memories
+from protocols.explaining.picture import Branch, branch
+from protocols.maintenance.registry import PROTOCOLS, Entry
+from protocols.views import tree
+from protocols.views.binding.statement import Text
+from protocols.views.catalog import Catalog
+from protocols.views.reading import parse_view
+from protocols.views.tree import AnyView, TreeView
+
+
+@dataclass(frozen=True)
+class OuterJoins:
+    """A block with outer joins, and what the theory says of it."""
+
+    form: NormalForm
+    subsumption: SubsumptionGraph
+    #: One for each alias that stands for a relation.
+    maintenance: tuple[MaintenanceGraph, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One view, explained."""
+
+    view: AnyView
+    picture: Branch
+    #: What it is made of, in words.
+    made_of: str
+    protocols: tuple[Entry, ...]
+    costs: Costs
+    memories: tuple[Memory, ...]
+    #: A text says why a block has no normal form.
+    outer_joins: tuple[OuterJoins | str, ...]
+    keys: ViewKeys
+    #: A text says why the criteria of safe references do not reach.
+    safety: tuple[SelectAnalysis, ...] | str
+    advice: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        view = self.view
+        return {
+            "view": view.name,
+            "sql": view.sql,
+            "columns": {name: type_.name for name, type_ in view.schema.items()},
+            "made_of": self.made_of,
+            "tree": _tree_json(self.picture),
+            "protocols": {entry.name: entry.level.name for entry in self.protocols},
+            "updates": {
+                str(each.relation): {
+                    **{kind: _cost_json(cost) for kind, cost in each.kinds.items()},
+                    "need nothing": list(each.spared),
+                }
+                for each in self.costs.relations
+            },
+            "batch": _cost_json(self.costs.batch),
+            "memories": as_json(self.memories),
+            "outer_joins": [as_json(each) for each in self.outer_joins],
+            "keys": as_json(self.keys),
+            "safety": as_json(self.safety),
+            "advice": list(self.advice),
+        }
+
+
+def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
+    """All about a view; ViewRefused says what cannot be kept."""
+    view = parse_view(name, sql, catalog)
+    root, costs, keys = root_of(view), costs_of(view), keys_of(view)
+    return Explanation(
+        view,
+        _picture(view),
+        _made_of(view),
+        tuple(e for e in PROTOCOLS.values() if e.keeps(view) and not e.control),
+        costs,
+        memories(root),
+        tuple(_outer_joins(root)) if _has_outer_join(sql) else (),
+        keys,
+        _safety(sql, catalog),
+        advice(root, costs, keys),
+    )
+
+
+def _picture(view: AnyView) -> Branch:
+    below = branch(root_of(view))
+    if isinstance(view, TreeView):
+        return below
+    shown = ", ".join(
+        o.name if o.column.rpartition(".")[2] == o.name else f"{o.column} AS {o.name}"
+        for o in view.outputs
+    )
+    return Branch(f"select {shown}", (below,))
+
+
+def _made_of(view: AnyView) -> str:
+    """The operators by kind and number."""
+    counts: dict[str, int] = {}
+    for node in tree.nodes(root_of(view)):
+        if (word := _word(node)) is not None:
+            counts[word] = counts.get(word, 0) + 1
+    parts = [f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items()]
+    return ", ".join(parts) or "a selection"
+
+
+def _word(node: tree.Node) -> str | None:
+    match node:
+        case tree.Core(view):
+            return f"inner join of {len(view.atoms)}" if len(view.atoms) > 1 else None
+        case tree.Join(kind):
+            words = {"semi": "existence test", "anti": "non-existence test"}
+            return words.get(kind, f"{kind} join")
+        case tree.Group(_, _, aggregates):
+            return "group" if aggregates else "DISTINCT"
+        case tree.Union():
+            return "union"
+        case _:
+            return None
+
+
+def _has_outer_join(sql: str) -> bool:
+    """Whether the text says so; NOT IN and the like are outer joins in the tree only."""
+    joins = Text(sql).query().find_all(exp.Join)
+    return any(join.side.upper() in ("LEFT", "RIGHT", "FULL") for join in joins)
+
+
+def _outer_joins(root: tree.Node) -> Iterator[OuterJoins | str]:
+    for node in outer_blocks(root):
+        try:
+            form = normal_form(block_of(node).block)
+        except NoNormalForm as error:
+            yield str(error)
+            continue
+        graphs = tuple(maintenance_graph(form, alias) for alias in form.aliases)
+        yield OuterJoins(form, subsumption_graph(form), graphs)
+
+
+def _safety(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...] | str:
+    try:
+        return analysed(sql, catalog)
+    except ViewRefused as error:
+        return error.reason
+
+
+def _tree_json(picture: Branch) -> dict[str, Any]:
+    form: dict[str, Any] = {"label": picture.label}
+    if picture.below:
+        form["below"] = [_tree_json(each) for each in picture.below]
+    return form
+
+
+def _cost_json(cost: Cost) -> dict[str, Any]:
+    return {
+        "first": _rounds_json(cost.first),
+        "remembered": _rounds_json(cost.remembered),
+        "most": {"first": cost.most[0], "remembered": cost.most[1]},
+    }
+
+
+def _rounds_json(rounds: Rounds) -> list[list[str]]:
+    return [[str(each) for each in round_] for round_ in rounds]

@@ -1,0 +1,98 @@
+"""What the operators of a view remember between batches, and of which order that is.
+
+A memory is never needed: what is not in it is read as of the cut before the batch, and the page
+says how. It is of the order of the view where every remembered row is at least one row of the view;
+elsewhere, of what is in the relations. Both have an end: `memory.ROOM` rows, those met last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from protocols.analysis.wording import listed
+from protocols.explaining.asked import Ask
+from protocols.explaining.following import MANY, Following, Occasion, Wanted, counts
+from protocols.explaining.picture import aggregate_text, headline
+from protocols.operators.aggregates import is_remembered
+from protocols.operators.memory import ROOM
+from protocols.views import tree
+from protocols.views.tree import Node
+
+_AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nulls=False))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one operator remembers."""
+
+    operator: str
+    #: None if it cannot go on from what it knew, and reads its groups anew each time.
+    holds: str | None
+    of_the_view: bool
+    #: The questions that bring it back.
+    refilled: tuple[Ask, ...]
+
+    def __str__(self) -> str:
+        again = listed(list(dict.fromkeys(map(str, self.refilled))))
+        if self.holds is None:
+            return (
+                f"{self.operator}: nothing, for different values can only be told apart by reading"
+                f" them; a group that changes is read anew from {again}"
+            )
+        order = (
+            "as many as the view has rows"
+            if self.of_the_view
+            else f"as many as there are, shown by the view or not, up to {ROOM:,}"
+        )
+        return f"{self.operator}: {self.holds}; {order}; read again from {again}"
+
+
+def memories(root: Node) -> tuple[Memory, ...]:
+    """What the operators of a tree remember, from above."""
+    return tuple(_memories(root, True))
+
+
+def _memories(node: Node, seen: bool) -> Iterator[Memory]:
+    """`seen` says that each row of the node is one of the view, or several."""
+    match node:
+        case tree.Group():
+            yield _of_group(node, seen)
+        case tree.Join():
+            for side in (0, 1):
+                if counts(node, side):
+                    yield _of_partners(node, side)
+    for place, below in enumerate(tree.inputs(node)):
+        yield from _memories(below, seen and _shows_all(node, place))
+
+
+def _shows_all(node: Node, place: int) -> bool:
+    """Whether every row of an input is part of some row of the node."""
+    match node:
+        case tree.Compute() | tree.Union():
+            return True
+        case tree.Join(kind):
+            return kind == "full" or (kind == "left" and place == 0)
+    return False
+
+
+def _of_group(node: tree.Group, seen: bool) -> Memory:
+    keys = frozenset(node.keys)
+    wanted = Wanted(keys, frozenset(), MANY) if keys else None
+    holds = None
+    if is_remembered(node.aggregates):
+        values = ["the number of its rows"]
+        values += [aggregate_text(a) for a in node.aggregates if a.column is not None]
+        holds = f"per group {listed(values)}"
+    return Memory(headline(node), holds, seen or not keys, _read_again(node.input, wanted))
+
+
+def _of_partners(node: tree.Join, side: int) -> Memory:
+    columns = tuple(dict.fromkeys(pair[side] for pair in node.on))
+    below = (node.left, node.right)[side]
+    wanted = Wanted(frozenset(columns), frozenset(), MANY)
+    holds = f"per {listed(columns)} how many rows there are"
+    return Memory(headline(node), holds, False, _read_again(below, wanted))
+
+
+def _read_again(node: Node, wanted: Wanted | None) -> tuple[Ask, ...]:
+    rounds = _AFRESH.before(node, wanted)
+    return tuple(dict.fromkeys(each for round_ in rounds for each in round_))

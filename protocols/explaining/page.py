@@ -1,0 +1,155 @@
+"""What is known of a view as a page that a person reads, top to bottom."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from protocols.analysis.drawing import as_text, maintenance_drawing, subsumption_drawing
+from protocols.analysis.wording import listed
+from protocols.explaining.asked import Rounds
+from protocols.explaining.costs import Cost, Kind, RelationCosts
+from protocols.explaining.explanation import Explanation, OuterJoins
+
+_WIDTH = 100
+
+
+def page(found: Explanation) -> str:
+    """The whole page."""
+    sections = (
+        ("", found.view.sql.strip().splitlines()),
+        ("Tree", found.picture.lines()),
+        ("Kept by", _kept_by(found)),
+        ("Questions", _questions(found)),
+        ("Remembered", _items(map(str, found.memories))),
+        ("Outer joins", _outer_joins(found)),
+        ("Keys", _items([str(found.keys)])),
+        ("Bound columns and safety", _safety(found)),
+        ("What would make it cheaper", _items(found.advice)),
+    )
+    texts = []
+    for heading, lines in sections:
+        indented = [f"  {line}".rstrip() for line in lines]
+        if indented:
+            texts.append("\n".join([heading or f"View {found.view.name}", *indented]))
+    return "\n\n".join(texts) + "\n"
+
+
+def _kept_by(found: Explanation) -> Iterator[str]:
+    sources = found.view.sources
+    places = f"{len(sources)} source{'s' if len(sources) > 1 else ''} ({', '.join(sources)})"
+    yield from _item(f"It is made of: {found.made_of}; over {places}.")
+    levels: dict[str, list[str]] = {}
+    for entry in found.protocols:
+        levels.setdefault(entry.level.name, []).append(entry.name)
+    for level, names in levels.items():
+        yield from _item(f"{level}: {', '.join(names)}")
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+def _questions(found: Explanation) -> Iterator[str]:
+    yield from _item(
+        "At most so many per update: the first time → when what it meets is remembered. What stands"
+        " in one round goes out together; an answer without rows saves what would come after it."
+    )
+    for each in found.costs.relations:
+        yield ""
+        yield from _of_relation(each)
+    batch = found.costs.batch
+    yield ""
+    yield from _item(
+        f"A batch of any size, by batched-sweep: {_arrow(batch.numbers)} questions"
+        + _with_nulls(batch)
+    )
+
+
+def _of_relation(costs: RelationCosts) -> Iterator[str]:
+    """Kinds that cost the same are told together."""
+    yield str(costs.relation)
+    alike: dict[tuple[Rounds, Rounds], list[Kind]] = {}
+    for kind, each in costs.kinds.items():
+        alike.setdefault((each.first, each.remembered), []).append(kind)
+    for kinds in alike.values():
+        told = "any update" if len(kinds) == len(costs.kinds) else listed(list(kinds))
+        cost = max((costs.kinds[kind] for kind in kinds), key=lambda each: each.most)
+        yield from _item(f"{told}: {_arrow(cost.numbers)}{_with_nulls(cost)}", "  ")
+        yield from _ways(cost)
+    for spared in costs.spared:
+        yield from _item(f"{spared}: none", "  ")
+
+
+def _ways(cost: Cost) -> Iterator[str]:
+    if cost.first == cost.remembered:
+        yield from _rounds(cost.first, "asked")
+    else:
+        yield from _rounds(cost.first, "first")
+        yield from _rounds(cost.remembered, "remembered")
+    whole = cost.whole or cost.whole_at_first
+    if whole:
+        when = "every time" if cost.whole else "unless remembered"
+        yield from _item(f"! reads {listed(list(map(str, whole)))} whole, {when}", "    ")
+
+
+def _rounds(rounds: Rounds, word: str) -> Iterator[str]:
+    told = ", then ".join(" + ".join(map(str, round_)) for round_ in rounds)
+    if rounds:
+        yield from _item(f"{word}: {told}", "    ")
+
+
+def _arrow(numbers: tuple[int, int]) -> str:
+    first, remembered = (str(n) if n else "none" for n in numbers)
+    return first if first == remembered else f"{first} → {remembered}"
+
+
+def _with_nulls(cost: Cost) -> str:
+    """More questions, where sources match no NULL."""
+    if not any(cost.more_with_nulls):
+        return ""
+    return f" (with NULLs among the keys up to {_arrow(cost.most)})"
+
+
+# -- what the texts say ----------------------------------------------------------------------------
+
+
+def _outer_joins(found: Explanation) -> Iterator[str]:
+    for each in found.outer_joins:
+        if isinstance(each, OuterJoins):
+            yield from _block(each)
+        else:
+            yield from _item(each)
+
+
+def _block(joins: OuterJoins) -> Iterator[str]:
+    yield "the union of these inner joins, less what a larger one contains:"
+    for term in joins.form.terms:
+        yield from _item(str(term), "  ")
+    yield from as_text(subsumption_drawing(joins.subsumption)).splitlines()
+    for graph in joins.maintenance:
+        yield from as_text(maintenance_drawing(graph)).splitlines()
+
+
+def _safety(found: Explanation) -> Iterator[str]:
+    if isinstance(found.safety, str):
+        yield from _item(f"the criteria do not reach here: {found.safety}")
+        return
+    for select in found.safety:
+        bound = [each.column for each in select.bound]
+        yield from _item(f"bound: {listed(bound) if bound else 'no column'}")
+        yield from _items(str(select).splitlines())
+
+
+def _items(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield from _item(text)
+
+
+def _item(text: str, indent: str = "") -> list[str]:
+    """One text on as many lines as it needs."""
+    return textwrap.wrap(
+        text,
+        _WIDTH - 2,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

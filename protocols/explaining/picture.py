@@ -1,0 +1,123 @@
+"""The tree of a view: as text for a terminal, and as a drawing for Mermaid and SVG."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from protocols.algebra.expressions import Column
+from protocols.analysis.drawing import Box, Drawing
+from protocols.analysis.wording import condition_text, value_text
+from protocols.views import tree
+from protocols.views.tree import Aggregate, Node, inputs
+from protocols.views.view import Atom, View
+
+#: A box of a drawing has room for so much of a label.
+_BOX = 56
+_JOINS = {"inner": "join", "left": "left join", "full": "full join", "semi": "exists"}
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One line of the tree, and what stands below it."""
+
+    label: str
+    below: tuple["Branch", ...] = ()
+
+    def lines(self) -> list[str]:
+        """The tree from this line on."""
+        lines = [self.label]
+        for number, branch in enumerate(self.below, 1):
+            last = number == len(self.below)
+            first, *others = branch.lines()
+            lines.append(("└─ " if last else "├─ ") + first)
+            lines += [("   " if last else "│  ") + line for line in others]
+        return lines
+
+
+def branch(node: Node) -> Branch:
+    """A node with everything below it."""
+    if isinstance(node, tree.Core):
+        return _core(node.view)
+    return Branch(label(node), tuple(branch(each) for each in inputs(node)))
+
+
+def drawing(root: Branch, title: str) -> Drawing:
+    """The tree as boxes and lines."""
+    boxes: list[Box] = []
+    lines: list[tuple[int, int]] = []
+
+    def drawn(branch_: Branch) -> int:
+        number = len(boxes)
+        text = branch_.label
+        boxes.append(Box(text if len(text) <= _BOX else text[: _BOX - 1] + "…"))
+        lines.extend((number, drawn(below)) for below in branch_.below)
+        return number
+
+    drawn(root)
+    return Drawing(title, tuple(boxes), tuple(sorted(lines)))
+
+
+def label(node: Node) -> str:
+    """A node in words, close to the SQL that it came from."""
+    match node:
+        case tree.Compute(_, values):
+            shown = ", ".join(
+                name
+                if isinstance(value, Column) and value.name.rpartition(".")[2] == name
+                else f"{value_text(value)} AS {name}"
+                for name, value, _ in values
+            )
+            return f"select {shown}"
+        case tree.Filter(_, condition):
+            return f"where {condition_text(condition)}"
+        case tree.Union():
+            return "union all"
+        case tree.Multiply(_, times):
+            return f"each row as often as {times} says"
+        case tree.Join():
+            tests = [f"{ours} = {theirs}" for ours, theirs in node.on]
+            tests += [condition_text(node.condition)] if node.condition is not None else []
+            return headline(node) + (f" on {' AND '.join(tests)}" if tests else "")
+        case tree.Group(_, _, aggregates):
+            sums = [f"{aggregate_text(each)} AS {each.name}" for each in aggregates]
+            return headline(node) + (f": {', '.join(sums)}" if sums else "")
+        case tree.Core(view):
+            return _core(view).label
+
+
+def headline(node: Node) -> str:
+    """What an operator is called where only that is asked."""
+    match node:
+        case tree.Join(kind):
+            return "not exists" if kind == "anti" else _JOINS[kind]
+        case tree.Group(_, keys, aggregates):
+            word = "group by" if aggregates else "distinct"
+            return f"{word} {', '.join(keys)}" if keys else "one group of all rows"
+    return type(node).__name__.lower()
+
+
+def aggregate_text(each: Aggregate) -> str:
+    """An aggregate in SQL."""
+    distinct = "DISTINCT " if each.distinct else ""
+    return f"{each.function.upper()}({distinct}{each.column or '*'})"
+
+
+def _core(view: View) -> Branch:
+    """An inner join with its relations; a single relation is one line."""
+    atoms = tuple(map(_atom, view.atoms))
+    if len(atoms) == 1:
+        return atoms[0]
+    return Branch(f"join on {' AND '.join(_conditions(view))}", atoms)
+
+
+def _conditions(view: View) -> Iterator[str]:
+    for link in view.links:
+        left, right = (view.atoms[index].qualified(c) for index, c in (link.left, link.right))
+        yield f"{left} = {right}"
+    for residual in view.residuals:
+        yield condition_text(residual)
+
+
+def _atom(atom: Atom) -> Branch:
+    test = f" where {condition_text(atom.condition)}" if atom.condition is not None else ""
+    alias = "" if atom.alias == atom.relation.name else f" {atom.alias}"
+    return Branch(f"{atom.relation}{alias} ({', '.join(atom.columns)}){test}")

@@ -1,0 +1,131 @@
+"""What is really asked: protocols at work on one update after the other, watched.
+
+Nothing here knows what `explain` says. The sources are those of the simulator; each update is
+committed when the one before is done.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from protocols.algebra.bag import Row, bag
+from protocols.algebra.expressions import Column, IsNull, conjuncts
+from protocols.algebra.frame import Frame
+from protocols.maintenance.questions import Query, Question
+from protocols.maintenance.registry import protocol as protocol_named
+from protocols.simulation.journal import Journal
+from protocols.simulation.life import Life
+from protocols.simulation.scenario import Scenario, Update
+from protocols.simulation.simulator import commit_event, run_event, setting_of, sources_of
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.tree import AnyView
+from sources.workloads import workload
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question as it went out."""
+
+    relation: Relation
+    #: The columns of its keys, and those that it wants to be NULL; empty if it wants all rows.
+    columns: frozenset[str]
+    #: The position of the update, or of the last one of the batch, for which it was asked.
+    position: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """The questions of an update, and how many rounds they took."""
+
+    asked: list[Asked]
+    rounds: int
+
+
+def watched(
+    sql: str, held: Mapping[Relation, Sequence[Row]], updates: Sequence[Update], protocol: str
+) -> list[Work]:
+    """The questions of each update, one update at a time."""
+    run = _Run(sql, held, updates, protocol)
+    return [run.work_on([update.source]) for update in updates]
+
+
+def watched_batch(
+    sql: str, held: Mapping[Relation, Sequence[Row]], updates: Sequence[Update], protocol: str
+) -> list[Asked]:
+    """The questions of all updates but the first, as one batch."""
+    run = _Run(sql, held, updates, protocol)
+    asked = run.work_on([update.source for update in updates]).asked
+    # The first is taken up at once; the others come while it is at work, and are the next batch.
+    return [each for each in asked if each.position == len(updates)]
+
+
+def rows_of(name: str, scale: int, view: AnyView) -> dict[Relation, list[Row]]:
+    """What the relations of a view hold at first in a workload."""
+    chosen = workload(name)
+    held = {}
+    for source in view.sources:
+        frames = chosen.source(source, scale).initial_rows()
+        for relation in chosen.catalog:
+            if relation.source == source:
+                held[relation] = list(frames[relation.name].rows())
+    return held
+
+
+def update(relation: Relation, old: Row | None, new: Row | None) -> Update:
+    """One row in the place of another; None stands for no row."""
+    rows = [(row, count) for row, count in ((old, -1), (new, 1)) if row is not None]
+    return Update(relation.source, {relation: bag(relation.column_names, rows)})
+
+
+class _Run:
+    """The warehouse and its sources, from the first state on."""
+
+    def __init__(
+        self,
+        sql: str,
+        held: Mapping[Relation, Sequence[Row]],
+        updates: Sequence[Update],
+        protocol: str,
+    ) -> None:
+        initial = {r: bag(r.column_names, ((row, 1) for row in rows)) for r, rows in held.items()}
+        scenario = Scenario("watched", sql, Catalog(tuple(held)), initial, tuple(updates))
+        entry = protocol_named(protocol)
+        self._sources = sources_of(scenario)
+        self._journal = Journal([run_event(scenario, entry, None)])
+        setting = setting_of(scenario, entry, "frame")
+        vector = dict.fromkeys(self._sources, 0)
+        self._life = Life(setting, self._sources, self._journal, vector)
+        self._life.begin(page=1_000_000)
+        self._answer_all()
+
+    def work_on(self, sources: Sequence[str]) -> Work:
+        """Each of these commits its next update, and all is answered that is asked about them."""
+        for source in sources:
+            self._journal.events.append(commit_event(self._sources[source]))
+            self._life.arrive(self._sources[source])
+            while groups := self._life.ready():
+                self._life.deliver(groups[0])
+        return self._answer_all()
+
+    def _answer_all(self) -> Work:
+        """Round by round, until nothing is asked any more."""
+        work = Work([], 0)
+        while not self._life.idle:
+            opened = list(self._life.open())
+            work = Work([*work.asked, *(_asked(each.question) for each in opened)], work.rounds + 1)
+            for each in opened:
+                version = self._sources[each.source].version
+                each.answer = self._life.evaluated(each.question, version)
+            for each in opened:
+                self._life.hand_over(each)
+        return work
+
+
+def _asked(question: Question[Frame]) -> Asked:
+    assert isinstance(question, Query)
+    columns = {column for keys in question.keys or () for column in keys.columns}
+    tests = () if question.condition is None else conjuncts(question.condition)
+    for test in tests:
+        match test:
+            case IsNull(Column(name)):
+                columns.add(name)
+    return Asked(question.relation, frozenset(columns), question.position)
