@@ -74,8 +74,7 @@ class _Drawing:
         return Query(f"({left.text}) {operation}{every} ({right.text})", left.columns)
 
     def _select(self, types: Sequence[str] | None) -> Query:
-        # What FROM leaves of the room is for subqueries.
-        tables, columns = self._from(self._rng.choice((1, 2, 2, 3, 4)))
+        tables, columns = self._from(self._rng.choice((1, 2, 2, 3, 4)), self._rng.choice((0, 1)))
         where = self._where(columns, 0.6)
         if self._rng.random() < 0.4:
             return self._grouped(tables, columns, where, types)
@@ -158,11 +157,11 @@ class _Drawing:
 
     # -- FROM ------------------------------------------------------------------------------------
 
-    def _from(self, most: int) -> tuple[str, list[Shown]]:
-        """Tables joined in some way, and their columns."""
+    def _from(self, most: int, spare: int = 0) -> tuple[str, list[Shown]]:
+        """Tables joined in some way, and their columns; so much room is left for subqueries."""
         text, tables = self._table()
         for _ in range(self._rng.randint(0, most - 1)):
-            if self._room < 1:
+            if self._room <= spare:
                 break
             text, tables = self._joined(text, tables)
         return text, [shown for columns in tables.values() for shown in columns]
@@ -248,12 +247,13 @@ class _Drawing:
         """EXISTS or IN right below WHERE, where more than equalities may link."""
         if self._room < 1:
             return self._condition(columns)
-        tables, own, linked = self._linked(columns, others=self._rng.random() < 0.4)
-        if self._rng.random() < 0.6:
-            negated = self._rng.choice(("", "NOT "))
-            return f"{negated}EXISTS (SELECT 1 FROM {tables}{linked})"
+        form = self._rng.choice(("EXISTS", "NOT EXISTS", "IN", "NOT IN", "NOT IN"))
+        others = form != "NOT IN" and self._rng.random() < 0.4
+        tables, own, linked = self._linked(columns, others)
+        if form.endswith("EXISTS"):
+            return f"{form} (SELECT 1 FROM {tables}{linked})"
         ours, item = self._item_like(columns, own)
-        return f"{ours} IN (SELECT {item} FROM {tables}{linked})"
+        return f"{ours} {form} (SELECT {item} FROM {tables}{linked})"
 
     def _linked(self, columns: Sequence[Shown], others: bool) -> tuple[str, list[Shown], str]:
         """FROM and WHERE of a subquery, and its columns."""
@@ -298,7 +298,7 @@ class _Drawing:
             return f"{self._rng.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {tables}{linked})"
         ours, item = self._item_like(columns, own)
         query = f"(SELECT {item} FROM {tables}{linked})"
-        form = self._rng.choice(("IN", "NOT IN", "ANY", "ALL"))
+        form = self._rng.choice(("IN", "NOT IN", "NOT IN", "ANY", "ALL"))
         if "IN" in form:
             return f"{ours} {form} {query}"
         return f"{ours} {self._rng.choice(_QUANTIFIED)} {form} {query}"
