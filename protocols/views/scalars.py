@@ -90,9 +90,9 @@ class Scalars:
             case exp.Paren():
                 return self.condition(node.this)
             case exp.And():
-                return ex.And((self.condition(node.left), self.condition(node.right)))
+                return ex.And(tuple(map(self.condition, node.flatten())))
             case exp.Or():
-                return ex.Or((self.condition(node.left), self.condition(node.right)))
+                return ex.Or(tuple(map(self.condition, node.flatten())))
             case exp.Not():
                 return ex.Not(self.condition(node.this))
             case exp.Is():
