@@ -1,4 +1,4 @@
-"""`viewsweep explain`: what keeping a view costs, before anything is made.
+"""`viewsweep explain` and `constructs`: what keeping a view costs, before anything is made.
 
 What the sources hold is known from a configuration (whose sources are asked), from a scenario's
 "sources", or from a built-in workload. Exit code 2 for a view that cannot be kept.
@@ -13,17 +13,20 @@ import orjson
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from protocols.analysis.drawing import as_mermaid
 from protocols.analysis.svg import as_svg
 from protocols.errors import ViewRefused, WrongUse
+from protocols.explaining.constructs import Construct
+from protocols.explaining.constructs import constructs as all_constructs
 from protocols.explaining.explanation import Explanation
 from protocols.explaining.explanation import explain as explained
 from protocols.explaining.page import page
-from protocols.explaining.picture import drawing
 from protocols.views.catalog import Catalog, catalog_from_json
 from sources.workloads import NAMES, WORKLOADS
 from sources.workloads import workload as workload_named
+from streaming.markdown import put, table, write
 
 
 def explain(
@@ -41,9 +44,11 @@ def explain(
         typer.Option(help=f"A built-in workload: {', '.join(WORKLOADS)}, {NAMES}."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
-    svg: Annotated[Path | None, typer.Option(help="Draw the view's tree into this file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Draw its tree and graphs into this file.")
+    ] = None,
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="The view's tree in Mermaid's language, instead.")
+        bool, typer.Option("--mermaid", help="Its tree and graphs in Mermaid's language.")
     ] = False,
 ) -> None:
     """Say what a view means, which questions its updates lead to, and what would be cheaper.
@@ -55,16 +60,56 @@ def explain(
     if json and mermaid:
         raise WrongUse("either --json or --mermaid")
     found = _explained(view, _catalog(config, catalog, workload))
-    tree = drawing(found.picture, found.view.name)
     if svg is not None:
-        _write(svg, as_svg(tree))
+        write(svg, as_svg(found.drawing))
     if json:
         sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
     elif mermaid:
-        sys.stdout.write(as_mermaid(tree))
+        sys.stdout.write(as_mermaid(found.drawing))
     else:
         # Lines keep their shape: a tree that is wrapped is none.
         Console().out(page(found), end="", highlight=False)
+
+
+def constructs(
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+    ] = None,
+) -> None:
+    """List what SQL a view may have, what is refused and why, and what it costs per update."""
+    found = list(all_constructs())
+    if into is not None:
+        put(into, _LISTED, listed())
+        _say(f"{into}: table renewed")
+    elif json:
+        forms = [
+            {"construct": e.name, "refused": e.refused, "questions": e.questions} for e in found
+        ]
+        sys.stdout.write(orjson.dumps(forms).decode() + "\n")
+    else:
+        console = Console() if Console().is_terminal else Console(width=120)
+        shown = Table(box=None, pad_edge=False)
+        for heading in _HEADINGS:
+            shown.add_column(heading, overflow="fold")
+        for each in found:
+            shown.add_row(*(escape(cell) for cell in _cells(each)))
+        console.print(shown)
+
+
+def listed() -> str:
+    """The table of constructs, in Markdown."""
+    rows = [[cell.replace("|", "\\|") for cell in _cells(each)] for each in all_constructs()]
+    return table(_HEADINGS, rows)
+
+
+_LISTED = "constructs"
+_HEADINGS = ("construct", "kept?", "questions per update: the first time → remembered")
+
+
+def _cells(construct: Construct) -> tuple[str, str, str]:
+    return construct.name, construct.verdict, construct.questions
 
 
 def _explained(file: Path, catalog: Catalog) -> Explanation:
@@ -118,10 +163,3 @@ def _held_by_sources(file: Path) -> Catalog:
 
 def _say(message: str) -> None:
     Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise WrongUse(f"cannot write {file}: {error.strerror}") from None
