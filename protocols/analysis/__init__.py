@@ -17,12 +17,14 @@ source or touches a row. The results are frozen dataclasses that print themselve
     leftdeep          the same, joined relation by relation
     secondarydelta    the orphans that come and go: from the view, or from the relations
     outeraggregation  what a group over an outer join has to count
-    drawing           both graphs as text, as Mermaid and as SVG
+    drawing           both graphs as text and as Mermaid
+    svg               … and as a picture
 
     dependencies      which columns determine which, from the leaves to the root
     keys              which output columns determine a row of the view
 
     references        the relations that a SELECT names, at its top and in its subqueries
+    referencereading  how they are found in the SQL
     boundcolumns      which of their columns the view's columns fix
     safety            duplicates, and which updates can be followed change by change
     rules             the statements that would follow them in a single database

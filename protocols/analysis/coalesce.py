@@ -6,8 +6,6 @@ from protocols.algebra import expressions as ex
 def coalesced(value: ex.Expression) -> tuple[ex.Expression, ...] | None:
     """The arguments if the value is COALESCE of some: the first of them that is not NULL."""
     match value:
-        case ex.Call(function, arguments, _) if function.upper() == "COALESCE":
-            return arguments
         case ex.Case(branches, default, _):
             if all(test == ex.Not(ex.IsNull(then)) for test, then in branches):
                 return (*(then for _, then in branches), default)

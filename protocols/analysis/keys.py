@@ -59,14 +59,15 @@ def _minimal(known: Facts, columns: Sequence[str]) -> frozenset[str]:
 
 
 def _missing(root: Node, known: Facts, columns: Sequence[str]) -> tuple[str, ...]:
-    """The keys of the relations that nothing shown determines, if these would do."""
+    """The columns of keys of relations that would determine all rows if they were shown as well."""
     shown = set(columns)
     wanted: list[str] = []
     for node in nodes(root):
         for atom in node.view.atoms if isinstance(node, Core) else ():
             alias = f"@{atom.alias}"
-            if mark(alias) in known.marks - known.determined_by(shown) and atom.relation.key:
+            there = known.determined_by(shown)
+            if mark(alias) in known.marks - there:
                 key = [f"{alias}.{column}" for column in atom.relation.key]
                 shown.update(key)
-                wanted += [column.removeprefix("@") for column in key]
+                wanted += [each.removeprefix("@") for each in key if each not in there]
     return tuple(wanted) if known.tell_rows_apart(shown) else ()

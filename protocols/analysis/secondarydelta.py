@@ -22,7 +22,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from protocols.analysis.dependencies import Facts, inner_join
+from protocols.analysis.dependencies import Facts, inner_join, mark
 from protocols.analysis.maintenancegraph import Affected, MaintenanceGraph
 from protocols.analysis.normalform import NormalForm, Term
 from protocols.analysis.wording import listed
@@ -121,11 +121,11 @@ def _key_columns_wanted(
     own = {column for column in shown if column.rpartition(".")[0] in term.sources}
     wanted: list[str] = []
     for alias in term.aliases:
-        if f"#{alias}" in known.determined_by(own):
-            continue
-        key = [f"{alias}.{column}" for column in form.known_relations[alias].key]
-        wanted += [column for column in key if column not in own]
-        own.update(key)
+        there = known.determined_by(own)
+        if mark(alias) not in there:
+            key = [f"{alias}.{column}" for column in form.known_relations[alias].key]
+            wanted += [column for column in key if column not in there]
+            own.update(key)
     return tuple(wanted) if known.tell_rows_apart(own) else None
 
 

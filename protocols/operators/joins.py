@@ -18,7 +18,8 @@ from collections.abc import Collection
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.expressions import to_polars
+from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
+from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
@@ -45,16 +46,20 @@ class Join:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
-        self._test = None if node.condition is None else to_polars(node.condition)
         self._sides = node.left.columns, node.right.columns
+        of_left, of_right, of_both = _by_side(node)
+        #: What a row has to satisfy by itself to have a partner at all.
+        self._eligible = of_left, of_right
+        #: What a pair has to satisfy.
+        self._test = of_both
         self._columns = node.columns
         self.nothing = empty_frame(node.columns).data
         #: Of the sides whose number of rows per key decides who on the other side is an orphan.
         self._partners: tuple[Partners | None, Partners | None] = (None, None)
         if self._on and self._test is None and self._kind != "inner":
             columns = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
-            of_left = Partners(columns[0]) if self._kind == "full" else None
-            self._partners = (of_left, Partners(columns[1]))
+            lefts = Partners(columns[0]) if self._kind == "full" else None
+            self._partners = (lefts, Partners(columns[1]))
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -72,7 +77,12 @@ class Join:
         counted = [
             None
             if partners is None
-            else partners.presence(wanted[side], asked[side], there[side], changes[side])
+            else partners.presence(
+                wanted[side],
+                asked[side],
+                self._able(side, there[side]),
+                self._able(side, changes[side]),
+            )
             for side, partners in enumerate(self._partners)
         ]
         return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
@@ -136,8 +146,13 @@ class Join:
             parts.append(self._padded(_minus(right, self._met(1, right, left, of_left))))
         return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
 
+    def _able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of one side that may have partners."""
+        test = self._eligible[side]
+        return rows if test is None else rows.filter(test)
+
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        found = pairs(left, right, self._on)
+        found = pairs(self._able(0, left), self._able(1, right), self._on)
         return found if self._test is None else found.filter(self._test)
 
     def _met(
@@ -149,6 +164,7 @@ class Join:
     ) -> pl.DataFrame:
         """The entries of one side while they have a partner on the other."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
+        rows, others = self._able(side, rows), self._able(1 - side, others)
         if self._test is None:
             if there is None:
                 there = presence(others, list(dict.fromkeys(theirs for _, theirs in on)))
@@ -180,7 +196,7 @@ class Join:
         sets = []
         for own, each in zip((first, 1 - first), rows, strict=False):
             columns = {pair[side]: pair[own] for pair in reversed(self._on)}
-            sets.append(keys(each, columns.items()))
+            sets.append(keys(self._able(own, each), columns.items()))
         return pl.concat(sets).unique(maintain_order=True)
 
     def _sides_before(
@@ -198,6 +214,21 @@ class Join:
             sides = (self._left, self._right)
             left, right = yield from together([before(side, span, None) for side in sides])
         return left, right
+
+
+def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:
+    """The condition by what it reads: the left side only, the right side only, both."""
+    parts: tuple[list[Condition], list[Condition], list[Condition]] = ([], [], [])
+    for test in () if node.condition is None else conjuncts(node.condition):
+        read = columns_read(test)
+        own = 0 if read <= node.left.columns.keys() else 1
+        parts[own if own == 0 or read <= node.right.columns.keys() else 2].append(test)
+    left, right, both = (conjunction(tuple(tests)) for tests in parts)
+    return _polars(left), _polars(right), _polars(both)
+
+
+def _polars(condition: Condition | None) -> pl.Expr | None:
+    return None if condition is None else to_polars(condition)
 
 
 def _part(wanted: pl.DataFrame | None, side: Collection[str]) -> pl.DataFrame | None:

@@ -1,0 +1,79 @@
+"""Bound columns: what is fixed once a row of the view is (Ceri and Widom, 5.1, 6.1 and 6.3).
+
+Two combinations of rows that satisfy the conditions and differ in a bound column differ in what
+they show. A column is bound
+
+    if it is shown                                      (Definition 5.1, 1)
+    if it equals a constant                             (5.1, 2; 6.1, 2)
+    if it equals a bound column                         (5.1, 3a; 6.1, 1 and 3a; 6.3 for IN)
+    if a key of its relation is bound                   (5.1, 3b; 6.1, 3b)
+
+A subquery's columns are *bound by correlation*: the same, begun with the bound columns around it.
+In both cases the columns of a key never are NULL here; the paper does not say what happens if two
+passengers have no frequent flier number.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocols.analysis.references import Conjunct, Selected, Subquery, TableReference
+from protocols.analysis.wording import listed
+
+
+@dataclass(frozen=True)
+class BoundColumn:
+    """A column, and why it is bound."""
+
+    column: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.column} is bound: {self.because}"
+
+
+def bound_columns(select: Selected) -> tuple[BoundColumn, ...]:
+    """B(V), in the order in which they are found."""
+    found = dict.fromkeys(select.shown, "it is shown")
+    _grow(found, select.references, select.conjuncts)
+    return tuple(BoundColumn(*each) for each in found.items())
+
+
+def correlated_columns(subquery: Subquery, bound: Iterable[BoundColumn]) -> tuple[BoundColumn, ...]:
+    """C(V), the columns of a subquery that the bound columns around it bind."""
+    outer = {each.column: each.because for each in bound}
+    found = dict(outer)
+    _grow(found, subquery.references, subquery.conjuncts + subquery.compares)
+    return tuple(BoundColumn(c, why) for c, why in found.items() if c not in outer)
+
+
+def bound_key(reference: TableReference, bound: Iterable[BoundColumn]) -> tuple[str, ...] | None:
+    """The key of a relation that is bound, the one that binds the others if there are several."""
+    order = {each.column: place for place, each in enumerate(bound)}
+    keys = (key for key in reference.keys if order.keys() >= set(key))
+    return min(keys, key=lambda key: max(order[column] for column in key), default=None)
+
+
+def _grow(
+    found: dict[str, str], references: tuple[TableReference, ...], conjuncts: tuple[Conjunct, ...]
+) -> None:
+    """Adds columns of these references until nothing new is bound."""
+    own = {column for reference in references for column in reference.columns}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for conjunct in conjuncts:
+            _bind_equal(found, conjunct, own)
+        for reference in references:
+            key = next((key for key in reference.keys if found.keys() >= set(key)), None)
+            for column in reference.columns if key else ():
+                found.setdefault(column, f"{reference.name}'s key {listed(key or ())} is bound")
+
+
+def _bind_equal(found: dict[str, str], conjunct: Conjunct, own: set[str]) -> None:
+    match conjunct.equal:
+        case (column,) if column in own:
+            found.setdefault(column, f"it equals a constant in {conjunct.text}")
+        case (one, other):
+            for column, partner in ((one, other), (other, one)):
+                if partner in found and column in own:
+                    found.setdefault(column, f"it equals {partner}")

@@ -1,0 +1,199 @@
+"""Duplicates, and which references are safe: where updates can be followed change by change.
+
+A reference is *safe* if one of its keys is bound (Ceri and Widom, Definitions 5.4 and 6.3): then a
+row of the view comes from one of its rows only, so it goes when that row goes. In a negative
+subquery a row that comes makes rows of the view go, and the other way round:
+
+    I-safe    (7.1) the subquery speaks of nothing outside but bound columns: whatever it excludes
+              it excludes with all that looks alike in the view
+    DU-safe   (7.3) I-safe, and a key is bound by correlation: the row that goes was the only one
+              that excluded
+
+Two things are added to the paper. NOT IN and … ALL become true when the last row goes, and unknown
+by a NULL; so for DU-safety what they compare must never be NULL. And a deletion that is not DU-safe
+has to look whether another row still excludes (see `rules`).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from protocols.analysis.boundcolumns import (
+    BoundColumn,
+    bound_columns,
+    bound_key,
+    correlated_columns,
+)
+from protocols.analysis.referencereading import Keys, selects_of
+from protocols.analysis.references import Selected, Subquery, TableReference
+from protocols.analysis.wording import listed
+from protocols.views.catalog import Catalog
+
+#: How a change is followed: from itself alone, with a look at the rows that the view or the
+#: relations have, or by working the view out anew.
+Way: TypeAlias = Literal["alone", "with a look", "anew"]
+Place: TypeAlias = Literal["top", "positive", "negative", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Whether rows of a SELECT without DISTINCT can repeat (Theorem 5.3)."""
+
+    possible: bool
+    #: The references without a bound key.
+    unbound: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.possible:
+            return "no row occurs twice"
+        return (
+            f"rows may occur twice: no key of {listed(self.unbound)} is bound; DISTINCT is needed"
+        )
+
+
+@dataclass(frozen=True)
+class Safety:
+    """The verdict on one reference."""
+
+    reference: str
+    relation: str
+    place: Place
+    #: For a negative reference: I-safe and DU-safe; for the others both are the same.
+    insert_safe: bool
+    delete_safe: bool
+    inserted: Way
+    deleted: Way
+    updated: Way
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.reference} is {self._verdict}: {self.because}"
+
+    @property
+    def _verdict(self) -> str:
+        if self.place != "negative":
+            return "safe" if self.insert_safe else "not safe"
+        if self.delete_safe:
+            return "DU-safe"
+        return "I-safe, but not DU-safe" if self.insert_safe else "not I-safe"
+
+
+@dataclass(frozen=True)
+class SelectAnalysis:
+    """What is known about one SELECT of a view."""
+
+    bound: tuple[BoundColumn, ...]
+    #: For each subquery, the columns that are bound by correlation.
+    correlated: tuple[tuple[BoundColumn, ...], ...]
+    duplicates: Duplicates
+    references: tuple[Safety, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, (self.duplicates, *self.references)))
+
+
+def analysed(
+    sql: str, catalog: Catalog, further_keys: Keys | None = None
+) -> tuple[SelectAnalysis, ...]:
+    """The analysis of each SELECT of a view; ViewRefused says where the criteria do not reach."""
+    return tuple(analysis_of(select) for select in selects_of(sql, catalog, further_keys))
+
+
+def analysis_of(select: Selected) -> SelectAnalysis:
+    """The analysis of one SELECT."""
+    bound = bound_columns(select)
+    correlated = tuple(correlated_columns(each, bound) for each in select.subqueries)
+    safeties = [_by_key(reference, "top", bound) for reference in select.references]
+    for subquery, columns in zip(select.subqueries, correlated, strict=True):
+        for reference in subquery.references:
+            if subquery.kind == "positive":
+                safeties.append(_by_key(reference, "positive", columns))
+            else:
+                safeties.append(_negative(reference, subquery, select, bound, columns))
+    safeties += map(_elsewhere, select.elsewhere)
+    return SelectAnalysis(bound, correlated, _duplicates(select, bound), tuple(safeties))
+
+
+def _duplicates(select: Selected, bound: tuple[BoundColumn, ...]) -> Duplicates:
+    unbound = tuple(each.name for each in select.references if bound_key(each, bound) is None)
+    return Duplicates(bool(unbound) and not select.distinct, unbound)
+
+
+def _by_key(reference: TableReference, place: Place, bound: tuple[BoundColumn, ...]) -> Safety:
+    """A reference at the top or in a positive subquery."""
+    key = bound_key(reference, bound)
+    if key is None:
+        return _safety(reference, place, (False, False), _unbound(reference, bound))
+    how = "bound" if place == "top" else "bound by correlation"
+    return _safety(reference, place, (True, True), f"its key {_columns(key)} is {how}")
+
+
+def _negative(
+    reference: TableReference,
+    subquery: Subquery,
+    select: Selected,
+    bound: tuple[BoundColumn, ...],
+    correlated: tuple[BoundColumn, ...],
+) -> Safety:
+    own = {column for each in subquery.references for column in each.columns}
+    conditions = subquery.conjuncts + subquery.compares
+    mentioned = {column for each in conditions for column in each.columns}
+    free = sorted(mentioned - own - {each.column for each in bound})
+    if free:
+        why = f"its subquery speaks of {listed(free)}, which is not bound; show it"
+        return _safety(reference, "negative", (False, False), why)
+    key = bound_key(reference, correlated)
+    if key is None:
+        return _safety(reference, "negative", (True, False), _unbound(reference, correlated))
+    never_null = _never_null(subquery, select)
+    nullable = sorted(each for each in subquery.compared if each not in never_null)
+    if nullable:
+        why = f"{listed(nullable)} may be NULL, and then the comparison is unknown"
+        return _safety(reference, "negative", (True, False), why)
+    why = f"its key {_columns(key)} is bound by correlation"
+    return _safety(reference, "negative", (True, True), why)
+
+
+def _elsewhere(reference: TableReference) -> Safety:
+    why = "it stands in a subquery that is not a condition by itself, or in another subquery"
+    return _safety(reference, "elsewhere", (False, False), why)
+
+
+def _safety(
+    reference: TableReference, place: Place, safe: tuple[bool, bool], because: str
+) -> Safety:
+    """A verdict, with how changes are followed under it (5.4, 6.2 and 7.2)."""
+    insert_safe, delete_safe = safe
+    inserted: Way = "alone" if insert_safe else "anew" if place == "negative" else "with a look"
+    deleted: Way = "alone" if delete_safe else "with a look" if place == "negative" else "anew"
+    updated: Way = "alone" if insert_safe and delete_safe else "anew"
+    if place == "elsewhere":
+        inserted = deleted = "anew"
+    name, relation = reference.name, str(reference.relation)
+    return Safety(
+        name, relation, place, insert_safe, delete_safe, inserted, deleted, updated, because
+    )
+
+
+def _unbound(reference: TableReference, bound: Collection[BoundColumn]) -> str:
+    """Why no key is bound, and what is missing for the one that comes nearest."""
+    if not reference.keys:
+        return f"no key of {reference.relation} is known"
+    columns = {each.column for each in bound}
+    missing = min(([c for c in key if c not in columns] for key in reference.keys), key=len)
+    keys = ", ".join(_columns(key) for key in reference.keys)
+    return f"none of its keys is bound ({keys}); with {listed(missing)} one would be"
+
+
+def _columns(key: tuple[str, ...]) -> str:
+    """The columns of a key without the name of the reference."""
+    names = [column.rpartition(".")[2] for column in key]
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def _never_null(subquery: Subquery, select: Selected) -> set[str]:
+    """The columns that keys or conditions keep from being NULL."""
+    references = (*select.references, *subquery.references)
+    in_keys = {column for each in references for column in each.never_null}
+    conjuncts = (*select.conjuncts, *subquery.conjuncts)
+    return in_keys.union(*(each.columns for each in conjuncts if each.rejects_null))
