@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.burst import Burst, Settings, same_rows, unfolded
+from bench.burst import Burst, Settings, evaluated, same_rows, unfolded
 from bench.engines.engine import Engine, Outcome, Place
 from bench.vectors import Histories
 from infra.broker import which_broker
@@ -119,6 +119,8 @@ class Jury:
     def judged(self, outcome: Outcome) -> Judged:
         burst = self.burst
         truth = burst.truth_of_inserts if outcome.inserts_only else burst.truth
+        if outcome.sql is not None:
+            truth = evaluated(outcome.sql, {base.relation: base.final for base in burst.bases})
         right = None if outcome.rows is None else same_rows(unfolded(outcome.rows), truth)
         explained = [self._histories.explain(state) for state in outcome.states]
         return Judged(outcome, right, explained.count(None))

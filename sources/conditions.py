@@ -7,6 +7,8 @@ DuckDB has nothing to convert by itself.
 from collections.abc import Callable
 from typing import Any
 
+import duckdb
+
 from protocols.algebra.expressions import (
     And,
     Call,
@@ -23,6 +25,13 @@ from protocols.algebra.expressions import (
     Truth,
 )
 from protocols.algebra.functions import FUNCTIONS
+
+#: What DuckDB raises for a value that there is not: an overflow, a bad cast, a division by zero.
+NO_VALUE = (
+    duckdb.ConversionException,
+    duckdb.OutOfRangeException,
+    duckdb.InvalidInputException,
+)
 
 
 def condition_to_sql(

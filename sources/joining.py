@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 
@@ -26,7 +25,7 @@ from protocols.algebra.expressions import Condition, columns_of
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.views.view import Atom, View
-from sources.conditions import condition_to_sql
+from sources.conditions import NO_VALUE, condition_to_sql
 from sources.database import SourceDatabase, quoted, registered, table_name
 from sources.lookup import check_columns, check_condition
 from sources.terms import TERM, Sum, Terms
@@ -45,7 +44,7 @@ def joined(database: SourceDatabase, joint: Sum) -> tuple[pa.Table, int]:
                 tables.enter_context(registered(cursor, _given(number, index), _numbered(rows)))
         try:
             rows = cursor.sql(sql, params=parameters).to_arrow_table()
-        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        except NO_VALUE as error:
             raise WrongUse(f"the view over source {database.source}: {error}") from None
     return rows.rename_columns([*joint.view.schema, COUNT]), version
 

@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from protocols.algebra.delta import COUNT
@@ -38,7 +37,7 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation
-from sources.conditions import condition_to_sql
+from sources.conditions import NO_VALUE, condition_to_sql
 from sources.database import FEW_KEYS, SourceDatabase, quoted, registered, table_name
 from sources.wire import uncounted
 
@@ -56,7 +55,7 @@ def lookup(database: SourceDatabase, query: Query[Frame]) -> tuple[pa.Table, int
                 tables.enter_context(registered(cursor, _key_set(number), uncounted(keys)))
         try:
             rows = cursor.sql(sql, params=parameters).to_arrow_table()
-        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        except NO_VALUE as error:
             raise WrongUse(f"relation {query.relation}: {error}") from None
     return rows, version
 

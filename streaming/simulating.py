@@ -21,7 +21,15 @@ from rich.text import Text
 from protocols.errors import ViewsweepError, WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named
-from protocols.simulation.campaign import UPDATES, Campaign, Judged, Tally, Trouble, trouble_of
+from protocols.simulation.campaign import (
+    UPDATES,
+    Campaign,
+    Family,
+    Judged,
+    Tally,
+    Trouble,
+    trouble_of,
+)
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.failure import WrittenRun, written_run_from_json
@@ -85,6 +93,8 @@ class Report:
             "states": tally.states,
             "queries": tally.queries,
             "shapes": dict(tally.shapes),
+            "plans": len(tally.plans),
+            "operators_met": dict(sorted(tally.met.items())),
             "seconds": round(self.seconds, 2),
             "runs_per_second": self.runs_per_second,
             "files": self.files,
@@ -154,6 +164,9 @@ def simulate(
     random: Annotated[
         bool, typer.Option("--random", help="Draw the scenario from the seed, too.")
     ] = False,
+    views: Annotated[
+        bool, typer.Option("--views", help="Draw views of SQL beyond inner joins (with --random).")
+    ] = False,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try all schedules of a small scenario.")
     ] = False,
@@ -206,6 +219,8 @@ def simulate(
         _check_modes(scenario, random, exhaustive, replay, seed, seeds, trace)
         if updates is not None and not random:
             raise WrongUse("--updates is for drawn scenarios: it needs --random")
+        if views and not random:
+            raise WrongUse("--views says which views are drawn: it needs --random")
         if given and (exhaustive or replay is not None):
             raise WrongUse(f"--{next(iter(given))} is a knob of seeded runs, and this is none")
         request = _Request(
@@ -226,7 +241,7 @@ def simulate(
         elif exhaustive:
             report = _explored(request)
         else:
-            report = _campaign(request, random)
+            report = _campaign(request, random, "views" if views else "joins")
     except ViewsweepError as error:
         Console(stderr=True).print(Text(f"simulate: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
@@ -292,13 +307,14 @@ def _shaped(path: Path) -> Shaped:
 # The modes ----------------------------------------------------------------------------------------
 
 
-def _campaign(request: _Request, random: bool) -> Report:
+def _campaign(request: _Request, random: bool, family: Family) -> Report:
     """One run, or one per seed."""
     entry = request.entry()
     given = None if random else _shaped(request.scenario or Path())
     updates = UPDATES if request.updates is None else request.updates
-    campaign = Campaign(entry, given, updates, request.knobs)
+    campaign = Campaign(entry, given, updates, request.knobs, family=family)
     seeds, mode = request.seeds, "--random" if random else ""
+    mode += " --views" if family == "views" else ""
     several = len(seeds) > 1
     words = f"--seeds {seeds[0]}..{seeds[-1]}" if several else f"--seed {seeds[0]}"
     report = Report(entry, request.repeated(mode, words))
@@ -489,6 +505,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
         f" met a concurrent update, {tally.crashes:,} crashes of the warehouse",
         "",
     )
+    if tally.met:
+        yield f"{len(tally.plans):,} different plans; operators that met one: {_met(tally)}", ""
     if report.seconds:
         yield f"{report.seconds:.1f} s, {report.runs_per_second:,.0f} {what}s/s", ""
     if report.vacuous:
@@ -496,6 +514,10 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
     for file in report.files:
         yield f"written down: {file}  (viewsweep simulate --replay {file})", ""
     yield f"reproduce: {report.reproduce}", ""
+
+
+def _met(tally: Tally) -> str:
+    return ", ".join(f"{name} {runs:,}" for name, runs in tally.met.most_common())
 
 
 def _told(trouble: Trouble | None) -> str:

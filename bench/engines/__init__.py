@@ -4,12 +4,22 @@ from bench.engines.engine import Engine
 from bench.engines.inprocess import InProcess
 from bench.engines.path import WholePath
 from bench.engines.topics import OverTopics
+from bench.shapes import SHAPES
 from protocols.errors import WrongUse
 
 ENGINES: tuple[Engine, ...] = (
     WholePath(),
     InProcess(
         "viewsweep-engine", "engine alone: no Kafka, no Delta; complete", "alone", keeps_base=False
+    ),
+    *(
+        InProcess(
+            f"viewsweep-{shape}",
+            f"engine alone over another view: {about}",
+            shape,
+            keeps_base=False,
+        )
+        for shape, about in SHAPES.items()
     ),
     InProcess(
         "limit",

@@ -6,6 +6,7 @@ contains updates that the engine has to take out again.
 
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -13,10 +14,14 @@ import polars as pl
 from bench.burst import Burst
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog
-from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Query, Question
+from protocols.maintenance.questions import Answer, Maintenance, Query, Question
+from protocols.maintenance.registry import protocol
+from protocols.maintenance.tree_sweep import TreeSweep
+from protocols.views.reading import parse_view
+
+T = TypeVar("T")
 
 
 class LocalSources:
@@ -25,6 +30,10 @@ class LocalSources:
     def __init__(self, burst: Burst) -> None:
         self._rows = {base.relation: base.final for base in burst.bases}
         self._version = burst.share
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins to count anew."""
         #: What has been asked so far: questions, bytes of keys and rows in columns, and the
         #: seconds (of the clock, of the processors) that the answers took.
         self.questions = 0
@@ -43,6 +52,8 @@ class LocalSources:
     def _answer(self, query: Query[Frame]) -> Answer[Frame]:
         rows, keys = self._rows[query.relation], query.keys or ()
         found = [rows.join(k.data, on=list(k.columns), how="semi") for k in keys]
+        if query.keys is None:
+            found = [rows]
         once = found[0] if len(found) == 1 else pl.concat(found).unique()
         answer = once.select(*query.columns, pl.lit(1, pl.Int64).alias(COUNT))
         sent = [*(k.data for k in keys), answer]
@@ -53,19 +64,26 @@ class LocalSources:
 class EngineAlone:
     """One view kept over a burst, batch by batch."""
 
-    def __init__(self, burst: Burst) -> None:
-        self._burst = burst
+    def __init__(self, burst: Burst, sql: str | None = None) -> None:
+        """Over the burst's view, or over another one of its relations."""
+        self._sources = burst.view.sources
+        catalog = burst.workload.catalog
+        self._view = parse_view("bench", burst.view.sql if sql is None else sql, catalog)
         self.sources = LocalSources(burst)
         logs = {base.relation: FrameLog() for base in burst.bases}
         self._mailbox = Mailbox[Frame](logs, dict.fromkeys(burst.view.sources, 0))
         for base in burst.bases:
             changes = {base.relation: base.changes}
             self._mailbox.receive(base.relation.source, burst.share, changes)
-        self._protocol = BatchedSweep[Frame](burst.view, self._mailbox)
+        self._protocol = protocol("batched-sweep").begin_with(self._view, self._mailbox, _nothing)
+        if isinstance(self._protocol, TreeSweep):
+            # As after the first state.
+            self._finished(self._protocol.learn())
+            self.sources.forget()
 
     def deliver(self, upto: int) -> None:
         """Positions up to this one: one version of each source after the other."""
-        sources = self._burst.view.sources
+        sources = self._sources
         versions, places = np.divmod(np.arange(self._mailbox.last_position, upto), len(sources))
         self._mailbox.deliver_each(sources, places, versions + 1)
 
@@ -73,17 +91,25 @@ class EngineAlone:
         """All that was delivered: the changes of the view with their positions."""
         work = self._protocol.begin()
         assert work is not None
+        [install] = self._finished(work)
+        self._mailbox.forget(self._mailbox.last_position)
+        return self._placed(install)
+
+    def _finished(self, work: Maintenance[Frame, T]) -> T:
         try:
             questions = next(work)
             while True:
                 questions = work.send(self.sources.ask(questions))
         except StopIteration as end:
-            [install] = end.value
-        self._mailbox.forget(self._mailbox.last_position)
-        return self._placed(install)
+            result: T = end.value
+            return result
 
     def _placed(self, install: Install[Frame]) -> pl.DataFrame:
-        names = [*self._burst.view.schema, POSITION, COUNT]
+        names = [*self._view.schema, POSITION, COUNT]
         if install.change is None:
             return pl.DataFrame(schema=dict.fromkeys(names, pl.Int64()))
         return install.change.data.select(names)
+
+
+def _nothing() -> Frame:
+    raise AssertionError("the batched sweep never looks at the rows of the view")

@@ -44,6 +44,8 @@ class Outcome:
     inserts_only: bool = False
     p50_ms: float | None = None
     p99_ms: float | None = None
+    #: The SQL of another view than the burst's, if it kept another one.
+    sql: str | None = None
     #: Seconds by step, where the engine says so.
     steps: dict[str, float] = field(default_factory=dict)
 

@@ -13,16 +13,18 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import orjson
 import polars as pl
 
-from bench.burst import UNTIL, Burst, Settings, folded
+from bench.burst import UNTIL, Burst, Settings, evaluated, folded
 from bench.engines.alone import EngineAlone
 from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory
+from bench.shapes import SHAPES, shaped
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import VERSION
@@ -44,9 +46,9 @@ class Run:
     steps: dict[str, float] = field(default_factory=dict)
 
 
-def engine_alone(burst: Burst) -> Run:
+def engine_alone(burst: Burst, shape: str | None = None) -> Run:
     """The whole burst as one batch; all of it is concurrent with every answer."""
-    engine = EngineAlone(burst)
+    engine = EngineAlone(burst, None if shape is None else shaped(burst, shape))
     begun = time.perf_counter()
     engine.deliver(burst.updates)
     delivered = time.perf_counter()
@@ -54,7 +56,18 @@ def engine_alone(burst: Burst) -> Run:
     seconds = time.perf_counter() - begun
     steps = {"order of delivery": delivered - begun, "sources": engine.sources.seconds}
     steps["engine"] = seconds - sum(steps.values())
+    if shape is not None:
+        return Run(seconds, _last_state(burst, shape, placed), [], steps)
     return Run(seconds, *_states(burst, placed), steps)
+
+
+def _last_state(burst: Burst, shape: str, placed: pl.DataFrame) -> pl.DataFrame:
+    """The view before the burst and all its changes."""
+    first = evaluated(shaped(burst, shape), {base.relation: base.rows for base in burst.bases})
+    changes = placed.drop(POSITION)
+    counted = first.with_columns(pl.lit(1, pl.Int64).alias(COUNT)).select(changes.columns)
+    # DuckDB's sums are of a type that Polars reads as another one.
+    return folded(pl.concat([counted.cast(changes.schema), changes]))
 
 
 def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
@@ -154,6 +167,7 @@ FUNCTIONS: dict[str, Callable[[Burst], Run]] = {
     "alone": engine_alone,
     "limit": limit,
     "recompute": recompute,
+    **{shape: partial(engine_alone, shape=shape) for shape in SHAPES},
 }
 
 
@@ -189,6 +203,7 @@ class InProcess:
             memory.bytes,
             sum(base.final.height for base in burst.bases) if self.keeps_base else 0,
             steps=figures["steps"],
+            sql=shaped(burst, self.function) if self.function in SHAPES else None,
         )
 
 

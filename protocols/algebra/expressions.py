@@ -136,10 +136,10 @@ def columns_of(what: Condition | Expression) -> set[str]:
     """The names of all columns that it mentions."""
     if isinstance(what, Column):
         return {what.name}
-    return set().union(*map(columns_of, _parts(what)))
+    return set().union(*map(columns_of, parts_of(what)))
 
 
-def _parts(what: Condition | Expression) -> Iterator[Condition | Expression]:
+def parts_of(what: Condition | Expression) -> Iterator[Condition | Expression]:
     """What it is directly made of."""
     match what:
         case Comparison(left, _, right):
@@ -321,6 +321,9 @@ def value_to_polars(expression: Expression) -> pl.Expr:
 
 def _condition(condition: Condition, rows: pl.Expr | None) -> pl.Expr:
     """Where `rows` are given, what it is for other rows does not matter, and must not fail."""
+    constant = _constant(Truth(condition))
+    if constant is not None:
+        return pl.lit(constant.value, dtype=pl.Boolean)
     match condition:
         case Comparison(left, op, right):
             comparison: pl.Expr = COMPARISONS[op](_value(left, rows), _value(right, rows))
@@ -348,15 +351,13 @@ def _undecided(
 
 
 def _value(expression: Expression, rows: pl.Expr | None) -> pl.Expr:
+    expression = _constant(expression) or expression
     match expression:
         case Column(name):
             return _masked(pl.col(name), rows)
         case Literal(constant, type_):
             return _masked(pl.lit(constant, dtype=type_.dtype), rows)
         case Call(function, arguments, type_):
-            folded = _folded(expression)
-            if folded is not None:
-                return _masked(pl.lit(folded.value, dtype=type_.dtype), rows)
             return FUNCTIONS[function].to_polars(type_, [_value(a, rows) for a in arguments])
         case Case():
             return _chosen(expression, rows)
@@ -364,12 +365,12 @@ def _value(expression: Expression, rows: pl.Expr | None) -> pl.Expr:
             return _condition(condition, rows)
 
 
-def _folded(call: Call) -> Literal | None:
-    """The constant that a call of constants alone is, unless it fails."""
-    if columns_of(call):
+def _constant(expression: Expression) -> Literal | None:
+    """What an expression without columns is, unless it fails."""
+    if columns_of(expression):
         return None
     try:
-        return Literal(value(call, {}), call.type)
+        return Literal(value(expression, {}), type_of(expression, {}))
     except NoValue:
         return None
 
@@ -389,7 +390,7 @@ def _chosen(case: Case, rows: pl.Expr | None) -> pl.Expr:
 
 
 def _may_fail(what: Condition | Expression) -> bool:
-    return isinstance(what, Call) or any(map(_may_fail, _parts(what)))
+    return isinstance(what, Call) or any(map(_may_fail, parts_of(what)))
 
 
 def _among(rows: pl.Expr | None, which: pl.Expr) -> pl.Expr:

@@ -51,7 +51,7 @@ class Frame:
         if not by:
             return Frame(self.data.select(pl.col(COUNT).sum()).filter(pl.col(COUNT) != 0))
         # Equal rows have equal hashes, and most rows have no equal: only the others are grouped.
-        again = _hashes(self.data, by).is_duplicated()
+        again = row_hashes(self.data, by).is_duplicated()
         if not again.any():
             return Frame(self.data.filter(pl.col(COUNT) != 0))
         several = self.data.filter(again).group_by(by, maintain_order=True)
@@ -113,7 +113,7 @@ class Frame:
         return {value: Frame(part) for (value,), part in parts.items()}
 
 
-def _hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
+def row_hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
     """Equal for equal rows (NULL equals NULL, NaN equals NaN), and for others almost never."""
     return data.select(by).hash_rows()
 
@@ -127,12 +127,12 @@ def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
     if entries.is_empty():
         names = {SINCE: POSITION, UNTIL: POSITION, COUNT: COUNT}
         return Frame(picked(entries, [*((n, n) for n in by), *names.items()]))
-    hashes = _hashes(entries, by).to_numpy()
+    hashes = row_hashes(entries, by).to_numpy()
     at = entries.get_column(POSITION).to_numpy()
     order = np.lexsort((at, hashes))
     hashes, at = hashes[order], at[order]
     goes_on = hashes[1:] == hashes[:-1]
-    if not _all_equal(entries, by, order[:-1][goes_on], order[1:][goes_on]):
+    if not all_equal(entries, by, order[:-1][goes_on], order[1:][goes_on]):
         return _lifetimes_one_by_one(entries, by)
     count = entries.get_column(COUNT).to_numpy()[order]
     heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
@@ -155,7 +155,7 @@ def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
     return Frame(pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())]))
 
 
-def _all_equal(
+def all_equal(
     entries: pl.DataFrame, by: list[str], one: NDArray[np.intp], other: NDArray[np.intp]
 ) -> bool:
     """Whether the rows at these places are pairwise equal."""

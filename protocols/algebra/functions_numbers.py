@@ -146,7 +146,8 @@ def fitting(type_: ColumnType, number: Any) -> Any:
     precision, scale = type_.precision_and_scale
     if abs(number) >= EXACT.scaleb(Decimal(1), precision - scale):
         raise NoValue(f"{number} is no {type_.name}; cast to one of more digits before")
-    return EXACT.quantize(number, EXACT.scaleb(Decimal(1), -scale))
+    # Plus makes -0 a 0.
+    return EXACT.plus(EXACT.quantize(number, EXACT.scaleb(Decimal(1), -scale)))
 
 
 def _exactly(

@@ -4,7 +4,7 @@ The checker never parses a view into an algebra of its own. It takes the SQL tex
 in the place of the relations, and lets DuckDB evaluate it:
 
     SELECT R.x FROM a.r R JOIN b.s ON …     -- as written
-    SELECT R.x FROM now_0 AS R JOIN now_1 AS s ON …                              -- `over`
+    SELECT R.x FROM (SELECT …) AS R JOIN (SELECT …) AS s ON …                    -- `over`
     SELECT R.x, R_count * s_count, …                                             -- `tagged`
     FROM (SELECT …, _count AS _count_0 FROM history_0) AS R JOIN (…) AS s ON …
 
@@ -99,10 +99,10 @@ class ViewText:
         return tuple(dict.fromkeys(atom.relation for atom in self.atoms))
 
     def over(self, table: Callable[[Relation], str]) -> str:
-        """The view's SQL with `table(relation)` in the place of every relation."""
+        """The view's SQL with `table(relation)`, a name or a subquery, for every relation."""
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
-            other = exp.to_table(table(atom.relation), alias=exp.to_identifier(atom.alias, True))
+            other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
             # Joins in parentheses hang on the table that they begin with.
             other.set("joins", node.args.get("joins"))
             node.replace(other)
@@ -206,6 +206,13 @@ def _from(query: exp.Select) -> list[exp.Expr]:
     """The direct members of FROM."""
     first = query.args.get("from_")
     return ([first.this] if first else []) + [join.this for join in _joins(query)]
+
+
+def _member(sql: str) -> exp.Expr:
+    """One member of FROM."""
+    query = sqlglot.parse_one(f"SELECT * FROM {sql}", dialect="duckdb")
+    assert isinstance(query, exp.Select)
+    return _from(query)[0]
 
 
 def _quoted(name: str) -> str:

@@ -57,6 +57,12 @@ class TreeSweep:
         self._busy, self._begun = True, last
         return self._batch(Span(first, last))
 
+    def learn(self) -> Maintenance[Frame, Frame]:
+        """All rows as they are before the first batch; what operators remember is then complete."""
+        rows = yield from self._root.before(Span(self._begun + 1, self._begun), None)
+        self._root.settle()
+        return Frame(rows)
+
     def _batch(self, span: Span) -> Work[Frame]:
         change = yield from self._root.change(span)
         self._root.settle()

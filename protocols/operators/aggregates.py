@@ -110,7 +110,7 @@ def _with_distinct(
 ) -> pl.DataFrame:
     """The sums of the different values that are there."""
     assert each.column is not None
-    there = presence(placed.filter(pl.col(each.column).is_not_null()), [*by, each.column])
+    there = presence(placed.filter(pl.col(each.column).is_not_null()), _with(by, each.column))
     summands = _summands(each, types)
     names = [summand.meta.output_name() for summand in summands]
     steps = there.group_by([*by, POSITION]).agg(summand.sum() for summand in summands)
@@ -153,10 +153,16 @@ def _with_extreme(
 
 def _lives(placed: pl.DataFrame, by: Sequence[str], column: str) -> pl.DataFrame:
     """From when until when each value is in its group."""
-    turns = presence(placed, [*by, column]).sort(POSITION)
-    until = pl.col(POSITION).shift(-1).over([*by, column]).fill_null(FOREVER)
+    value = _with(by, column)
+    turns = presence(placed, value).sort(POSITION)
+    until = pl.col(POSITION).shift(-1).over(value).fill_null(FOREVER)
     spans = turns.with_columns(pl.col(POSITION).alias(SINCE), until.alias(UNTIL))
     return spans.filter(pl.col(COUNT) > 0).select(*by, pl.col(column).alias(_VALUE), SINCE, UNTIL)
+
+
+def _with(by: Sequence[str], column: str) -> list[str]:
+    """What tells values of groups apart; a value may be one of the keys itself."""
+    return list(dict.fromkeys((*by, column)))
 
 
 def _extreme(function: str) -> pl.Expr:

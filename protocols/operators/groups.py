@@ -11,9 +11,9 @@ import polars as pl
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION, UNTIL
 from protocols.algebra.frame import empty_frame
 from protocols.operators.aggregates import ROWS, aggregated, in_doubt, is_remembered
-from protocols.operators.memory import Memory, without
+from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.placed import among, change_of, distinct, entries, within
+from protocols.operators.placed import among, change_of, distinct, entries, within, without
 from protocols.views import tree
 
 #: What all rows agree in.
@@ -52,7 +52,7 @@ class Group:
         there = yield from self._read(span, keys)
         rows = self._rows(entries(there, self._grouped(no_change(self._below))), asked=asked)
         if self._memory is not None:
-            self._memory.seen(rows)
+            self._memory.seen(rows, all_of_them=wanted is None)
         if known is not None:
             rows = pl.concat([rows, known.select(rows.columns)])
         counted = self._there(rows).with_columns(pl.lit(1, pl.Int64).alias(COUNT))

@@ -3,9 +3,9 @@
 All pairs are found by columns for all positions of a batch at once (`placed.pairs`). What an outer
 join pads with NULL, its *orphans*, is what has no partner:
 
-    orphans = left - left joined with (presence of a partner)
+    orphans = left joined with (absence of a partner)
 
-Presence is taken per join key, or, where a pair has to satisfy more than equalities, per row of
+Absence is taken per join key, or, where a pair has to satisfy more than equalities, per row of
 the left side. So an orphan appears at the very position at which the last partner goes, and goes
 when the first one comes. NULL in a join key meets nothing and is always an orphan.
 
@@ -13,7 +13,8 @@ Null extension is not linear. It is right here because it comes last: the source
 inner matches only, and answers are corrected before anything is padded.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -24,8 +25,9 @@ from protocols.algebra.frame import Frame, empty_frame
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.partners import Partners
+from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
+    absence,
     added_up,
     among,
     change_of,
@@ -37,6 +39,15 @@ from protocols.operators.placed import (
     presence,
 )
 from protocols.views import tree
+
+
+@dataclass(frozen=True)
+class _Partner:
+    """When rows have a partner: entries, and how rows find theirs."""
+
+    there: pl.DataFrame
+    on: Sequence[tuple[str, str]]
+    nulls_equal: bool
 
 
 class Join:
@@ -74,22 +85,12 @@ class Join:
             [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
         )
         placed = [entries(*each) for each in zip(there, changes, strict=True)]
-        counted = [
-            None
-            if partners is None
-            else partners.presence(
-                wanted[side],
-                asked[side],
-                self._able(side, there[side]),
-                self._able(side, changes[side]),
-            )
-            for side, partners in enumerate(self._partners)
-        ]
+        counted = [self._counted(side, wanted[side], there, changes) for side in (0, 1)]
         return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
 
     def _asked(
         self, side: int, changes: tuple[pl.DataFrame, pl.DataFrame]
-    ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    ) -> tuple[pl.DataFrame | None, Wanted | None]:
         """The keys of one side that have to be read, and those whose rows have to be counted.
 
         What changes on the other side meets rows here. What changes here may be the first or the
@@ -103,15 +104,36 @@ class Join:
             return self._keys(side, *both, first=1 - side), None
         counted = self._keys(side, other, own, first=1 - side)
         assert counted is not None
-        unknown = partners.unknown(counted)
+        wanted = partners.wanted(counted)
         if self._kind in ("semi", "anti"):
-            return unknown, counted
+            return wanted.unknown, wanted
         met = self._keys(side, other, first=1 - side)
         assert met is not None
-        return pl.concat([met, unknown]).unique(maintain_order=True), counted
+        if wanted.unknown.is_empty():
+            return met, wanted
+        return pl.concat([met, wanted.unknown]).unique(maintain_order=True), wanted
+
+    def _counted(
+        self,
+        side: int,
+        wanted: Wanted | None,
+        there: Sequence[pl.DataFrame],
+        changes: Sequence[pl.DataFrame],
+    ) -> pl.DataFrame | None:
+        """When there are rows of which keys on one side, if somebody on the other needs them."""
+        partners = self._partners[side]
+        if partners is None or wanted is None:
+            return None
+        before, change = (self._able(side, rows[side]) for rows in (there, changes))
+        return partners.presence(wanted, before, change)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         left, right = yield from self._sides_before(span, wanted)
+        if wanted is None:
+            for side, rows in enumerate((left, right)):
+                partners = self._partners[side]
+                if partners is not None:
+                    partners.seen(self._able(side, rows))
         rows = self._rows(_at_once(left), _at_once(right)).drop(POSITION)
         return added_up(rows if wanted is None else among(rows, wanted))
 
@@ -138,12 +160,12 @@ class Join:
         if self._kind == "semi":
             return self._met(0, left, right, of_right)
         if self._kind == "anti":
-            return _minus(left, self._met(0, left, right, of_right))
+            return self._orphans(0, left, right, of_right)
         parts = [self._joined(left, right)]
         if self._kind in ("left", "full"):
-            parts.append(self._padded(_minus(left, self._met(0, left, right, of_right))))
+            parts.append(self._padded(self._orphans(0, left, right, of_right)))
         if self._kind == "full":
-            parts.append(self._padded(_minus(right, self._met(1, right, left, of_left))))
+            parts.append(self._padded(self._orphans(1, right, left, of_left)))
         return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
 
     def _able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
@@ -156,25 +178,46 @@ class Join:
         return found if self._test is None else found.filter(self._test)
 
     def _met(
-        self,
-        side: int,
-        rows: pl.DataFrame,
-        others: pl.DataFrame,
-        there: pl.DataFrame | None,
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
     ) -> pl.DataFrame:
         """The entries of one side while they have a partner on the other."""
+        rows = self._able(side, rows)
+        found = self._partner(side, rows, others, there)
+        return pairs(rows, found.there, found.on, found.nulls_equal).select(rows.columns)
+
+    def _orphans(
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+    ) -> pl.DataFrame:
+        """The entries of one side while they have none."""
+        able = self._able(side, rows)
+        found = self._partner(side, able, others, there)
+        by = columns_of(found.there)
+        lonely = pairs(able, absence(found.there, by), found.on, found.nulls_equal)
+        test = self._eligible[side]
+        return pl.concat(
+            [
+                lonely.select(rows.columns),
+                _unmatched(able, found.there, found.on, found.nulls_equal),
+                rows.clear() if test is None else rows.filter(test.fill_null(False).not_()),
+            ]
+        )
+
+    def _partner(
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+    ) -> "_Partner":
+        """When who of one side has a partner; `there` if it was counted by key already."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
-        rows, others = self._able(side, rows), self._able(1 - side, others)
+        others = self._able(1 - side, others)
         if self._test is None:
             if there is None:
                 there = presence(others, list(dict.fromkeys(theirs for _, theirs in on)))
-            return pairs(rows, there, on).select(rows.columns)
+            return _Partner(there, on, nulls_equal=False)
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         met = pairs(_at_once(each), others, on).filter(self._test)
-        partner = presence(met.select(*mine, POSITION, COUNT), mine)
-        return pairs(rows, partner, [(name, name) for name in mine], nulls_equal=True)
+        met_rows = presence(met.select(*mine, POSITION, COUNT), mine)
+        return _Partner(met_rows, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side, with NULL in the columns of the other."""
@@ -247,5 +290,16 @@ def _at_once(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
 
 
-def _minus(placed: pl.DataFrame, less: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat([placed, less.select(placed.columns).with_columns(-pl.col(COUNT))])
+def _unmatched(
+    rows: pl.DataFrame, others: pl.DataFrame, on: Sequence[tuple[str, str]], nulls_equal: bool
+) -> pl.DataFrame:
+    """The rows that agree with none of the others."""
+    if rows.is_empty() or others.is_empty():
+        return rows
+    return rows.join(
+        others,
+        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
+        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
+        how="anti",
+        nulls_equal=nulls_equal,
+    )

@@ -109,8 +109,9 @@ def _asked_below(wanted: pl.DataFrame | None, passed: dict[str, str]) -> pl.Data
     """The keys as the input has them, without what is computed; None when nothing is left."""
     if wanted is None:
         return None
-    known = [name for name in wanted.columns if name in passed]
+    # Of a column that is shown twice, one is enough to ask by: the rows are looked at again above.
+    known = {passed[name]: name for name in wanted.columns if name in passed}
     if not known:
         return None
-    below = wanted.select(pl.col(name).alias(passed[name]) for name in dict.fromkeys(known))
+    below = wanted.select(pl.col(name).alias(own) for own, name in known.items())
     return below.unique(maintain_order=True)

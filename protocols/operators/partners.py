@@ -5,14 +5,26 @@ everything that it stands beside.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.operators.memory import Memory, without
+from protocols.operators.memory import Memory
 from protocols.operators.placed import added_up, among, presence
 
 _NUMBER = "_number"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The keys whose rows a batch has to count."""
+
+    keys: pl.DataFrame
+    #: What is remembered of them.
+    known: pl.DataFrame | None
+    #: Those of which nothing is.
+    unknown: pl.DataFrame
 
 
 class Partners:
@@ -22,31 +34,28 @@ class Partners:
         self._by = list(columns)
         self._memory = Memory(self._by)
 
-    def unknown(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """Of these keys those whose rows have to be read."""
-        return self._memory.find(wanted)[1]
+    def wanted(self, keys: pl.DataFrame) -> Wanted:
+        """What is known of these keys and what has to be read."""
+        return Wanted(keys, *self._memory.find(keys))
 
-    def presence(
-        self,
-        wanted: pl.DataFrame,
-        asked: pl.DataFrame,
-        there: pl.DataFrame,
-        change: pl.DataFrame,
-    ) -> pl.DataFrame:
+    def presence(self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
         """From when until when there are rows of the wanted keys, as entries.
 
-        `there` are the rows before the batch of the keys that were `asked`; the others are known.
+        `there` has at least all rows before the batch of the keys that were not known.
         """
-        numbers = self._counted(among(there, asked)).select(*self._by, COUNT)
-        known, _ = self._memory.find(without(wanted, asked, self._by))
-        if known is not None:
-            remembered = known.select(*self._by, pl.col(_NUMBER).alias(COUNT))
-            numbers = pl.concat([numbers, remembered])
-        before = numbers.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
+        before = [self._counted(among(there, wanted.unknown))]
+        if wanted.known is not None:
+            before.append(wanted.known.select(*self._by, pl.col(_NUMBER).alias(COUNT)))
         steps = self._counted(change, POSITION)
-        placed = pl.concat([before.select(steps.columns), steps])
-        self._learn(wanted, placed)
+        first = pl.concat(before).with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
+        placed = pl.concat([first.select(steps.columns), steps])
+        self._learn(wanted.keys, placed)
         return presence(placed, self._by)
+
+    def seen(self, rows: pl.DataFrame) -> None:
+        """All rows of the side."""
+        counted = self._counted(rows).rename({COUNT: _NUMBER})
+        self._memory.seen(counted, all_of_them=True)
 
     def settle(self) -> None:
         """The batch is done."""
@@ -57,8 +66,8 @@ class Partners:
         found = rows.select(*self._by, *also, COUNT).drop_nulls(self._by)
         return added_up(found)
 
-    def _learn(self, wanted: pl.DataFrame, placed: pl.DataFrame) -> None:
+    def _learn(self, keys: pl.DataFrame, placed: pl.DataFrame) -> None:
         """Also of keys without rows it is known that they have none."""
-        none = wanted.with_columns(pl.lit(0, pl.Int64).alias(COUNT)).select(*self._by, COUNT)
+        none = keys.select(*self._by, pl.lit(0, pl.Int64).alias(COUNT))
         sums = pl.concat([placed.select(*self._by, COUNT), none])
         self._memory.learn(sums.group_by(self._by).agg(pl.col(COUNT).sum().alias(_NUMBER)))

@@ -7,14 +7,15 @@ up to its rows at that position, for every position at once, and
     pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
                from then on are both there. Sums of steps multiply like that; no state is made.
     presence   whether there is any of a row: 1 from where the sum becomes positive, until it is 0
-    running    the sums of groups, wherever they change
 """
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+from protocols.algebra.frame import Frame, all_equal, picked, row_hashes
 
 _THEIRS = "_theirs"
 
@@ -32,11 +33,7 @@ def change_of(placed: pl.DataFrame) -> pl.DataFrame:
 
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
     """Equal rows as one, their counts added, and zeroes gone."""
-    if rows.height < 2:
-        return rows.filter(pl.col(COUNT) != 0)
-    by = [name for name in rows.columns if name != COUNT]
-    summed = rows.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
-    return summed.filter(pl.col(COUNT) != 0).select(rows.columns)
+    return Frame(rows).consolidated().data.select(rows.columns) if rows.height else rows
 
 
 def columns_of(placed: pl.DataFrame) -> list[str]:
@@ -54,6 +51,8 @@ def pairs(
 
     Columns that have one name on both sides are taken from the left.
     """
+    if left.is_empty() or right.is_empty():
+        return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
     # With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
@@ -74,21 +73,41 @@ def pairs(
     )
 
 
+def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    schema = dict(left.schema)
+    theirs = {name: type_ for name, type_ in right.schema.items() if name not in schema}
+    place = {name: schema.pop(name) for name in (POSITION, COUNT)}
+    return pl.DataFrame(schema={**schema, **theirs, **place})
+
+
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
-    return rows.select(columns).unique(maintain_order=True)
+    found = rows.select(columns)
+    return found if found.height < 2 else found.unique(maintain_order=True)
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
-    """The different rows without a NULL of columns (new name, from which)."""
-    found = rows.select(pl.col(column).alias(name) for name, column in columns)
-    return found.drop_nulls().unique(maintain_order=True)
+    """The different rows without a NULL of columns (new name, from which); one for each name."""
+    found = picked(rows, dict(columns).items())
+    if any(column.null_count() for column in found):
+        found = found.drop_nulls()
+    return found if found.height < 2 else found.unique(maintain_order=True)
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """The rows that agree with one of the wanted ones; NULL agrees with NULL."""
+    if rows.is_empty() or wanted.is_empty():
+        return rows.clear()
     on = [*(pl.col(name) for name in wanted.columns), pl.lit(1)]
     return rows.join(wanted, on=on, how="semi", nulls_equal=True)
+
+
+def without(rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The rows that agree with none of the others; NULL agrees with NULL."""
+    if rows.is_empty() or others.is_empty():
+        return rows
+    on = [*(pl.col(name) for name in by), pl.lit(1)]
+    return rows.join(others, on=on, how="anti", nulls_equal=True)
 
 
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -96,20 +115,38 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     A sum below zero says that something went of which it is not known that it was there.
     """
-    sums = running(placed, by, [pl.col(COUNT)])
-    there = (pl.col(COUNT) > 0).cast(pl.Int64)
-    turned = sums.with_columns(there - within(there.shift(1), by).fill_null(0))
-    return turned.filter(pl.col(COUNT) != 0)
+    if placed.is_empty():
+        return placed.select(*by, POSITION, COUNT)
+    hashes = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
+    at = placed.get_column(POSITION).to_numpy()
+    order = np.lexsort((at, hashes))
+    hashes, at = hashes[order], at[order]
+    goes_on = hashes[1:] == hashes[:-1]
+    if not all_equal(placed, list(by), order[:-1][goes_on], order[1:][goes_on]):
+        # Different rows have one hash: each kind of row by itself.
+        return pl.concat(presence(part, by) for part in placed.partition_by(by))
+    begins = np.concatenate(([True], ~goes_on))
+    sums = np.cumsum(placed.get_column(COUNT).to_numpy()[order])
+    before = np.concatenate(([0], sums[:-1]))[begins]
+    there = sums - before[np.cumsum(begins) - 1] > 0
+    # Of the entries of a row at one position the last one has the sum of all.
+    last = np.concatenate((~goes_on | (at[1:] != at[:-1]), [True]))
+    begins = np.maximum.reduceat(begins, np.flatnonzero(np.concatenate(([True], last[:-1]))))
+    place, at, there = order[last], at[last], there[last]
+    was = np.concatenate(([False], there[:-1])) & ~begins
+    turns = there != was
+    rows = placed.select(by)[place[turns]].get_columns() if by else []
+    found = {POSITION: at[turns], COUNT: np.where(there[turns], 1, -1)}
+    return pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())])
 
 
-def running(placed: pl.DataFrame, by: Sequence[str], values: Sequence[pl.Expr]) -> pl.DataFrame:
-    """Per group and position at which it has entries: the sums of all entries up to there.
-
-    The positions of a group ascend.
-    """
-    here = placed.group_by([*by, POSITION]).agg(value.sum() for value in values).sort(POSITION)
-    names = [value.meta.output_name() for value in values]
-    return here.with_columns(within(pl.col(name).cum_sum(), by) for name in names)
+def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The same rows when they are not there, as entries."""
+    always = there.select(by).unique() if by else pl.DataFrame(height=1)
+    ones = always.with_columns(
+        pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(1, pl.Int64).alias(COUNT)
+    )
+    return added_up(pl.concat([ones, there.with_columns(-pl.col(COUNT)).select(ones.columns)]))
 
 
 def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:

@@ -20,14 +20,19 @@ from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry, protocol
 from protocols.simulation.bounds import exceeded
+from protocols.simulation.coverage import operators, outline
 from protocols.simulation.drawn import Shaped, scenario_for
+from protocols.simulation.drawnviews import view_scenario
 from protocols.simulation.journal import Outcome
-from protocols.simulation.judging import AnyContents, objection
+from protocols.simulation.judging import AnyContents, contents_of, objection
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule, drawn_schedule
-from protocols.simulation.simulator import setting_of, simulate
+from protocols.simulation.simulator import setting_of, simulate, sources_of
+from protocols.views.tree import AnyView
 
 Kind = Literal["wrong", "bound", "broke"]
+#: What is drawn: inner joins, or views of random SQL beyond them.
+Family = Literal["joins", "views"]
 #: Seeds that share a drawn scenario: drawing and parsing one costs as much as a run.
 SHARING = 4
 #: Updates of a drawn scenario.
@@ -66,12 +71,14 @@ def judged_run(
 ) -> Judged:
     """Runs and judges; WrongUse if the protocol cannot keep the scenario."""
     setting_of(scenario, entry, schedule.algebra)
+    outcome = None
     try:
         outcome = simulate(scenario, entry, schedule)
+        contents = _contents(scenario, entry)
+        return Judged(outcome, trouble_of(scenario, entry, outcome, double_check, contents))
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
-        return Judged(None, Trouble("broke", words, None, traceback.format_exc()))
-    return Judged(outcome, trouble_of(scenario, entry, outcome, double_check))
+        return Judged(outcome, Trouble("broke", words, None, traceback.format_exc()))
 
 
 def trouble_of(
@@ -111,6 +118,10 @@ class Tally:
     #: Crashes of the warehouse, which is part of the game.
     crashes: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
+    #: The different plans of the views.
+    plans: set[str] = field(default_factory=set)
+    #: Operator → runs in which an answer differed while it was at work.
+    met: Counter[str] = field(default_factory=Counter)
     #: (seed, what was wrong), by seed.
     troubles: list[tuple[int, Trouble]] = field(default_factory=list)
 
@@ -118,6 +129,8 @@ class Tally:
         for name in ("runs", "states", "queries", "concurrent", "concurrent_at_first", "crashes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.shapes += other.shapes
+        self.plans |= other.plans
+        self.met += other.met
         self.troubles = sorted(self.troubles + other.troubles, key=lambda found: found[0])
 
     def of(self, kind: Kind) -> list[tuple[int, Trouble]]:
@@ -139,6 +152,12 @@ class Tally:
             self.concurrent_at_first += outcome.concurrent.get(0, 0)
             self.crashes += outcome.crashes
 
+    def covered(self, view: AnyView, outcome: Outcome | None) -> None:
+        """What view the run was about."""
+        self.plans.add(outline(view))
+        if outcome is not None and sum(outcome.concurrent.values()) > 0:
+            self.met.update(operators(view))
+
 
 @dataclass(frozen=True)
 class Campaign:
@@ -151,12 +170,13 @@ class Campaign:
     #: Knob → value, for all that are not drawn.
     given: Mapping[str, Any] = field(default_factory=dict)
     double_checked: int = DOUBLE_CHECKED
+    family: Family = "joins"
 
     def shaped(self, seed: int) -> Shaped:
         """The scenario of a seed."""
         if self.given_scenario is not None:
             return self.given_scenario
-        return _drawn(seed // SHARING, self.entry, self.updates)
+        return _drawn(self.family, seed // SHARING, self.entry, self.updates)
 
     def schedule(self, seed: int) -> Schedule:
         return drawn_schedule(seed, self.entry, self.given)
@@ -171,7 +191,9 @@ class Campaign:
         for seed in seeds:
             judged = self.run(seed)
             tally.took(judged)
-            tally.shapes[self.shaped(seed).shape] += 1
+            shaped = self.shaped(seed)
+            tally.shapes[shaped.shape] += 1
+            tally.covered(setting_of(shaped.scenario, self.entry, "bag").view, judged.outcome)
             if judged.trouble is not None:
                 tally.troubles.append((seed, judged.trouble))
                 if until_trouble:
@@ -191,6 +213,7 @@ class Campaign:
             self.updates,
             dict(self.given),
             self.double_checked,
+            self.family,
         )
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         try:
@@ -207,4 +230,17 @@ def _worker(task: tuple[Any, range]) -> Tally:
     return Campaign(protocol(name), *rest).over(seeds)
 
 
-_drawn = lru_cache(maxsize=4)(scenario_for)
+@lru_cache(maxsize=4)
+def _drawn(family: Family, seed: int, entry: Entry, updates: int) -> Shaped:
+    drawn = scenario_for if family == "joins" else view_scenario
+    return drawn(seed, entry, updates)
+
+
+@lru_cache(maxsize=4)
+def _contents(scenario: Scenario, entry: Entry) -> AnyContents:
+    """The view at any vector, for all runs over a scenario: their sources end in the same way."""
+    sources = sources_of(scenario)
+    for source in sources.values():
+        while source.next_update is not None:
+            source.commit()
+    return contents_of(setting_of(scenario, entry, "bag").view, sources)

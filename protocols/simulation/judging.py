@@ -131,10 +131,7 @@ def _differences(held: Rows, due: Rows) -> str:
     )
 
 
-AnyContents: TypeAlias = "Contents | SqlContents"
-
-
-def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> AnyContents:
+def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> "AnyContents":
     """The view at any vector."""
     return SqlContents(view, sources) if isinstance(view, TreeView) else Contents(view, sources)
 
@@ -230,3 +227,7 @@ def _true(condition: Condition | None, names: Sequence[str], row: Row) -> bool:
         return True
     values: dict[str, Any] = dict(zip(names, row, strict=True))
     return holds(condition, values) is True
+
+
+#: Whichever fits the view.
+AnyContents: TypeAlias = Contents | SqlContents

@@ -35,6 +35,11 @@ class SimulatedSource:
         return len(self._contents) - 1
 
     @property
+    def relations(self) -> tuple[Relation, ...]:
+        """All that it has."""
+        return tuple(self._contents[0])
+
+    @property
     def next_update(self) -> Update | None:
         """What it will commit next; None when its story is over."""
         return self.updates[self.version] if self.version < len(self.updates) else None

@@ -6,11 +6,12 @@ part.
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import duckdb
 import polars as pl
 
-from protocols.algebra.bag import Row
+from protocols.algebra.bag import Bag, Row
 from protocols.algebra.types import ColumnType
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.simulation.algebras import one_nan
@@ -25,41 +26,49 @@ class SqlContents:
     def __init__(self, view: TreeView, sources: Mapping[str, SimulatedSource]) -> None:
         self._sources = sources
         self._schema: Mapping[str, ColumnType] = view.schema
-        self._relations = view.relations
-        self._text: ViewText = view_text(view.sql, Catalog(view.relations))
-        self._sql = self._text.over(_table)
-        self._db = duckdb.connect(":memory:", config={"threads": 1})
-        #: Relation → the version that its table holds.
-        self._held: dict[Relation, int] = {}
+        # The text may name relations that the view needs nothing of.
+        there = (relation for source in sources.values() for relation in source.relations)
+        self._text: ViewText = view_text(view.sql, Catalog(tuple(there)))
+        self._sql = self._text.over(_name)
+        # Temporary tables belong to a cursor.
+        self._db = _database().cursor()
+        #: Per relation what it held, each with the table that holds it.
+        self._tables: dict[Relation, list[tuple[Bag, str]]] = {}
         self._known: dict[tuple[int, ...], dict[Row, int]] = {}
 
     def at(self, vector: Mapping[str, int]) -> dict[Row, int]:
         """The rows with their counts."""
         key = tuple(vector[source] for source in self._sources)
         if key not in self._known:
-            for relation in self._relations:
-                self._go_to(relation, vector[relation.source])
-            self._known[key] = self._evaluated()
+            sql = self._sql
+            for relation in self._text.relations:
+                sql = sql.replace(_name(relation), self._table(relation, vector[relation.source]))
+            self._known[key] = self._evaluated(sql)
         return self._known[key]
 
-    def _go_to(self, relation: Relation, version: int) -> None:
-        if self._held.get(relation) == version:
-            return
+    def _table(self, relation: Relation, version: int) -> str:
+        """The table with what a relation held; what did not change is not written again."""
         held = self._sources[relation.source].held(relation, version)
-        schema = {name: type_.dtype for name, type_ in relation.columns}
+        tables = self._tables.setdefault(relation, [])
+        for known, name in tables:
+            if known is held:
+                return name
+        name = f'"{relation} {len(tables)}"'
+        schema = {column: type_.dtype for column, type_ in relation.columns}
         rows = [row for row, count in held.counts.items() for _ in range(count)]
         frame = pl.DataFrame(rows, schema=schema, orient="row")
         self._db.register("rows", frame.to_arrow())
-        self._db.execute(f"CREATE OR REPLACE TABLE {_table(relation)} AS SELECT * FROM rows")
-        self._held[relation] = version
+        self._db.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM rows")
+        tables.append((held, name))
+        return name
 
-    def _evaluated(self) -> dict[Row, int]:
+    def _evaluated(self, sql: str) -> dict[Row, int]:
         names = [f"c{i}" for i in range(len(self._schema))]
         casts = ", ".join(
             f"{name}::{type_.name}"
             for name, type_ in zip(names, self._schema.values(), strict=True)
         )
-        found = self._db.execute(f"SELECT {casts} FROM ({self._sql}) AS v({', '.join(names)})")
+        found = self._db.execute(f"SELECT {casts} FROM ({sql}) AS v({', '.join(names)})")
         counted: dict[Row, int] = {}
         for cells in found.fetchall():
             row = tuple(map(one_nan, cells))
@@ -67,5 +76,11 @@ class SqlContents:
         return counted
 
 
-def _table(relation: Relation) -> str:
-    return f'"{relation.source}.{relation.name}"'
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all: to open a database takes longer than most of these questions."""
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
+def _name(relation: Relation) -> str:
+    return f'"{relation}"'

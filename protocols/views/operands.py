@@ -41,6 +41,11 @@ class Operand:
         """Would it take any type? A text that is no number, for instance, still may be a date."""
         return self.is_constant and not isinstance(self.constant, Number | bool)
 
+    @property
+    def has_exponent(self) -> bool:
+        """Is it a number like 1e3, a DOUBLE in DuckDB and a NUMERIC in PostgreSQL?"""
+        return isinstance(self.constant, Number) and self.type == DOUBLE
+
 
 #: How the digits become a value that the type decodes; no other type has numbers.
 FROM_DIGITS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}

@@ -5,7 +5,7 @@ written out: BETWEEN and IN as comparisons, COALESCE and NULLIF as CASE, IS TRUE
 
 A quoted constant, a number and NULL have no type yet: they take that of what they are compared or
 combined with. Whoever uses `Scalars` says what a column is, how a refusal is raised, and what
-nodes he understands himself (`special`), as aggregates and subqueries.
+nodes he understands himself (`special`, asked once about every node), as aggregates and subqueries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +72,7 @@ class Scalars:
         operand = self.operand(node)
         if operand.type is None:
             self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
+        self._check_exponents((operand,))
         return operand.expression, kept(operand.type)
 
     # -- conditions -----------------------------------------------------------------------------
@@ -162,6 +163,7 @@ class Scalars:
         """Both sides in one type; a constant beside a column has to be one of its type."""
         if left.is_constant and right.is_constant:
             self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
+        self._check_exponents((left, right))
         if right.is_constant and (right.is_open or isinstance(left.expression, ex.Column)):
             return ex.Comparison(left.expression, op, self._constant(right, left))
         if left.is_constant and (left.is_open or isinstance(right.expression, ex.Column)):
@@ -250,6 +252,8 @@ class Scalars:
         except ValueError as error:
             self.refuse(node, str(error))
         operand = self.operand(inner)
+        if operand.has_exponent and target != DOUBLE:
+            self._check_exponents((operand,))
         if operand.is_open:
             return Operand(node, self._decoded(node, operand, kept(target)), target)
         if target == INTEGER:
@@ -309,6 +313,7 @@ class Scalars:
         known = next((o.type for o in operands if o.type is not None), None)
         if known is None:
             self.refuse(node, f"{node.sql('duckdb')} has no type; write CAST(NULL AS …)")
+        self._check_exponents(operands)
         try:
             signature = FUNCTIONS[name].signature([operand.type or known for operand in operands])
         except Unfit as error:
@@ -329,6 +334,7 @@ class Scalars:
         settled = [o for o in operands if not o.is_open] or [o for o in operands if o.type]
         if not settled:
             self.refuse(node, f"{node.sql('duckdb')} has no type; write CAST(NULL AS …)")
+        self._check_exponents(settled)
 
         def both(left: Operand, right: Operand) -> Operand:
             common = common_type(left.type, right.type)
@@ -342,6 +348,19 @@ class Scalars:
         type_ = reduce(both, settled).type
         assert type_ is not None
         return type_, [self.as_(operand, type_) for operand in operands]
+
+    def _check_exponents(self, operands: Sequence[Operand]) -> None:
+        """A number with an exponent has to stand beside a DOUBLE, which it then is."""
+        if any(o.type == DOUBLE and not o.has_exponent for o in operands):
+            return
+        for operand in operands:
+            if operand.has_exponent:
+                text = operand.node.sql("duckdb")
+                self.refuse(
+                    operand.node,
+                    f"{text} is a DOUBLE in DuckDB and none in PostgreSQL;"
+                    f" write CAST({text} AS DOUBLE)",
+                )
 
     def as_(self, operand: Operand, type_: ColumnType) -> ex.Expression:
         """The operand as a value of the type, with a cast where that is another one."""

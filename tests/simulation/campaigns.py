@@ -30,9 +30,16 @@ def assert_right(tally: product.Tally) -> product.Tally:
     return tally
 
 
-def hunted(protocol: Entry, runs: int, **given: Any) -> product.Tally:
+def hunted(
+    protocol: Entry,
+    runs: int,
+    shaped: drawn.Shaped | None = None,
+    family: product.Family = "joins",
+    **given: Any,
+) -> product.Tally:
     """Runs the seeds from 0 until one of them is wrong."""
-    tally = product.Campaign(protocol, given=given).over(range(runs), until_trouble=True)
+    campaign = product.Campaign(protocol, shaped, given=given, family=family)
+    tally = campaign.over(range(runs), until_trouble=True)
     if tally.troubles:
         print(f"caught in run {tally.runs}")
     return tally

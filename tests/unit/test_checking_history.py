@@ -2,7 +2,9 @@
 
 import itertools
 from collections import Counter
+from dataclasses import astuple
 from typing import Any
+from unittest import mock
 
 import duckdb
 import numpy as np
@@ -30,6 +32,12 @@ OTHERS = (
     "SELECT DISTINCT p.y FROM a.r p FULL JOIN b.s ON p.x = s.x",
     "SELECT x FROM a.r WHERE NOT EXISTS (SELECT 1 FROM b.s WHERE s.x = r.x)",
     "WITH both_ AS (SELECT x FROM a.r UNION ALL SELECT x FROM b.s) SELECT x FROM both_",
+    "SELECT count(*) AS n, sum(x) AS total FROM a.r",
+    "SELECT x FROM a.r EXCEPT ALL SELECT y FROM b.s",
+    "SELECT x FROM a.r WHERE y NOT IN (SELECT x FROM b.s)",
+    "SELECT x, (SELECT max(y) FROM b.s WHERE s.x <= r.x) AS most FROM a.r",
+    "WITH p AS (SELECT x, count(*) AS n FROM a.r GROUP BY x), q AS (SELECT x, sum(y) AS m FROM b.s"
+    " GROUP BY x) SELECT x, coalesce(n, 0) - coalesce(m, 0) AS z FROM p FULL JOIN q USING (x)",
 )
 PLACES = {"a": "r", "b": "s"}
 Row = tuple[Any, Any]
@@ -108,6 +116,22 @@ def test_the_history_along_the_delivery_order_equals_recomputation(
         for position, prefix in enumerate(order.prefixes):
             at = brute_force(view, told, (int(prefix[0]), int(prefix[1])))
             assert named(history, expected.until(position)) == at
+
+
+@pytest.mark.parametrize("view", [OTHERS[0], OTHERS[-1]])
+@pytest.mark.parametrize("rows", [0, 12])
+@settings(max_examples=12, deadline=None)
+@given(told=histories())
+def test_a_history_evaluated_in_stretches_is_the_same(
+    view: str, rows: int, told: list[Any]
+) -> None:
+    trace = trace_of(view, told)
+    order = order_of(trace)
+    with History(trace, order) as history:
+        whole = history.along(order.prefixes)
+        with mock.patch("protocols.checking.history._ROWS_AT_ONCE", rows):
+            in_stretches = history.along(order.prefixes)
+        assert [*map(list, astuple(in_stretches))] == [*map(list, astuple(whole))]
 
 
 @pytest.mark.parametrize("view", [VIEWS[0], VIEWS[2], OTHERS[0]])

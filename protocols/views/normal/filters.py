@@ -29,13 +29,15 @@ from protocols.algebra.expressions import (
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.substitution import in_condition
 from protocols.views import tree
+from protocols.views.normal.regions import filtered, joined, region
 
 
 def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
     """The node under these conditions, each as far down as it may go."""
     match node:
-        case tree.Filter():
-            return pushed(node.input, [*conjuncts(node.condition), *tests])
+        case tree.Filter() | tree.Join(kind="inner"):
+            parts, own = region(node)
+            return _region(parts, [*own, *tests])
         case tree.Compute():
             values = {name: value for name, value, _ in node.values}
             below = [in_condition(test, lambda column: values[column.name]) for test in tests]
@@ -46,32 +48,43 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
             return tree.Union(tuple(pushed(each, tests) for each in node.inputs))
         case tree.Group():
             below, above = _apart(tests, node.keys)
-            return _filtered(replace(node, input=pushed(node.input, below)), above)
+            return filtered(replace(node, input=pushed(node.input, below)), above)
         case tree.Join():
             return _join(node, tests)
         case tree.Core():
-            return _filtered(node, tests)
+            return filtered(node, tests)
+
+
+def _region(parts: Sequence[tree.Node], tests: list[Condition]) -> tree.Node:
+    """Conditions of relations stay in their order, for `innerjoins.py`; others go further down."""
+    done: list[tree.Node] = []
+    for part in parts:
+        if not isinstance(part, tree.Core):
+            below, tests = _apart(tests, part.columns)
+            part = pushed(part, below)
+        done.append(part)
+    return joined(done, tests)
 
 
 def _join(node: tree.Join, tests: Sequence[Condition]) -> tree.Node:
     node = _simplified(node, tests)
-    own = [] if node.condition is None else list(conjuncts(node.condition))
     if node.kind == "inner":
-        own, tests = [*own, *tests], ()
+        return pushed(node, tests)
+    own = [] if node.condition is None else list(conjuncts(node.condition))
     # Conditions that stand above see rows of a side that is not padded as they are below it.
     of_left, above = _apart(tests, () if node.kind == "full" else node.left.columns)
-    if node.kind in ("inner", "semi"):
+    if node.kind == "semi":
         to_left, own = _apart(own, node.left.columns)
         of_left = [*of_left, *to_left]
     # What ON says of the right side alone decides who is a partner, not who is seen.
     of_right, own = _apart(own, () if node.kind == "full" else node.right.columns)
-    joined = replace(
+    changed = replace(
         node,
         left=pushed(node.left, of_left),
         right=pushed(node.right, of_right),
         condition=conjunction(tuple(own)),
     )
-    return _filtered(joined, above)
+    return filtered(changed, above)
 
 
 def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
@@ -131,8 +144,3 @@ def _apart(
     """The conditions that read these columns only (and at least one), and the others."""
     inside = [test for test in tests if (read := columns_of(test)) and read <= set(columns)]
     return inside, [test for test in tests if not any(test is other for other in inside)]
-
-
-def _filtered(node: tree.Node, tests: Sequence[Condition]) -> tree.Node:
-    test = conjunction(tuple(tests))
-    return node if test is None else tree.Filter(node, test)

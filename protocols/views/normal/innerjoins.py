@@ -20,6 +20,7 @@ from protocols.algebra.expressions import (
     renamed,
 )
 from protocols.views import tree
+from protocols.views.normal.regions import region
 from protocols.views.view import Link, View
 
 #: Refuses a view because of a relation (by the alias of its atom) that nothing links to the others.
@@ -34,27 +35,13 @@ def gathered(node: tree.Node, unlinked: Unlinked) -> tree.Node:
         case tree.Union():
             return tree.Union(tuple(gathered(each, unlinked) for each in node.inputs))
         case tree.Join(kind="inner") | tree.Filter():
-            parts, tests = _region(node)
+            parts, tests = region(node)
             return _joined([gathered(part, unlinked) for part in parts], tests, unlinked)
         case tree.Join():
             left, right = gathered(node.left, unlinked), gathered(node.right, unlinked)
             return _linked(replace(node, left=left, right=right), unlinked)
         case _:
             return replace(node, input=gathered(node.input, unlinked))
-
-
-def _region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
-    """The parts of a region of inner joins in their order, and its conditions."""
-    match node:
-        case tree.Filter():
-            parts, tests = _region(node.input)
-            return parts, [*tests, *conjuncts(node.condition)]
-        case tree.Join(kind="inner"):
-            left, right = _region(node.left), _region(node.right)
-            own = [] if node.condition is None else list(conjuncts(node.condition))
-            equal = [Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in node.on]
-            return [*left[0], *right[0]], [*left[1], *right[1], *equal, *own]
-    return [node], []
 
 
 def _joined(parts: list[tree.Node], tests: list[Condition], unlinked: Unlinked) -> tree.Node:
@@ -87,7 +74,7 @@ def _linked(join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None =
     if tests is not None:
         own += _take(tests, lambda test: columns_of(test) <= there)
     equal = _equalities(join.left, join.right, own)
-    on = (*join.on, *(pair for _, pair in equal))
+    on = tuple(dict.fromkeys((*join.on, *(pair for _, pair in equal))))
     if not on and not any(_has_one_row(side) for side in (join.left, join.right)):
         unlinked(_first_alias(join.right))
     others = [test for test in own if not any(test is used for used, _ in equal)]
@@ -117,26 +104,33 @@ def _cores(cores: list[tree.Core], tests: list[Condition]) -> list[tree.Node]:
     done: list[tree.Node] = []
     waiting = list(cores)
     while waiting:
-        core, waiting = waiting[0], waiting[1:]
-        while linked := [each for each in waiting if _equalities(core, each, tests)]:
-            waiting = [each for each in waiting if each is not linked[0]]
-            core = _merged(core, linked[0], tests)
-        done.append(core)
+        together = [waiting[0]]
+        while more := [each for each in waiting if _hangs_on(each, together, tests)]:
+            together += more
+        done.append(_merged([core for core in waiting if core in together], tests))
+        waiting = [core for core in waiting if core not in together]
     return done
 
 
-def _merged(left: tree.Core, right: tree.Core, tests: list[Condition]) -> tree.Core:
-    """Two leaves as one, with the conditions that can now be tested in it."""
-    atoms = (*left.view.atoms, *right.view.atoms)
-    shift = len(left.view.atoms)
-    view = replace(
-        left.view,
-        atoms=tuple(replace(atom, index=index) for index, atom in enumerate(atoms)),
-        links=(*left.view.links, *(_shifted(link, shift) for link in right.view.links)),
-        residuals=(*left.view.residuals, *right.view.residuals),
-        outputs=(*left.view.outputs, *right.view.outputs),
-    )
-    core = tree.Core(view)
+def _hangs_on(core: tree.Core, others: list[tree.Core], tests: Sequence[Condition]) -> bool:
+    linked = any(_equalities(core, other, tests) for other in others)
+    return linked and core not in others
+
+
+def _merged(cores: list[tree.Core], tests: list[Condition]) -> tree.Core:
+    """Leaves as one, in the order of FROM, with the conditions that can be tested in it."""
+    whole, *others = (core.view for core in cores)
+    for view in others:
+        shift = len(whole.atoms)
+        atoms = (*whole.atoms, *view.atoms)
+        whole = replace(
+            whole,
+            atoms=tuple(replace(atom, index=index) for index, atom in enumerate(atoms)),
+            links=(*whole.links, *(_shifted(link, shift) for link in view.links)),
+            residuals=(*whole.residuals, *view.residuals),
+            outputs=(*whole.outputs, *view.outputs),
+        )
+    core = tree.Core(whole)
     return _restricted(core, _take(tests, lambda test: columns_of(test) <= core.columns.keys()))
 
 
@@ -152,18 +146,20 @@ def _restricted(core: tree.Core, tests: Sequence[Condition]) -> tree.Core:
 def _with_condition(view: View, test: Condition) -> View:
     places = {atom.qualified(c): (atom, c) for atom in view.atoms for c in atom.columns}
     atoms = {places[name][0] for name in columns_of(test)}
-    if len(atoms) == 1:
-        (atom,) = atoms
+    if len(atoms) <= 1:
+        # A condition on constants is true or false for every row of the first relation.
+        atom = next(iter(atoms), view.atoms[0])
+        before = () if atom.condition is None else conjuncts(atom.condition)
         own = renamed(test, lambda name: places[name][1])
-        both = own if atom.condition is None else conjunction((atom.condition, own))
-        changed = replace(atom, condition=both)
+        changed = replace(atom, condition=conjunction((*before, own)))
         return replace(view, atoms=tuple(changed if a is atom else a for a in view.atoms))
     match test:
         case Comparison(Column(one), "=", Column(other)) if len(atoms) == 2:
             (left, ours), (right, theirs) = places[one], places[other]
             if left.relation.type_of(ours) == right.relation.type_of(theirs):
                 link = Link((left.index, ours), (right.index, theirs))
-                return replace(view, links=(*view.links, link))
+                known = {link, Link(link.right, link.left)} & set(view.links)
+                return view if known else replace(view, links=(*view.links, link))
     return replace(view, residuals=(*view.residuals, test))
 
 

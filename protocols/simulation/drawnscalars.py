@@ -1,0 +1,153 @@
+"""Values and conditions of SQL drawn at random, over the columns that can be named at a place.
+
+Types are kept by their names. Every type has a value at every place, for in the end there is a
+constant of each; and a condition always reads a column, or no view would be kept for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+CONSTANTS: Mapping[str, Sequence[str]] = {
+    "BIGINT": ("0", "1", "2"),
+    "DECIMAL(38,0)": ("0", "1", "3"),
+    "DECIMAL(38,2)": ("0.00", "1.50", "3.50"),
+    "VARCHAR": ("''", "'ä'"),
+    "DOUBLE": ("CAST(0 AS DOUBLE)", "CAST(1 AS DOUBLE)", "CAST('NaN' AS DOUBLE)"),
+    "DECIMAL(6,2)": ("1.50", "2.00", "0.25"),
+    "DATE": ("DATE '2024-02-29'", "DATE '1969-12-31'"),
+    "TIMESTAMP": ("TIMESTAMP '2024-02-29 12:00:00'", "TIMESTAMP '1969-12-31 00:00:00'"),
+    "BOOLEAN": ("TRUE", "FALSE"),
+}
+#: Type → the types that can be cast to it.
+_CASTS: Mapping[str, Sequence[str]] = {
+    "DOUBLE": ("BIGINT", "DECIMAL(6,2)"),
+    "DECIMAL(6,2)": ("BIGINT",),
+    "BIGINT": ("DECIMAL(6,2)",),
+    "VARCHAR": ("BIGINT", "DECIMAL(6,2)", "DATE", "TIMESTAMP", "BOOLEAN"),
+    "TIMESTAMP": ("DATE",),
+    "DATE": ("TIMESTAMP",),
+    "DECIMAL(38,0)": ("BIGINT",),
+    "DECIMAL(38,2)": ("BIGINT", "DECIMAL(6,2)"),
+}
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+#: How deep values and conditions are nested at most.
+_DEEP = 2
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column as it can be named, or what stands for one above a grouping."""
+
+    text: str
+    type: str
+
+
+#: Draws a condition with a subquery, or a value of this type that is one; None: not here.
+Asking: TypeAlias = Callable[[Sequence[Shown], str], str | None]
+
+
+class Scalars:
+    """Draws values and conditions."""
+
+    def __init__(self, rng: Random, asking: Asking) -> None:
+        self._rng = rng
+        self._asking = asking
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def value(self, type_: str, columns: Sequence[Shown], depth: int = 0) -> str:
+        """A value of this type."""
+        own = [shown.text for shown in columns if shown.type == type_]
+        if own and self._rng.random() < 0.5 + depth * 0.25:
+            return self._rng.choice(own)
+        if depth < _DEEP:
+            drawn = self._rng.choice((self._of_numbers, self._chosen, self._cast, self._asked))
+            found = drawn(type_, columns, depth + 1)
+            if found is not None:
+                return found
+        return self._rng.choice(own) if own else self.constant(type_)
+
+    def constant(self, type_: str) -> str:
+        """A constant that says its type."""
+        text = "NULL" if self._rng.random() < 0.1 else self._rng.choice(CONSTANTS[type_])
+        return f"CAST({text} AS {type_})"
+
+    def _of_numbers(self, type_: str, columns: Sequence[Shown], depth: int) -> str | None:
+        one = self.value(type_, columns, depth)
+        match type_:
+            case "BIGINT":
+                other = self.value(type_, columns, depth)
+                forms = (f"({one} + {other})", f"({one} - {other})", f"({one} * 2)", f"(- {one})")
+                return self._rng.choice((*forms, f"abs({one})", f"({one} % 2)"))
+            case "DOUBLE":
+                other = self.value(type_, columns, depth)
+                return self._rng.choice((f"({one} + {other})", f"({one} / {other})"))
+            case "DECIMAL(6,2)":
+                half = f"({one} {self._rng.choice('+-')} 0.50)"
+                return f"CAST({half} AS DECIMAL(6,2))"
+        return None
+
+    def _chosen(self, type_: str, columns: Sequence[Shown], depth: int) -> str:
+        """By a condition, or by what is NULL."""
+        one = self.value(type_, columns, depth)
+        other = self._rng.choice((self.value(type_, columns, depth), self.constant(type_)))
+        form = self._rng.choice(("case", "case", "coalesce", "nullif"))
+        if form == "coalesce":
+            return f"coalesce({one}, {other})"
+        if form == "nullif":
+            return f"nullif({one}, {other})"
+        test = self.condition(columns, depth)
+        if self._rng.random() < 0.3:
+            return f"CASE WHEN {test} THEN {one} END"
+        return f"CASE WHEN {test} THEN {one} ELSE {other} END"
+
+    def _cast(self, type_: str, columns: Sequence[Shown], depth: int) -> str | None:
+        if type_ not in _CASTS:
+            return None
+        source = self._rng.choice(_CASTS[type_])
+        return f"CAST({self.value(source, columns, depth)} AS {type_})"
+
+    def _asked(self, type_: str, columns: Sequence[Shown], _: int) -> str | None:
+        return self._asking(columns, type_)
+
+    # -- conditions ------------------------------------------------------------------------------
+
+    def condition(self, columns: Sequence[Shown], depth: int = 0) -> str:
+        """A condition that reads a column."""
+        if depth < _DEEP and self._rng.random() < 0.4:
+            one, other = (self.condition(columns, depth + 1) for _ in range(2))
+            return self._rng.choice(
+                (
+                    f"({one} AND {other})",
+                    f"({one} OR {other})",
+                    f"({one} OR {other})",
+                    f"NOT ({one})",
+                    f"(({one}) IS TRUE)",
+                    f"(({one}) IS FALSE)",
+                    f"(({one}) IS NULL)",
+                )
+            )
+        if self._rng.random() < 0.25:
+            asked = self._asking(columns, "a condition")
+            if asked is not None:
+                return asked
+        return self._test(columns, depth)
+
+    def _test(self, columns: Sequence[Shown], depth: int) -> str:
+        shown = self._rng.choice(columns)
+        other = self.value(shown.type, columns, depth + 1)
+        if self._rng.random() < 0.4:
+            other = self._rng.choice(CONSTANTS[shown.type])
+        op = self._rng.choice(_COMPARISONS)
+        constants = CONSTANTS[shown.type]
+        forms = [f"{shown.text} {op} {other}"] * 4
+        forms += [f"{shown.text} IS NULL", f"{shown.text} IS NOT NULL"]
+        forms += [f"{shown.text} IS {self._rng.choice(('', 'NOT '))}DISTINCT FROM {other}"]
+        forms += [f"{shown.text} IN ({', '.join(constants[:2])})"]
+        forms += [f"{shown.text} NOT IN ({constants[0]}, {other})"]
+        forms += [f"{shown.text} BETWEEN {constants[0]} AND {other}"]
+        if shown.type == "BOOLEAN":
+            forms += [shown.text] * 3
+        return self._rng.choice(forms)

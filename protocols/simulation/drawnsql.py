@@ -1,0 +1,335 @@
+"""A query of SQL drawn at random: what stands where is left to chance, not to a list of views.
+
+Only what can be said about every view that is kept is built in: joins have an equality between
+columns of one type, subqueries are linked to what is around them by equalities, both sides of a set
+operation have the same types. What else is refused, is drawn again (`drawnviews.py`).
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from protocols.simulation.drawnscalars import Scalars, Shown
+
+#: Relation → column → type.
+Relations = Mapping[str, Mapping[str, str]]
+_QUANTIFIED = ("=", "<>", "<", "<=", ">", ">=")
+
+
+class NoQuery(Exception):
+    """What was begun cannot become a query; another one has to be drawn."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The text of a query, and the types of its columns by name."""
+
+    text: str
+    columns: Mapping[str, str]
+
+
+def drawn_query(rng: Random, relations: Relations, room: int) -> str:
+    """The text of a query that names at most about so many relations."""
+    return _Drawing(rng, relations, room).whole()
+
+
+class _Drawing:
+    """A query on its way."""
+
+    def __init__(self, rng: Random, relations: Relations, room: int) -> None:
+        self._rng = rng
+        self._relations = relations
+        #: How many relations may still be named.
+        self._room = room
+        self._numbers = itertools.count()
+        #: Queries in WITH: name → (columns, how many relations they name).
+        self._common: dict[str, tuple[Mapping[str, str], int]] = {}
+        self._scalars = Scalars(rng, self._asked)
+        #: Whether subqueries can stand where a scalar is drawn.
+        self._asks = False
+
+    def whole(self) -> str:
+        """The whole text."""
+        with_ = []
+        while self._room > 2 and self._rng.random() < 0.15:
+            before, name = self._room, f"w{next(self._numbers)}"
+            query = self._query()
+            with_.append(f"{name} AS ({query.text})")
+            self._common[name] = query.columns, before - self._room
+            self._room += 1
+        text = self._query().text
+        return f"WITH {', '.join(with_)} {text}" if with_ else text
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def _query(self, types: Sequence[str] | None = None) -> Query:
+        """A SELECT or a set operation; with these types if any are given."""
+        if self._room < 2 or self._rng.random() < 0.8:
+            return self._select(types)
+        left = self._select(types)
+        right = self._query(list(left.columns.values()))
+        operation = self._rng.choice(("UNION", "INTERSECT", "EXCEPT"))
+        every = self._rng.choice(("", " ALL"))
+        return Query(f"({left.text}) {operation}{every} ({right.text})", left.columns)
+
+    def _select(self, types: Sequence[str] | None) -> Query:
+        tables, columns = self._from(4)
+        where = self._where(columns, 0.5)
+        if self._rng.random() < 0.4:
+            return self._grouped(tables, columns, where, types)
+        items = self._items(columns, types)
+        distinct = self._rng.choice(("", "", "", "DISTINCT "))
+        return Query(f"SELECT {distinct}{_listed(items)} FROM {tables}{where}", _columns(items))
+
+    def _grouped(
+        self, tables: str, columns: Sequence[Shown], where: str, types: Sequence[str] | None
+    ) -> Query:
+        keys = list(
+            dict.fromkeys(self._key(columns) for _ in range(self._rng.choice((0, 1, 1, 2))))
+        )
+        aggregates = [self._aggregate(columns) for _ in range(self._rng.choice((1, 1, 2, 3)))]
+        seen = [*keys, *aggregates]
+        items = self._items(seen, types)
+        group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
+        having = ""
+        if self._rng.random() < 0.3:
+            having = f" HAVING {self._asking(self._rng.random() < 0.2, seen)}"
+        shown = f"{_listed(items)}{having}"
+        if not keys and not any(aggregate.text in shown for aggregate in aggregates):
+            raise NoQuery("neither GROUP BY nor an aggregate")
+        text = f"SELECT {_listed(items)} FROM {tables}{where}{group}{having}"
+        return Query(text, _columns(items))
+
+    def _key(self, columns: Sequence[Shown]) -> Shown:
+        shown = self._rng.choice(columns)
+        if self._rng.random() < 0.8:
+            return shown
+        return Shown(self._scalar(shown.type, columns), shown.type)
+
+    def _aggregate(self, columns: Sequence[Shown]) -> Shown:
+        shown = self._rng.choice(columns)
+        value = shown.text
+        if self._rng.random() < 0.2:
+            value = self._scalar(shown.type, columns)
+        functions = ["count", "min", "max", "count(*)"]
+        if shown.type in ("BIGINT", "DECIMAL(6,2)"):
+            functions += ["sum", "avg", "sum", "avg"]
+        function = self._rng.choice(functions)
+        distinct = self._rng.choice(("", "", "DISTINCT "))
+        text = "count(*)" if function == "count(*)" else f"{function}({distinct}{value})"
+        if self._rng.random() < 0.2:
+            text += f" FILTER (WHERE {self._asking(False, columns)})"
+        return Shown(text, self._type_of(function, shown.type))
+
+    def _type_of(self, function: str, type_: str) -> str:
+        match function:
+            case "min" | "max":
+                return type_
+            case "avg":
+                return "DOUBLE"
+            case "sum":
+                return "DECIMAL(38,0)" if type_ == "BIGINT" else "DECIMAL(38,2)"
+        return "BIGINT"
+
+    def _items(self, seen: Sequence[Shown], types: Sequence[str] | None) -> list[tuple[str, str]]:
+        """What is selected: (text, type)."""
+        if types is None:
+            shown = [self._rng.choice(seen) for _ in range(self._rng.choice((1, 1, 2, 3, 4)))]
+            types = [each.type for each in shown]
+            # Mostly plain columns, or hardly anything would meet.
+            texts = [
+                each.text if self._rng.random() < 0.75 else self._scalar(each.type, seen)
+                for each in shown
+            ]
+        else:
+            texts = [self._scalar(type_, seen) for type_ in types]
+        return [
+            (f"{text} AS {self._name()}", type_) for text, type_ in zip(texts, types, strict=True)
+        ]
+
+    def _scalar(self, type_: str, columns: Sequence[Shown]) -> str:
+        self._asks = False
+        return self._scalars.value(type_, columns)
+
+    # -- FROM ------------------------------------------------------------------------------------
+
+    def _from(self, most: int) -> tuple[str, list[Shown]]:
+        """Tables joined in some way, and their columns."""
+        text, tables = self._table()
+        for _ in range(self._rng.randint(0, most - 1)):
+            if self._room < 1:
+                break
+            text, tables = self._joined(text, tables)
+        return text, [shown for columns in tables.values() for shown in columns]
+
+    def _joined(
+        self, text: str, tables: dict[str, list[Shown]]
+    ) -> tuple[str, dict[str, list[Shown]]]:
+        other, new = self._table()
+        if self._room > 0 and self._rng.random() < 0.2:
+            # Joins in parentheses on the right: no left-deep tree.
+            other, new = self._joined(other, new)
+            other = f"({other})"
+        both = {**tables, **new}
+        kind = self._rng.choice(("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
+        common = self._common_names(tables, new)
+        if common and self._rng.random() < 0.15:
+            return f"{text} {kind} {other} USING ({self._rng.choice(common)})", both
+        ours, theirs = ([each for cs in side.values() for each in cs] for side in (tables, new))
+        on = " AND ".join(self._equalities(ours, theirs, self._rng.choice((1, 1, 1, 2))))
+        if self._rng.random() < 0.35:
+            on += f" AND {self._asking(False, [*ours, *theirs])}"
+        return f"{text} {kind} {other} ON {on}", both
+
+    def _common_names(
+        self, tables: Mapping[str, list[Shown]], new: Mapping[str, list[Shown]]
+    ) -> list[str]:
+        """The columns that occur once on both sides, with one type."""
+        sides: list[dict[str, list[str]]] = []
+        for side in (tables, new):
+            found: dict[str, list[str]] = {}
+            for shown in itertools.chain.from_iterable(side.values()):
+                found.setdefault(shown.text.rpartition(".")[2], []).append(shown.type)
+            sides.append(found)
+        left, right = sides
+        return [n for n, types in left.items() if len(types) == 1 and right.get(n) == types]
+
+    def _equalities(
+        self, ours: Sequence[Shown], theirs: Sequence[Shown], number: int
+    ) -> Iterator[str]:
+        pairs = [(a, b) for a in ours for b in theirs if a.type == b.type]
+        if not pairs:
+            raise NoQuery("nothing to join on")
+        for _ in range(number):
+            one, other = self._rng.choice(pairs)
+            yield f"{one.text} = {other.text}"
+
+    def _table(self) -> tuple[str, dict[str, list[Shown]]]:
+        """A relation, a query of WITH, or a subquery."""
+        alias = f"t{next(self._numbers)}"
+        if self._common and self._rng.random() < 0.6:
+            name = self._rng.choice(list(self._common))
+            columns, size = self._common[name]
+            self._room -= size
+            return f"{name} AS {alias}", {alias: _of(alias, columns)}
+        if self._room > 1 and self._rng.random() < 0.15:
+            query = self._query()
+            return f"({query.text}) AS {alias}", {alias: _of(alias, query.columns)}
+        self._room -= 1
+        name = self._rng.choice(list(self._relations))
+        return f"{name} AS {alias}", {alias: _of(alias, self._relations[name])}
+
+    # -- conditions ------------------------------------------------------------------------------
+
+    def _where(self, columns: Sequence[Shown], likely: float) -> str:
+        if self._rng.random() >= likely:
+            return ""
+        parts = [
+            self._conjunct(columns)
+            if self._rng.random() < 0.35
+            else self._asking(self._rng.random() < 0.5, columns)
+            for _ in range(self._rng.choice((1, 1, 2)))
+        ]
+        return f" WHERE {' AND '.join(parts)}"
+
+    def _asking(self, asks: bool, columns: Sequence[Shown]) -> str:
+        """A condition, with subqueries or without."""
+        self._asks = asks
+        condition = self._scalars.condition(columns)
+        self._asks = False
+        return condition
+
+    def _conjunct(self, columns: Sequence[Shown]) -> str:
+        """EXISTS or IN right below WHERE, where more than equalities may link."""
+        if self._room < 1:
+            return self._asking(False, columns)
+        negated = self._rng.choice(("", "NOT "))
+        tables, own, linked = self._linked(columns, self._rng.random() < 0.4)
+        if self._rng.random() < 0.5:
+            return f"{negated}EXISTS (SELECT 1 FROM {tables}{linked})"
+        ours, item = self._item_like(columns, own)
+        return (
+            f"{ours} {negated if not self._others else ''}IN (SELECT {item} FROM {tables}{linked})"
+        )
+
+    #: Whether the last subquery was linked by more than equalities.
+    _others = False
+
+    def _linked(self, columns: Sequence[Shown], others: bool) -> tuple[str, list[Shown], str]:
+        """FROM and WHERE of a subquery, and its columns."""
+        asks = self._asks
+        tables, own = self._from(2)
+        parts = []
+        if self._rng.random() < 0.8:
+            parts += self._equalities(own, columns, self._rng.choice((1, 1, 2)))
+        self._others = bool(parts) and others
+        if self._others:
+            both = [self._rng.choice(own), self._rng.choice(columns)]
+            same = [each for each in columns if each.type == both[0].type]
+            other = self._rng.choice(same) if same else both[1]
+            op = self._rng.choice(_QUANTIFIED)
+            parts.append(
+                f"{both[0].text} {op} {other.text}"
+                if same
+                else f"({both[0].text} IS NULL OR {both[1].text} IS NULL)"
+            )
+        if self._rng.random() < 0.3:
+            parts.append(self._asking(False, own))
+        self._asks = asks
+        return tables, own, f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _item_like(self, columns: Sequence[Shown], own: Sequence[Shown]) -> tuple[str, str]:
+        pairs = [(a, b) for a in columns for b in own if a.type == b.type]
+        if not pairs:
+            raise NoQuery("nothing to compare")
+        ours, item = self._rng.choice(pairs)
+        return ours.text, item.text
+
+    def _asked(self, columns: Sequence[Shown], wanted: str) -> str | None:
+        """A condition with a subquery, or a value of a type that is one."""
+        if not self._asks or self._room < 1:
+            return None
+        if wanted == "a condition":
+            return self._subquery_condition(columns)
+        return self._single_value(columns, wanted)
+
+    def _subquery_condition(self, columns: Sequence[Shown]) -> str:
+        tables, own, linked = self._linked(columns, False)
+        if self._rng.random() < 0.25:
+            return f"{self._rng.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {tables}{linked})"
+        ours, item = self._item_like(columns, own)
+        query = f"(SELECT {item} FROM {tables}{linked})"
+        form = self._rng.choice(("IN", "NOT IN", "ANY", "ALL"))
+        if "IN" in form:
+            return f"{ours} {form} {query}"
+        return f"{ours} {self._rng.choice(_QUANTIFIED)} {form} {query}"
+
+    def _single_value(self, columns: Sequence[Shown], wanted: str) -> str | None:
+        tables, own, linked = self._linked(columns, False)
+        values = [each.text for each in own if each.type == wanted]
+        forms = [f"{function}({value})" for value in values for function in ("min", "max")]
+        if wanted == "BIGINT":
+            forms += ["count(*)", *(f"count({each.text})" for each in own)]
+        if wanted == "DECIMAL(38,0)":
+            forms += [f"sum({each.text})" for each in own if each.type == "BIGINT"]
+        if wanted == "DOUBLE":
+            forms += [f"avg({each.text})" for each in own if each.type == "BIGINT"]
+        if not forms:
+            return None
+        return f"(SELECT {self._rng.choice(forms)} FROM {tables}{linked})"
+
+    def _name(self) -> str:
+        return f"c{next(self._numbers)}"
+
+
+def _of(alias: str, columns: Mapping[str, str]) -> list[Shown]:
+    return [Shown(f"{alias}.{name}", type_) for name, type_ in columns.items()]
+
+
+def _listed(items: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(text for text, _ in items)
+
+
+def _columns(items: Sequence[tuple[str, str]]) -> dict[str, str]:
+    return {text.rpartition(" ")[2]: type_ for text, type_ in items}

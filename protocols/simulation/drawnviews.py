@@ -1,0 +1,74 @@
+"""Scenarios whose views go beyond inner joins: random SQL over random schemas.
+
+The family "views" of campaigns. Text that `parse_view` refuses is drawn again; a scenario says how
+often that was and why, for a generator that draws mostly what is refused tests little.
+"""
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from protocols.errors import ViewRefused
+from protocols.maintenance.registry import Entry
+from protocols.simulation.drawn import LINKED, Maker, Place, Shaped, join_some, places
+from protocols.simulation.drawnsql import NoQuery, drawn_query
+from protocols.views.catalog import catalog_from_json
+from protocols.views.reading import parse_view
+from protocols.views.tree import TreeView
+
+#: Relations that a view names, about.
+_ROOM = (2, 2, 3, 3, 4, 5)
+#: How often a text may be drawn again.
+_ATTEMPTS = 200
+
+
+def view_scenario(
+    seed: int | str, entry: Entry, updates: int = 9, refused: Counter[str] | None = None
+) -> Shaped:
+    """The scenario of this seed; what was refused on the way is counted by its reason."""
+    rng = Random(f"view {seed}")
+    schema = _schema(rng)
+    maker = Maker(rng, schema, keys=False)
+    sources: dict[str, Any] = {}
+    for source, name in schema:
+        form = maker.relation(source, name)
+        sources.setdefault(source, {"relations": {}})["relations"][name] = form
+    form = {
+        "name": f"view {seed}",
+        "view": _view(rng, schema, sources, Counter() if refused is None else refused),
+        "sources": sources,
+        "updates": [maker.update() for _ in range(updates)],
+    }
+    if entry.transactions == "global" and rng.random() < 0.4:
+        join_some(rng, form["updates"])
+    return Shaped("view", form)
+
+
+def _schema(rng: Random) -> dict[Place, dict[str, str]]:
+    """Relations with columns of few types, so that they can be linked."""
+    linked = rng.choice(list(LINKED))
+    schema: dict[Place, dict[str, str]] = {}
+    for place in places(rng, rng.choice((1, 2, 2, 3, 3)), one_source=False):
+        columns = {"id": "BIGINT", "x": linked, "v": "BIGINT"}
+        if rng.random() < 0.6:
+            columns["y"] = linked
+        if rng.random() < 0.4:
+            columns["w"] = rng.choice(list(LINKED))
+        schema[place] = columns
+    return schema
+
+
+def _view(
+    rng: Random, schema: dict[Place, dict[str, str]], sources: Any, refused: Counter[str]
+) -> str:
+    relations = {f"{source}.{name}": columns for (source, name), columns in schema.items()}
+    catalog = catalog_from_json(sources)
+    for _ in range(_ATTEMPTS):
+        try:
+            sql = drawn_query(rng, relations, rng.choice(_ROOM))
+            if isinstance(parse_view("view", sql, catalog), TreeView):
+                return sql
+            refused["an inner join"] += 1
+        except (NoQuery, ViewRefused) as error:
+            refused[str(error)] += 1
+    raise AssertionError(f"no view could be drawn: {refused.most_common(3)}")

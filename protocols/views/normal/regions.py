@@ -1,0 +1,32 @@
+"""What inner joins and conditions hold together, whatever order and shape it was written in."""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from protocols.algebra.expressions import Column, Comparison, Condition, conjunction, conjuncts
+from protocols.views import tree
+
+
+def region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
+    """The parts of a region and its conditions, in the order of the text: ON before WHERE."""
+    match node:
+        case tree.Filter():
+            parts, tests = region(node.input)
+            return parts, [*tests, *conjuncts(node.condition)]
+        case tree.Join(kind="inner"):
+            left, right = region(node.left), region(node.right)
+            own = [] if node.condition is None else list(conjuncts(node.condition))
+            equal = [Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in node.on]
+            return [*left[0], *right[0]], [*left[1], *right[1], *equal, *own]
+    return [node], []
+
+
+def joined(parts: Sequence[tree.Node], tests: Sequence[Condition]) -> tree.Node:
+    """The inverse: the parts from the left, under all conditions at once."""
+    return filtered(reduce(lambda left, right: tree.Join("inner", left, right, ()), parts), tests)
+
+
+def filtered(node: tree.Node, tests: Sequence[Condition]) -> tree.Node:
+    """The node under all these conditions."""
+    test = conjunction(tuple(tests))
+    return node if test is None else tree.Filter(node, test)
