@@ -105,7 +105,7 @@ def listed() -> str:
 
 
 _LISTED = "constructs"
-_HEADINGS = ("construct", "kept?", "questions per update: the first time → remembered")
+_HEADINGS = ("construct", "kept?", "questions per update: nothing remembered → remembered")
 
 
 def _cells(construct: Construct) -> tuple[str, str, str]:
