@@ -35,9 +35,11 @@ soak: setup
 	$(BIN)/python bench/campaigns.py
 	$(BIN)/python bench/crashes.py --times 5
 
-# The tables of the README and the plot beside it.
+# The tables of the README and the pictures beside them.
 tables: setup
 	$(BIN)/viewsweep compare --into README.md --plot docs/messages.svg
+	$(BIN)/viewsweep constructs --into README.md
+	$(BIN)/viewsweep explain examples/views/catalogue.sql --workload retail --svg docs/catalogue.svg > /dev/null
 
 # Our engine beside others, medians of runs in turns: make bench ARGS="--quick"
 bench: setup

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.views.catalog import Catalog, relation_from_json
 from sources.client import SourceClient
 from streaming.configuration import SourceSettings
 from streaming.stopping import Stopped
@@ -125,6 +126,19 @@ class Sources:
 def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """The version that each source stands at."""
     return {source: int(status["version"]) for source, status in statuses.items()}
+
+
+def catalog_in(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
+    """All relations of all configured sources."""
+    relations = (
+        relation_from_json(source, name, form)
+        for source, status in statuses.items()
+        for name, form in status["relations"].items()
+    )
+    catalog = Catalog(tuple(relations))
+    if not catalog.relations:
+        raise WrongUse("the configured sources hold no relations at all")
+    return catalog
 
 
 def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None:

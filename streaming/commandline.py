@@ -23,6 +23,7 @@ from streaming.checking import check
 from streaming.comparing import compare, protocols
 from streaming.configuration import read_configuration
 from streaming.demo import demo
+from streaming.explaining import constructs, explain
 from streaming.simulating import simulate
 
 #: What Typer makes of Ctrl-C, without a word.
@@ -36,11 +37,13 @@ app = typer.Typer(
 )
 app.add_typer(sources_app, name="sources")
 app.command()(check)
+app.command()(explain)
 app.command()(simulate)
 app.command()(compare)
 app.command()(demo)
 app.command()(bench)
 app.command()(protocols)
+app.command()(constructs)
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The warehouse.toml that describes everything.")

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry, protocol
 from protocols.simulation.comparison import Comparison, Line, Settings
 from protocols.simulation.comparison import compare as measure
 from streaming.linechart import Chart, drawn
+from streaming.markdown import around, put, table, write
 
 _COMPARED = "compare"
 _LISTED = "protocols"
@@ -52,14 +52,14 @@ def compare(
     settings = Settings(names, relations, sizes=sizes, updates=updates, runs=runs)
     if into is not None:
         for mark in (_COMPARED, _LISTED):
-            _around(into, mark)
+            around(into, mark)
     found = measure(settings, _say)
     if plot is not None:
-        _write(plot, drawn(_charts(found)))
+        write(plot, drawn(_charts(found)))
         _say(f"{plot}: messages per update against pace and against n")
     if into is not None:
-        _put(into, _COMPARED, _markdown(found))
-        _put(into, _LISTED, listed())
+        put(into, _COMPARED, _markdown(found))
+        put(into, _LISTED, listed())
         _say(f"{into}: tables renewed")
     if json:
         sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
@@ -73,17 +73,17 @@ def compare(
 def protocols() -> None:
     """List the protocols with what they promise and what they need."""
     console = _console()
-    table = Table(box=None, pad_edge=False)
+    shown = Table(box=None, pad_edge=False)
     for heading in _CAPABILITIES:
-        table.add_column(heading, no_wrap=heading == "protocol", overflow="fold")
+        shown.add_column(heading, no_wrap=heading == "protocol", overflow="fold")
     for entry in PROTOCOLS.values():
-        table.add_row(*map(escape, _capabilities(entry)))
-    console.print(table)
+        shown.add_row(*map(escape, _capabilities(entry)))
+    console.print(shown)
 
 
 def listed() -> str:
     """The capabilities of all protocols, in Markdown."""
-    return _table(_CAPABILITIES, [_capabilities(entry) for entry in PROTOCOLS.values()])
+    return table(_CAPABILITIES, [_capabilities(entry) for entry in PROTOCOLS.values()])
 
 
 _CAPABILITIES = ("protocol", "what it does", "level", "needs", "transactions kept whole")
@@ -152,13 +152,13 @@ def _caption(settings: Settings) -> str:
 
 def _show(found: Comparison) -> None:
     console = _console()
-    table = Table(box=None, pad_edge=False)
+    shown = Table(box=None, pad_edge=False)
     for number, heading in enumerate(_HEADINGS):
         side: Literal["left", "right"] = "left" if number < 2 else "right"
-        table.add_column(heading, justify=side, no_wrap=number == 0, overflow="fold")
+        shown.add_column(heading, justify=side, no_wrap=number == 0, overflow="fold")
     for line in found.lines:
-        table.add_row(*_cells(line))
-    console.print(table)
+        shown.add_row(*_cells(line))
+    console.print(shown)
     console.print(f"[dim]{escape(_caption(found.settings))}[/dim]\n")
     for claim in found.claims:
         mark = "[green]holds[/green]  " if claim.holds else "[yellow]does not[/yellow]"
@@ -166,17 +166,12 @@ def _show(found: Comparison) -> None:
 
 
 def _markdown(found: Comparison) -> str:
-    lines = [_table(_HEADINGS, [_cells(line) for line in found.lines])]
+    lines = [table(_HEADINGS, [_cells(line) for line in found.lines])]
     lines += ["", _caption(found.settings), ""]
     for claim in found.claims:
         verdict = "holds" if claim.holds else "**does not hold**"
         lines.append(f"- {claim.words}: {verdict}. Measured: {claim.figures}.")
     return "\n".join(lines)
-
-
-def _table(headings: tuple[str, ...], rows: list[list[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _charts(found: Comparison) -> list[Chart]:
@@ -200,36 +195,6 @@ def _charts(found: Comparison) -> list[Chart]:
             by_size,
         ),
     ]
-
-
-# Files --------------------------------------------------------------------------------------------
-
-
-def _put(file: Path, mark: str, text: str) -> None:
-    """Replaces what stands between `<!-- MARK -->` and `<!-- end of MARK -->`."""
-    before, after = _around(file, mark)
-    _write(file, f"{before}\n{text}\n{after}")
-
-
-def _around(file: Path, mark: str) -> tuple[str, str]:
-    """What stands before the place of a table, and behind it, with the marks."""
-    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
-    try:
-        content = file.read_text()
-    except OSError as error:
-        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
-    before, found, rest = content.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise WrongUse(f"{file} has no place for the table: the lines '{begin}' and '{end}'")
-    return before + begin, end + after
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text)
-    except OSError as error:
-        raise WrongUse(f"cannot write {file}: {error.strerror}") from None
 
 
 def _console() -> Console:

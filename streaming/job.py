@@ -15,11 +15,9 @@ checkpoint says. A batch that is there already delivers nothing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
-from protocols.errors import WrongUse
-from protocols.views.catalog import Catalog, Relation, relation_from_json
-from streaming.asking import Sources, refuse_reset, versions_in
+from protocols.views.catalog import Relation
+from streaming.asking import Sources, catalog_in, refuse_reset, versions_in
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
 from streaming.keptview import KeptView
@@ -72,7 +70,7 @@ class Job:
         self._ends = ends_of_topics(known.bootstrap, topics)
         statuses = self._sources.statuses()
         self._versions = versions_in(statuses)
-        catalog = _catalog(statuses)
+        catalog = catalog_in(statuses)
         self.views = [
             KeptView(known, settings, catalog, self.measures, self._report)
             for settings in self._settings
@@ -229,16 +227,3 @@ def _earliest(standings: Sequence[Standing]) -> Standing:
             if source not in vector or place < (vector[source], offsets[source]):
                 vector[source], offsets[source] = place
     return Standing(min(standing.position for standing in standings), vector, offsets)
-
-
-def _catalog(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
-    """All relations of all configured sources."""
-    relations = (
-        relation_from_json(source, name, form)
-        for source, status in statuses.items()
-        for name, form in status["relations"].items()
-    )
-    catalog = Catalog(tuple(relations))
-    if not catalog.relations:
-        raise WrongUse("the configured sources hold no relations at all")
-    return catalog

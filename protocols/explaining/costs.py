@@ -134,7 +134,7 @@ def _spared(root: Node, relation: Relation) -> Iterator[str]:
     conditions = [atom.condition for atom in atoms]
     if None not in conditions:
         tests = list(dict.fromkeys(condition_text(c) for c in conditions if c is not None))
-        yield f"rows without {listed(tests)}"
+        yield f"rows for which {listed(tests)} is not true"
 
 
 def _atoms(root: Node) -> Iterator[Atom]:

@@ -7,6 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from protocols.analysis.block import block_of, outer_blocks
+from protocols.analysis.drawing import Drawing, maintenance_drawing, subsumption_drawing
 from protocols.analysis.keys import ViewKeys, keys_of
 from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph
 from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
@@ -18,7 +19,7 @@ from protocols.explaining.advice import advice
 from protocols.explaining.asked import Rounds
 from protocols.explaining.costs import Cost, Costs, costs_of, root_of
 from protocols.explaining.kept import Memory, memories
-from protocols.explaining.picture import Branch, branch
+from protocols.explaining.picture import Branch, branch, drawing, forest
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
 from protocols.views.binding.statement import Text
@@ -54,6 +55,20 @@ class Explanation:
     #: A text says why the criteria of safe references do not reach.
     safety: tuple[SelectAnalysis, ...] | str
     advice: tuple[str, ...]
+
+    @property
+    def drawing(self) -> Drawing:
+        """The tree, and beside it the graphs of its outer joins."""
+        graphs = [
+            graph
+            for joins in self.outer_joins
+            if isinstance(joins, OuterJoins)
+            for graph in (
+                subsumption_drawing(joins.subsumption),
+                *map(maintenance_drawing, joins.maintenance),
+            )
+        ]
+        return forest([drawing(self.picture, self.view.name), *graphs])
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from protocols.algebra.expressions import Column
+from protocols.algebra.expressions import Column, Condition, columns_of, conjuncts
 from protocols.analysis.dependencies import facts
 from protocols.explaining.asked import Rounds, after_another, ask, number, side_by_side
 from protocols.maintenance.batched_sweep import rounds
@@ -266,9 +266,19 @@ def _places(view: View, atom: Atom) -> dict[str, str]:
 
 def counts(node: tree.Join, side: int) -> bool:
     """Whether a join remembers how many rows one side has per key (see `operators/joins.py`)."""
-    if not node.on or node.condition is not None or node.kind == "inner":
+    if not node.on or node.kind == "inner" or any(_reads_both(node, test) for test in _tests(node)):
         return False
     return side == 1 or node.kind == "full"
+
+
+def _tests(node: tree.Join) -> Iterator[Condition]:
+    return iter(()) if node.condition is None else conjuncts(node.condition)
+
+
+def _reads_both(node: tree.Join, test: Condition) -> bool:
+    """Whether a condition is about pairs, and not about the rows of one side."""
+    read = columns_of(test)
+    return not any(read <= side.columns.keys() for side in (node.left, node.right))
 
 
 def _part(wanted: Wanted | None, side: tree.Node) -> Wanted | None:

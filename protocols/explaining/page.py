@@ -49,8 +49,8 @@ def _kept_by(found: Explanation) -> Iterator[str]:
 
 def _questions(found: Explanation) -> Iterator[str]:
     yield from _item(
-        "At most so many per update: the first time → when what it meets is remembered. What stands"
-        " in one round goes out together; an answer without rows saves what would come after it."
+        "At most so many per update: with nothing remembered, as after a restart → with everything."
+        " What is joined by + goes out together; an answer without rows saves what would follow."
     )
     for each in found.costs.relations:
         yield ""
@@ -58,7 +58,7 @@ def _questions(found: Explanation) -> Iterator[str]:
     batch = found.costs.batch
     yield ""
     yield from _item(
-        f"A batch of any size, by batched-sweep: {_arrow(batch.numbers)} questions"
+        f"questions of a batch of any size, by batched-sweep: {_arrow(batch.numbers)}"
         + _with_nulls(batch)
     )
 

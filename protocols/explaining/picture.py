@@ -1,6 +1,6 @@
 """The tree of a view: as text for a terminal, and as a drawing for Mermaid and SVG."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from protocols.algebra.expressions import Column
@@ -54,6 +54,19 @@ def drawing(root: Branch, title: str) -> Drawing:
 
     drawn(root)
     return Drawing(title, tuple(boxes), tuple(sorted(lines)))
+
+
+def forest(drawings: Sequence[Drawing]) -> Drawing:
+    """The first drawing with all others beside it, each of these below its title."""
+    first, *others = drawings
+    boxes, lines = list(first.boxes), list(first.lines)
+    for each in others:
+        title = len(boxes)
+        boxes += [Box(each.title, dashed=True), *each.boxes]
+        below = {b for _, b in each.lines}
+        lines += [(title, title + 1 + n) for n in range(len(each.boxes)) if n not in below]
+        lines += [(title + 1 + a, title + 1 + b) for a, b in each.lines]
+    return Drawing(first.title, tuple(boxes), tuple(lines))
 
 
 def label(node: Node) -> str:

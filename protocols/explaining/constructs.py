@@ -1,0 +1,166 @@
+"""The constructs of SQL with an example each: what is kept, what is refused, what it costs.
+
+Each example is read and followed like any view, so the table cannot say what is not so.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from protocols.errors import ViewRefused
+from protocols.explaining.costs import Costs, RelationCosts, costs_of
+from protocols.views.catalog import catalog_from_json
+from protocols.views.reading import parse_view
+
+_CATALOG = catalog_from_json(
+    {
+        "crm": {
+            "relations": {
+                "customers": {
+                    "columns": {"id": "BIGINT", "name": "VARCHAR", "boss": "BIGINT"},
+                    "key": ["id"],
+                }
+            }
+        },
+        "sales": {
+            "relations": {
+                "orders": {
+                    "columns": {
+                        "id": "BIGINT",
+                        "customer": "BIGINT",
+                        "amount": "DECIMAL(12,2)",
+                        "weight": "DOUBLE",
+                        "placed": "DATE",
+                    },
+                    "key": ["id"],
+                }
+            }
+        },
+    }
+)
+
+#: Construct → a view with it. Joins are customers c and orders o, at two sources.
+EXAMPLES: dict[str, str] = {
+    "`JOIN … ON`, `JOIN … USING`, comma joins": """
+        SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id""",
+    "a relation joined with itself": """
+        SELECT c.id, b.name FROM crm.customers c JOIN crm.customers b ON c.boss = b.id""",
+    "`AND`, `OR`, `NOT`, `IN (…)`, `BETWEEN`, `LIKE`, `IS NULL`": """
+        SELECT c.id FROM crm.customers c JOIN sales.orders o ON o.customer = c.id
+        WHERE c.name LIKE 'A%' AND (o.amount BETWEEN 1 AND 9 OR c.boss IS NULL)""",
+    "arithmetic, `CASE`, `COALESCE`, functions of texts and dates": """
+        SELECT o.id, CASE WHEN o.amount > 9 THEN UPPER(c.name) ELSE COALESCE(c.name, '') END AS x
+        FROM crm.customers c JOIN sales.orders o ON o.customer = c.id""",
+    "`LEFT JOIN`, `RIGHT JOIN`": """
+        SELECT c.id, o.amount FROM crm.customers c LEFT JOIN sales.orders o ON o.customer = c.id""",
+    "`LEFT JOIN` with more than equalities": """
+        SELECT c.id, o.amount FROM crm.customers c
+        LEFT JOIN sales.orders o ON o.customer = c.id AND o.id > c.boss""",
+    "`FULL JOIN`": """
+        SELECT c.id, o.amount FROM crm.customers c FULL JOIN sales.orders o ON o.customer = c.id""",
+    "`SELECT DISTINCT`": """
+        SELECT DISTINCT customer FROM sales.orders""",
+    "`GROUP BY` with `COUNT`, `SUM`, `AVG`; `HAVING`": """
+        SELECT customer, COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a
+        FROM sales.orders GROUP BY customer HAVING COUNT(*) > 2""",
+    "`MIN`, `MAX`": """
+        SELECT customer, MIN(amount) AS least FROM sales.orders GROUP BY customer""",
+    "`COUNT(DISTINCT …)`": """
+        SELECT customer, COUNT(DISTINCT placed) AS days FROM sales.orders GROUP BY customer""",
+    "aggregates without `GROUP BY`": """
+        SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales.orders""",
+    "groups over an outer join": """
+        SELECT c.id, SUM(o.amount) AS s FROM crm.customers c
+        LEFT JOIN sales.orders o ON o.customer = c.id GROUP BY c.id""",
+    "aggregates joined with one another; CTEs, subqueries in `FROM`": """
+        WITH s AS (SELECT customer, SUM(amount) AS s FROM sales.orders GROUP BY customer)
+        SELECT c.id, s.s FROM crm.customers c FULL JOIN s ON s.customer = c.id""",
+    "`EXISTS`, `IN (SELECT …)`": """
+        SELECT c.id FROM crm.customers c
+        WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
+    "`NOT EXISTS`": """
+        SELECT c.id FROM crm.customers c
+        WHERE NOT EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
+    "`NOT IN (SELECT …)`": """
+        SELECT c.id FROM crm.customers c WHERE c.id NOT IN (SELECT customer FROM sales.orders)""",
+    "`> ALL`, `> ANY` of a linked subquery": """
+        SELECT c.id FROM crm.customers c
+        WHERE c.boss > ALL (SELECT o.id FROM sales.orders o WHERE o.customer = c.id)""",
+    "comparison with an aggregate of a linked subquery": """
+        SELECT c.id FROM crm.customers c
+        WHERE 2 < (SELECT COUNT(*) FROM sales.orders o WHERE o.customer = c.id)""",
+    "comparison with an aggregate of all rows": """
+        SELECT o.id FROM sales.orders o WHERE o.amount = (SELECT MAX(amount) FROM sales.orders)""",
+    "`UNION ALL`": """
+        SELECT id FROM crm.customers UNION ALL SELECT customer FROM sales.orders""",
+    "`UNION`": """
+        SELECT id FROM crm.customers UNION SELECT customer FROM sales.orders""",
+    "`INTERSECT`, `EXCEPT`, both with `ALL`": """
+        SELECT id FROM crm.customers EXCEPT ALL SELECT customer FROM sales.orders""",
+    "joins without an equality of columns": """
+        SELECT c.id FROM crm.customers c JOIN sales.orders o ON o.id < c.id""",
+    "`SUM` and `AVG` of `DOUBLE`": """
+        SELECT customer, SUM(weight) AS s FROM sales.orders GROUP BY customer""",
+    "subqueries linked by `<` alone": """
+        SELECT c.id FROM crm.customers c
+        WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer < c.id)""",
+    "window functions": """
+        SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS n FROM sales.orders""",
+    "`ORDER BY`": """
+        SELECT id FROM sales.orders ORDER BY id""",
+    "`LIMIT`": """
+        SELECT id FROM sales.orders LIMIT 3""",
+    "`ROLLUP`, `CUBE`, `GROUPING SETS`": """
+        SELECT customer, COUNT(*) AS n FROM sales.orders GROUP BY ROLLUP (customer)""",
+    "`WITH RECURSIVE`": """
+        WITH RECURSIVE r AS (SELECT id FROM crm.customers UNION ALL SELECT id FROM r)
+        SELECT id FROM r""",
+    "what is not the same each time (`RANDOM()`, `NOW()`)": """
+        SELECT id, RANDOM() AS x FROM sales.orders""",
+}
+
+
+@dataclass(frozen=True)
+class Construct:
+    """One line of the table."""
+
+    name: str
+    #: Why it is refused; None if it is kept.
+    refused: str | None
+    costs: Costs | None
+
+    @property
+    def verdict(self) -> str:
+        return "kept" if self.refused is None else f"refused: {self.refused}"
+
+    @property
+    def questions(self) -> str:
+        """Per relation: the first time → when what it meets is remembered."""
+        return "; ".join(_per_update(each) for each in self.costs.relations) if self.costs else "-"
+
+
+def constructs() -> Iterator[Construct]:
+    """All examples, read and followed."""
+    for name, sql in EXAMPLES.items():
+        try:
+            costs = costs_of(parse_view("example", sql, _CATALOG))
+        except ViewRefused as error:
+            yield Construct(name, error.reason, None)
+        else:
+            yield Construct(name, None, costs)
+
+
+def _per_update(costs: RelationCosts) -> str:
+    coming, going = costs.kinds["insertion"], costs.kinds["deletion"]
+    words = _arrow(coming.numbers)
+    if going.numbers != coming.numbers:
+        words += f" (a deletion {_arrow(going.numbers)})"
+    if coming.whole or going.whole:
+        words += ", reading whole relations"
+    elif coming.whole_at_first:
+        words += ", reading whole relations unless remembered"
+    return f"{costs.relation.name}: {words}"
+
+
+def _arrow(numbers: tuple[int, int]) -> str:
+    first, remembered = numbers
+    return f"{first}" if first == remembered else f"{first} → {remembered}"

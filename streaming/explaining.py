@@ -1,0 +1,165 @@
+"""`viewsweep explain` and `constructs`: what keeping a view costs, before anything is made.
+
+What the sources hold is known from a configuration (whose sources are asked), from a scenario's
+"sources", or from a built-in workload. Exit code 2 for a view that cannot be kept.
+"""
+
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from protocols.analysis.drawing import as_mermaid
+from protocols.analysis.svg import as_svg
+from protocols.errors import ViewRefused, WrongUse
+from protocols.explaining.constructs import Construct
+from protocols.explaining.constructs import constructs as all_constructs
+from protocols.explaining.explanation import Explanation
+from protocols.explaining.explanation import explain as explained
+from protocols.explaining.page import page
+from protocols.views.catalog import Catalog, catalog_from_json
+from sources.workloads import NAMES, WORKLOADS
+from sources.workloads import workload as workload_named
+from streaming.markdown import put, table, write
+
+
+def explain(
+    view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)],
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="A warehouse.toml: its sources say what they hold."),
+    ] = None,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(help='A JSON file with "sources", such as a scenario: what they hold.'),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(help=f"A built-in workload: {', '.join(WORKLOADS)}, {NAMES}."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    svg: Annotated[
+        Path | None, typer.Option(help="Draw its tree and graphs into this file.")
+    ] = None,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Its tree and graphs in Mermaid's language.")
+    ] = False,
+) -> None:
+    """Say what a view means, which questions its updates lead to, and what would be cheaper.
+
+    For example: viewsweep explain examples/views/balance.sql --workload bank
+    """
+    if sum(each is not None for each in (config, catalog, workload)) != 1:
+        raise WrongUse("say over which relations: --config FILE, --catalog FILE or --workload NAME")
+    if json and mermaid:
+        raise WrongUse("either --json or --mermaid")
+    found = _explained(view, _catalog(config, catalog, workload))
+    if svg is not None:
+        write(svg, as_svg(found.drawing))
+    if json:
+        sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
+    elif mermaid:
+        sys.stdout.write(as_mermaid(found.drawing))
+    else:
+        # Lines keep their shape: a tree that is wrapped is none.
+        Console().out(page(found), end="", highlight=False)
+
+
+def constructs(
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+    ] = None,
+) -> None:
+    """List what SQL a view may have, what is refused and why, and what it costs per update."""
+    found = list(all_constructs())
+    if into is not None:
+        put(into, _LISTED, listed())
+        _say(f"{into}: table renewed")
+    elif json:
+        forms = [
+            {"construct": e.name, "refused": e.refused, "questions": e.questions} for e in found
+        ]
+        sys.stdout.write(orjson.dumps(forms).decode() + "\n")
+    else:
+        console = Console() if Console().is_terminal else Console(width=120)
+        shown = Table(box=None, pad_edge=False)
+        for heading in _HEADINGS:
+            shown.add_column(heading, overflow="fold")
+        for each in found:
+            shown.add_row(*(escape(cell) for cell in _cells(each)))
+        console.print(shown)
+
+
+def listed() -> str:
+    """The table of constructs, in Markdown."""
+    rows = [[cell.replace("|", "\\|") for cell in _cells(each)] for each in all_constructs()]
+    return table(_HEADINGS, rows)
+
+
+_LISTED = "constructs"
+_HEADINGS = ("construct", "kept?", "questions per update: nothing remembered → remembered")
+
+
+def _cells(construct: Construct) -> tuple[str, str, str]:
+    return construct.name, construct.verdict, construct.questions
+
+
+def _explained(file: Path, catalog: Catalog) -> Explanation:
+    try:
+        sql = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"cannot read {file}: {error}") from None
+    try:
+        return explained(file.stem, sql, catalog)
+    except ViewRefused as error:
+        raise WrongUse(f"{file}: {error}") from None
+
+
+def _catalog(config: Path | None, file: Path | None, workload: str | None) -> Catalog:
+    if config is not None:
+        return _held_by_sources(config)
+    if file is not None:
+        return _written_down(file)
+    return workload_named(workload or "").catalog
+
+
+def _written_down(file: Path) -> Catalog:
+    try:
+        form: Any = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUse(f"{file} is not JSON: {error}") from None
+    sources = form.get("sources") if isinstance(form, dict) else None
+    if not isinstance(sources, dict) or not all(isinstance(s, dict) for s in sources.values()):
+        raise WrongUse(f'{file}: "sources" has to map names of sources to their "relations"')
+    try:
+        return catalog_from_json(sources)
+    except WrongUse as error:
+        raise WrongUse(f"{file}: {error}") from None
+
+
+def _held_by_sources(file: Path) -> Catalog:
+    """What the sources of a configuration say of themselves."""
+    # The way to the sources takes long to import, and the other ways need none of it.
+    from streaming.asking import Sources, catalog_in
+    from streaming.configuration import read_configuration
+
+    known = read_configuration(file)
+    sources = Sources(known.sources, known.job.patience_seconds, _say, threading.Event())
+    try:
+        return catalog_in(sources.statuses())
+    finally:
+        sources.close()
+
+
+def _say(message: str) -> None:
+    Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)
