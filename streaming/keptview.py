@@ -235,7 +235,7 @@ class KeptView:
         with self._measures.step("progress"):
             self.tables.record(delivered)
         self._measures.position = standing.position
-        self._upkeep.look()
+        self._upkeep.look(quiet=False)
 
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
@@ -303,7 +303,7 @@ class KeptView:
 
     def _look(self) -> None:
         """In the thread of the commits, whose handles of the tables it brings up to date."""
-        self._upkeep.look()
+        self._upkeep.look(quiet=True)
 
     def finish(self) -> None:
         """Nothing more will be committed: `current` gets to the end as well."""
