@@ -14,8 +14,8 @@ or the `txn` numbers; a step that a commit of the job gets in the way of is trie
 
 `current` follows in the same thread: its MERGE must not meet a compaction, and no batch waits for
 it. A MERGE costs the more the larger the view is, so both kinds of work pause in proportion to what
-they cost last time. And because it keeps all cores busy, it is begun in a quiet moment, if there is
-one: a burst that it meets takes half as long again.
+they cost last time. And because it keeps all cores busy, it begins when it has been quiet for a
+while: a burst that it meets takes a quarter longer.
 """
 
 import datetime
