@@ -242,7 +242,7 @@ class KeptView:
         with self._measures.step("progress"):
             self.tables.record(delivered)
         self._measures.position = standing.position
-        self._upkeep.look()
+        self._upkeep.look(quiet=False)
 
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
@@ -251,12 +251,6 @@ class KeptView:
 
         Of a position with several transactions the first one tells what was asked and skipped.
         """
-        firsts = np.unique(order.position, return_index=True)
-        place = (
-            dict(zip(*(column.tolist() for column in firsts), strict=True))
-            if (self._asked or any(install.skipped for install in installs))
-            else {}
-        )
         times = np.empty(len(order), np.int64)
         for number, source in enumerate(order.sources):
             mine = order.source == number
@@ -267,7 +261,7 @@ class KeptView:
         skipped = np.zeros(len(order), np.int64)
         for install in installs:
             if install.skipped:
-                skipped[place[install.position]] += install.skipped
+                skipped[np.searchsorted(order.position, install.position)] += install.skipped
         names = pl.Series(order.sources, dtype=pl.String)
         return pl.DataFrame(
             {
@@ -276,24 +270,21 @@ class KeptView:
                 "version": order.version,
                 "committed_at": pl.Series(times).cast(pl.Datetime("ms")).cast(pl.Datetime("us")),
                 "skipped": skipped,
-                "questions": self._questions(len(order), place),
+                "questions": self._questions(order.position),
                 "shown": np.ones(len(order), bool)
                 if shown is None
                 else np.isin(order.position, shown),
             }
         )
 
-    def _questions(self, length: int, place: Mapping[int, int]) -> pl.Series:
-        """What was asked for these positions, each at its place; null elsewhere."""
-        kind = pl.List(QUESTION)
-        said = sorted((place[p], self._asked.pop(p)) for p in list(self._asked) if p in place)
-        if not said:
-            return pl.Series("questions", [None], kind).new_from_index(0, length)
-        found = pl.DataFrame({"at": [at for at, _ in said]}).with_columns(
-            pl.Series("questions", [asked for _, asked in said], kind)
-        )
-        every = pl.DataFrame({"at": pl.int_range(length, eager=True)})
-        return every.join(found, on="at", how="left", maintain_order="left")["questions"]
+    def _questions(self, positions: Numbers) -> pl.Series:
+        """What was asked for these positions, each where it first stands; null elsewhere."""
+        first, last = positions[0], positions[-1]
+        asked = sorted(position for position in self._asked if first <= position <= last)
+        said = [None, *(self._asked.pop(position) for position in asked)]
+        which = np.zeros(len(positions), np.int64)
+        which[np.searchsorted(positions, asked)] = np.arange(1, len(said))
+        return pl.Series("questions", said, pl.List(QUESTION)).gather(which)
 
     def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
         """Behind each version of the vector; unchanged where the source brought nothing."""
@@ -319,7 +310,7 @@ class KeptView:
 
     def _look(self) -> None:
         """In the thread of the commits, whose handles of the tables it brings up to date."""
-        self._upkeep.look()
+        self._upkeep.look(quiet=True)
 
     def finish(self) -> None:
         """Nothing more will be committed: `current` gets to the end as well."""
