@@ -312,9 +312,13 @@ class _Parser:
     # -- places -------------------------------------------------------------------------------
 
     def _refuse(self, node: Any, reason: str) -> NoReturn:
-        nodes = node.walk() if isinstance(node, exp.Expr) else ()
-        starts = [n.meta["start"] for n in nodes if "start" in n.meta]
-        raise ViewRefused(reason, *self._place(min(starts, default=0)))
+        while isinstance(node, exp.Expr):
+            starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+            if starts:
+                raise ViewRefused(reason, *self._place(min(starts)))
+            # NULL, for one, does not know where it stands; what it stands in does.
+            node = None if isinstance(node.parent, exp.Query) else node.parent
+        raise ViewRefused(reason)
 
     def _place(self, offset: int) -> tuple[int, int]:
         before = self.sql[:offset]

@@ -332,7 +332,7 @@ def _shown(value: Any) -> tuple[type, str]:
 
 
 @given(TEXTS, ROWS)
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 def test_all_evaluations_agree(text: str, rows: list[Row]) -> None:
     expression = read(text)
     if expression is None:
