@@ -175,9 +175,12 @@ def _remainder_of(type_: ColumnType, left: Any, right: Any) -> Any:
     """What is left of the dividend, with its sign."""
     if not right:
         raise NoValue(f"{left} % {right} divides by zero; write NULLIF(…, 0) to get NULL")
-    if type_ == BIGINT:
-        return abs(left) % abs(right) * (1 if left >= 0 else -1)
-    return fitting(type_, EXACT.remainder(left, right))
+    if type_ != BIGINT:
+        return fitting(type_, EXACT.remainder(left, right))
+    sign = 1 if left >= 0 else -1
+    # The quotient has to be a BIGINT as well.
+    fitting(type_, left // right)
+    return abs(left) % abs(right) * sign
 
 
 def _negated(type_: ColumnType, number: Any) -> Any:
@@ -274,12 +277,31 @@ def _divided_columns(_type: ColumnType, left: pl.Series, right: pl.Series) -> pl
     return left / right
 
 
-def _negated_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
-    return None if type_ == BIGINT and column.min() == -(2**63) else -column
+def _remainder_columns(
+    type_: ColumnType, dividends: pl.Series, divisors: pl.Series
+) -> pl.Series | None:
+    if (divisors == 0).any() or _holds_lowest(dividends, divisors):
+        return None
+    if type_ == BIGINT:
+        return dividends.abs() % divisors.abs() * dividends.sign()
+    scale = type_.precision_and_scale[1]
+    left, right = units(dividends, scale), units(divisors, scale)
+    if left is None or right is None:
+        return None
+    return of_units(left.abs() % right.abs() * left.sign(), type_)
 
 
-def _absolute_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
-    return None if type_ == BIGINT and column.min() == -(2**63) else column.abs()
+def _negated_column(_type: ColumnType, column: pl.Series) -> pl.Series | None:
+    return None if _holds_lowest(column) else -column
+
+
+def _absolute_column(_type: ColumnType, column: pl.Series) -> pl.Series | None:
+    return None if _holds_lowest(column) else column.abs()
+
+
+def _holds_lowest(*columns: pl.Series) -> bool:
+    """Is there a BIGINT whose opposite is none?"""
+    return any(column.dtype == pl.Int64() and column.min() == -(2**63) for column in columns)
 
 
 # ---------------------------------------------------------------------------------- the entries
@@ -306,7 +328,7 @@ NUMBERS: Iterable[Function] = (
     _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add),
     _binary("*", _product_type, EXACT.multiply, operator.mul, operator.mul),
     Function("/", _quotient, _divided, infix("/"), _divided_columns),
-    Function("%", _remainder, _remainder_of, infix("%")),
+    Function("%", _remainder, _remainder_of, infix("%"), _remainder_columns),
     Function("negate", _same("-"), _negated, call("-"), _negated_column),
     Function("abs", _same("ABS"), _absolute, call("abs"), _absolute_column),
     Function("floor", _to_whole("FLOOR"), _rounded(ROUND_FLOOR), call("floor")),

@@ -6,10 +6,9 @@ that TRIM takes away the spaces of Unicode as well.
 """
 
 import re
-import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import polars as pl
 
@@ -43,31 +42,22 @@ def _concatenation(types: Sequence[ColumnType]) -> Signature:
 # ------------------------------------------------------------------------------------------ case
 
 
-@cache
-def _uppers() -> dict[int, str]:
-    """The letters whose upper case is another single letter."""
-    letters = map(chr, range(sys.maxunicode + 1))
-    found = {ord(c): up for c in letters if (up := _single(c, c.upper(), c.title())) != c}
-    return found | {ord("ß"): "ẞ"}
+class _Letters(dict[int, str]):
+    """What each letter becomes, by its number: another single letter, or it stays as it is."""
+
+    def __init__(self, *changes: Callable[[str], str], exceptions: dict[str, str]) -> None:
+        super().__init__({ord(letter): other for letter, other in exceptions.items()})
+        self.changes = changes
+
+    def __missing__(self, number: int) -> str:
+        candidates = (change(chr(number)) for change in self.changes)
+        self[number] = next((each for each in candidates if len(each) == 1), chr(number))
+        return self[number]
 
 
-@cache
-def _lowers() -> dict[int, str]:
-    letters = map(chr, range(sys.maxunicode + 1))
-    found = {ord(c): low for c in letters if (low := _single(c, c.lower())) != c}
-    return found | {ord("İ"): "i"}
-
-
-def _single(letter: str, *candidates: str) -> str:
-    return next((each for each in candidates if len(each) == 1), letter)
-
-
-def _upper(_type: ColumnType, text: str) -> str:
-    return text.upper() if text.isascii() else text.translate(_uppers())
-
-
-def _lower(_type: ColumnType, text: str) -> str:
-    return text.lower() if text.isascii() else text.translate(_lowers())
+#: Greek letters with an iota below them have no upper case in one letter, but a title case.
+_UPPER = _Letters(str.upper, str.title, exceptions={"ß": "ẞ"})
+_LOWER = _Letters(str.lower, exceptions={"İ": "i"})
 
 
 def _if_ascii(change: Callable[[pl.Series], pl.Series]) -> Callable[..., pl.Series | None]:
@@ -191,14 +181,14 @@ TEXTS: Iterable[Function] = (
     Function(
         "upper",
         _takes("UPPER", VARCHAR, gives=VARCHAR),
-        _upper,
+        lambda _, text: text.translate(_UPPER),
         call("upper"),
         _if_ascii(lambda texts: texts.str.to_uppercase()),
     ),
     Function(
         "lower",
         _takes("LOWER", VARCHAR, gives=VARCHAR),
-        _lower,
+        lambda _, text: text.translate(_LOWER),
         call("lower"),
         _if_ascii(lambda texts: texts.str.to_lowercase()),
     ),

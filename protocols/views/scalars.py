@@ -238,7 +238,8 @@ class Scalars:
             return Operand(node, ex.Literal(text, VARCHAR), VARCHAR, text)
         type_ = number_type(text)
         if type_ is None:
-            self.refuse(node, f"the number {text} has more digits than a BIGINT or a DECIMAL")
+            more = f"the number {text} has more digits than a BIGINT or a DECIMAL"
+            self.refuse(node, f"{more}; write CAST('{text}' AS DECIMAL({MOST_DIGITS},0))")
         exact = kept(type_)
         literal = ex.Literal(exact.decode(FROM_DIGITS[exact.family](text)), exact)
         return Operand(node, literal, type_, Number(text))
@@ -247,6 +248,8 @@ class Scalars:
         if isinstance(node, exp.TryCast):
             self.refuse(node, "PostgreSQL has no TRY_CAST")
         inner, to = self.arguments(node, "this", "to")
+        if any(part.meta.get("start", _EARLIEST) < _EARLIEST for part in to.walk()):
+            self.refuse(inner, "a DECIMAL is another type in each database; write DECIMAL(p,s)")
         try:
             name = to.sql("duckdb")
             target = INTEGER if name == "INT" else column_type(_TYPE_NAMES.get(name, name))
@@ -411,6 +414,10 @@ def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:
     except NoValue:
         return expression
 
+
+#: No type in a view stands before this. Where one has no digits, sqlglot reads DuckDB's from a text
+#: of its own, in which they stand earlier.
+_EARLIEST = len("SELECT x::DECIMAL")
 
 #: How sqlglot writes types that have another name here.
 _TYPE_NAMES = {"TIMESTAMP": "TIMESTAMP", "TEXT": "VARCHAR"}
