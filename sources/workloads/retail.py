@@ -68,7 +68,7 @@ WHERE o.quantity >= 2
 CATALOGUE = """\
 SELECT c.id AS customer_id, o.id AS order_id, p.id AS product_id,
        c.name AS customer, c.segment, o.quantity, o.amount, p.name AS product, p.price
-FROM (SELECT * FROM sales.orders WHERE placed_at >= '2024-01-01 12:00:00') o
+FROM (SELECT * FROM sales.orders WHERE quantity >= 2) o
 RIGHT OUTER JOIN crm.customers c ON o.customer_id = c.id
 FULL OUTER JOIN stock.products p ON o.product_id = p.id AND p.price < 300
 """
