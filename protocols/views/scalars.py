@@ -69,12 +69,12 @@ class Scalars:
     special: Callable[[exp.Expr], tuple[ex.Expression, ColumnType] | None]
 
     def typed(self, node: exp.Expr) -> tuple[ex.Expression, ColumnType]:
-        """The value that a node means, and its type."""
+        """The value that a node means, and its type in SQL: INTEGER as well."""
         operand = self.operand(node)
         if operand.type is None:
             self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
         self._check_exponents((operand,))
-        return operand.expression, kept(operand.type)
+        return operand.expression, operand.type
 
     # -- conditions -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import as_column
 from protocols.views.binding.scope import Shown
+from protocols.views.operands import kept
 
 if TYPE_CHECKING:
     from protocols.views.binding.select import Select
@@ -44,12 +45,12 @@ class Grouping:
         # While these are read, columns are not yet restricted to what is grouped.
         select.grouping = None
         keys = [(node, self._key(node)) for node in self._expressions()]
-        aggregates = [(node, self._aggregate(node)) for node in self._called()]
+        aggregates = [(node, *self._aggregate(node)) for node in self._called()]
         select.grouping = self
         self._keys = dict(keys)
-        self._aggregates = {node: Shown(each.name, each.type) for node, each in aggregates}
+        self._aggregates = {node: Shown(each.name, type_) for node, each, type_ in aggregates}
         names = tuple(dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys))))
-        wanted = tuple({each.name: each for _, each in aggregates}.values())
+        wanted = tuple({each.name: each for _, each, _ in aggregates}.values())
         select.node = tree.Group(select.node, names, wanted)
 
     def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
@@ -107,7 +108,8 @@ class Grouping:
                 found.update(dict.fromkeys(aggregates_in(clause)))
         yield from found
 
-    def _aggregate(self, node: exp.Expr) -> tree.Aggregate:
+    def _aggregate(self, node: exp.Expr) -> tuple[tree.Aggregate, ColumnType]:
+        """The aggregate, and its type in SQL."""
         condition = None
         call = node
         if isinstance(node, exp.Filter):
@@ -126,10 +128,10 @@ class Grouping:
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
         name = self._select.names.fresh(function)
         if isinstance(argument, exp.Star):
-            return self._count_all(name, condition)
+            return self._count_all(name, condition), BIGINT
         column = self._argument(argument, condition)
         type_ = self._type(function, column.type, call)
-        return tree.Aggregate(name, function, column.name, type_, distinct)
+        return tree.Aggregate(name, function, column.name, kept(type_), distinct), type_
 
     def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
         if condition is None:
@@ -148,7 +150,7 @@ class Grouping:
         select = self._select
         if condition is not None:
             test = select.scalars.condition(condition)
-            value = Case(((test, value),), Literal(None, type_), type_)
+            value = Case(((test, value),), Literal(None, kept(type_)), kept(type_))
         select.node, shown = as_column(select.node, value, type_, select.names, "value")
         return shown
 
@@ -165,7 +167,7 @@ class Grouping:
                 f"{at.sql('duckdb')}: a sum of DOUBLE depends on the order of its rows; cast the"
                 " value to a DECIMAL",
             )
-        if type_.family not in ("BIGINT", "DECIMAL"):
+        if kept(type_).family not in ("BIGINT", "DECIMAL"):
             self._text.refuse(at, f"{at.sql('duckdb')}: {type_.name} cannot be added up")
         if function == "avg":
             return column_type("DOUBLE")

@@ -12,11 +12,27 @@ import duckdb
 import orjson
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import TokenType
 
 from protocols.errors import ViewRefused
 
 _WHAT = "a view is one query, SELECT … FROM …"
+
+
+class _Parser(DuckDBParser):
+    """`+ x` stays told apart from `x`: DuckDB does so where it looks for what is grouped by."""
+
+    UNARY_PARSERS = {  # noqa: RUF012
+        **DuckDBParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda parser: exp.Paren(this=parser._parse_unary()),
+    }
+
+
+class _Dialect(DuckDB):
+    Parser = _Parser
 
 
 class Text:
@@ -29,7 +45,7 @@ class Text:
         """The one statement that it has to be."""
         self._refuse_no_sql()
         try:
-            statements = [s for s in sqlglot.parse(self.sql, read="duckdb") if s is not None]
+            statements = [s for s in sqlglot.parse(self.sql, read=_Dialect) if s is not None]
         except SqlglotError:
             self._refuse_at(self._first, f"{_WHAT}; this is something else")
         statement = statements[0]
