@@ -396,7 +396,9 @@ class Scalars:
         text = node.sql("duckdb")
         name = str(node.this if isinstance(node, exp.Anonymous) else node.key).upper()
         if name in _CHANGING or name.startswith("CURRENT"):
-            self.refuse(node, f"{text} is another value each time it is asked for")
+            self.refuse(
+                node, f"{text} is another value each time; ask for it when the view is read"
+            )
         if isinstance(node, exp.AggFunc):
             self.refuse(node, f"the aggregate {text} cannot stand here")
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):

@@ -14,7 +14,7 @@ from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import as_column
 from protocols.views.binding.scope import Shown
-from protocols.views.operands import kept
+from protocols.views.operands import kept, type_name
 
 if TYPE_CHECKING:
     from protocols.views.binding.select import Select
@@ -26,6 +26,7 @@ _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Min: "min",
     exp.Max: "max",
 }
+_FIRST_BELOW = "aggregate in a subquery in FROM first"
 
 
 class Grouping:
@@ -80,7 +81,7 @@ class Grouping:
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.this) if node.this.isdigit() else 0
             if not 1 <= number <= len(items):
-                self._text.refuse(node, f"SELECT has no item {node.this}")
+                self._text.refuse(node, f"SELECT has no item {node.this}, it has {len(items)}")
             return _unnamed(items[number - 1])
         if isinstance(node, exp.Column) and not node.table and not self._is_column(node):
             for item in items:
@@ -94,7 +95,7 @@ class Grouping:
 
     def _key(self, node: exp.Expr) -> Shown:
         if has_aggregate(node):
-            self._text.refuse(node, "an aggregate cannot be grouped by")
+            self._text.refuse(node, f"an aggregate cannot be grouped by; {_FIRST_BELOW}")
         return self._select.as_column(node, "group")
 
     # -- aggregates ------------------------------------------------------------------------------
@@ -122,7 +123,8 @@ class Grouping:
         distinct = isinstance(argument, exp.Distinct)
         if distinct:
             if len(argument.expressions) != 1:
-                self._text.refuse(call, "DISTINCT takes one value in an aggregate")
+                many = "DISTINCT takes one value in an aggregate"
+                self._text.refuse(call, f"{many}; count the rows of a SELECT DISTINCT in FROM")
             argument = argument.expressions[0]
         if argument is None or (isinstance(argument, exp.Star) and function != "count"):
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
@@ -141,7 +143,9 @@ class Grouping:
 
     def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> Shown:
         if has_aggregate(argument):
-            self._text.refuse(argument, "an aggregate cannot stand in an aggregate")
+            self._text.refuse(
+                argument, f"an aggregate cannot stand in an aggregate; {_FIRST_BELOW}"
+            )
         value, type_ = self._select.scalars.typed(argument)
         return self._chosen(value, type_, condition)
 
@@ -168,7 +172,9 @@ class Grouping:
                 " value to a DECIMAL",
             )
         if kept(type_).family not in ("BIGINT", "DECIMAL"):
-            self._text.refuse(at, f"{at.sql('duckdb')}: {type_.name} cannot be added up")
+            self._text.refuse(
+                at, f"{at.sql('duckdb')}: {type_name(type_)} cannot be added up, only numbers"
+            )
         if function == "avg":
             return column_type("DOUBLE")
         scale = type_.precision_and_scale[1] if type_.family == "DECIMAL" else 0

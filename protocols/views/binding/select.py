@@ -195,7 +195,10 @@ class Select:
             if found is not None:
                 return found
         elif is_aggregate(node):
-            self.text.refuse(node, f"{node.sql('duckdb')} is an aggregate; it cannot stand here")
+            self.text.refuse(
+                node,
+                f"{node.sql('duckdb')} is an aggregate, which cannot stand here; test it in HAVING",
+            )
         return self.subqueries.value(node)
 
     def _is_grouped(self) -> bool:

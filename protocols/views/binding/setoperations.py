@@ -53,7 +53,10 @@ def _columns(
 ) -> dict[str, Shown]:
     """Called as on the left."""
     if len(left) != len(right):
-        text.refuse(query, f"the left side has {len(left)} columns, the right side {len(right)}")
+        text.refuse(
+            query,
+            f"the left side has {len(left)} columns, the right side {len(right)}; select as many",
+        )
     columns = {}
     for (name, ours), (other, theirs) in zip(left.items(), right.items(), strict=True):
         if kept(ours.type) != kept(theirs.type):

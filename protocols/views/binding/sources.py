@@ -102,7 +102,9 @@ class From:
             ours = [self.scope.merged[name]]
         theirs = self._owners(name, right)
         if len(ours) != 1 or len(theirs) != 1:
-            self.text.refuse(column, f"USING ({column.name}): each side must have it exactly once")
+            self.text.refuse(
+                column, f"USING ({column.name}): each side must have it exactly once; write ON"
+            )
         if kept(ours[0].type) != kept(theirs[0].type):
             types = f"{kept(ours[0].type).name} and {kept(theirs[0].type).name}"
             self.text.refuse(column, f"columns of two types are compared: {types}")

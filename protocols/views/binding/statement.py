@@ -20,6 +20,8 @@ from sqlglot.tokenizer_core import TokenType
 from protocols.errors import ViewRefused
 
 _WHAT = "a view is one query, SELECT … FROM …"
+#: The name of a function and what may stand between it and its first value.
+_CALL = re.compile(r"\w+\s*\(\s*(?:DISTINCT\s+)?$", re.IGNORECASE)
 
 
 class _Parser(DuckDBParser):
@@ -106,7 +108,10 @@ class Text:
 
     def _offset(self, node: exp.Expr) -> int:
         starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
-        return min(starts) if starts else self._offset_by_word(node)
+        if not starts:
+            return self._offset_by_word(node)
+        called = isinstance(node, exp.AggFunc) and _CALL.search(self.sql[: min(starts)])
+        return called.start() if called else min(starts)
 
     def _offset_by_word(self, node: exp.Expr) -> int:
         """Of NULL and the like no place is noted: the first such word behind what is before it."""

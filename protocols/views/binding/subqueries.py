@@ -246,6 +246,8 @@ class Subqueries:
         """A subquery with the conditions that link it taken out."""
         while isinstance(query, exp.Subquery | exp.Paren):
             query = query.this
+        if not isinstance(query, exp.Query):
+            self._text.refuse(query, "ANY and ALL take a subquery here; list values with IN (…)")
         if not isinstance(query, exp.Select):
             self._text.refuse(query, "a set operation cannot stand in a condition; join it in FROM")
         return self._outer.inner(query)
