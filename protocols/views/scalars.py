@@ -69,12 +69,12 @@ class Scalars:
     special: Callable[[exp.Expr], tuple[ex.Expression, ColumnType] | None]
 
     def typed(self, node: exp.Expr) -> tuple[ex.Expression, ColumnType]:
-        """The value that a node means, and its type."""
+        """The value that a node means, and its type in SQL: INTEGER as well."""
         operand = self.operand(node)
         if operand.type is None:
             self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
         self._check_exponents((operand,))
-        return operand.expression, kept(operand.type)
+        return operand.expression, operand.type
 
     # -- conditions -----------------------------------------------------------------------------
 
@@ -399,7 +399,9 @@ class Scalars:
         text = node.sql("duckdb")
         name = str(node.this if isinstance(node, exp.Anonymous) else node.key).upper()
         if name in _CHANGING or name.startswith("CURRENT"):
-            self.refuse(node, f"{text} is another value each time it is asked for")
+            self.refuse(
+                node, f"{text} is another value each time; ask for it when the view is read"
+            )
         if isinstance(node, exp.AggFunc):
             self.refuse(node, f"the aggregate {text} cannot stand here")
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):

@@ -15,6 +15,7 @@ from protocols.views.catalog import Catalog
 from protocols.views.normal.columns import narrowed
 from protocols.views.normal.filters import pushed
 from protocols.views.normal.innerjoins import gathered
+from protocols.views.operands import kept
 from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import Output, View
 
@@ -41,7 +42,7 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
             " so whole relations would have to be read; add one",
         )
 
-    values = tuple((n, Column(shown.name), shown.type) for n, shown in columns.items())
+    values = tuple((n, Column(shown.name), kept(shown.type)) for n, shown in columns.items())
     root = narrowed(gathered(pushed(tree.Compute(node, values)), unlinked), set(columns))
     inner = _inner_join(name, text.sql, root)
     return TreeView(name, text.sql, root) if inner is None else inner

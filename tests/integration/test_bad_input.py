@@ -173,6 +173,11 @@ def _standing(world: World) -> Any:
         ("SELECT id FROM a.r WHERE t > 5", "VARCHAR"),
         ("SELECT id FORM a.r", "line 1"),
         ("", "line 1"),
+        ("SELECT id FROM a.r ORDER BY id", "ORDER BY"),
+        ("SELECT id FROM a.r; SELECT id FROM a.r", "a second statement"),
+        ("DROP TABLE a.r", "this is DROP"),
+        ("SELECT id, count(*) AS n FROM a.r", "GROUP BY"),
+        ("SELECT id FROM a.r WHERE " + 1_000 * "(" + "id = 1" + 1_000 * ")", "too deeply"),
     ],
 )
 def test_a_view_over_what_is_not_there_is_refused_with_its_place(

@@ -25,6 +25,7 @@ from protocols.algebra import expressions as ex
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import NoValue
+from protocols.views.operands import kept
 from protocols.views.scalars import Scalars
 from sources.conditions import NO_VALUE, value_to_sql
 
@@ -258,7 +259,7 @@ def read(text: str) -> ex.Expression | None:
         expression, type_ = SCALARS.typed(node)
     except Refused:
         return None
-    assert ex.type_of(expression, TYPES) == type_
+    assert ex.type_of(expression, TYPES) == kept(type_)
     return expression
 
 

@@ -14,6 +14,7 @@ from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import as_column
 from protocols.views.binding.scope import Shown
+from protocols.views.operands import kept, type_name
 
 if TYPE_CHECKING:
     from protocols.views.binding.select import Select
@@ -25,6 +26,7 @@ _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Min: "min",
     exp.Max: "max",
 }
+_FIRST_BELOW = "aggregate in a subquery in FROM first"
 
 
 class Grouping:
@@ -44,12 +46,12 @@ class Grouping:
         # While these are read, columns are not yet restricted to what is grouped.
         select.grouping = None
         keys = [(node, self._key(node)) for node in self._expressions()]
-        aggregates = [(node, self._aggregate(node)) for node in self._called()]
+        aggregates = [(node, *self._aggregate(node)) for node in self._called()]
         select.grouping = self
         self._keys = dict(keys)
-        self._aggregates = {node: Shown(each.name, each.type) for node, each in aggregates}
+        self._aggregates = {node: Shown(each.name, type_) for node, each, type_ in aggregates}
         names = tuple(dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys))))
-        wanted = tuple({each.name: each for _, each in aggregates}.values())
+        wanted = tuple({each.name: each for _, each, _ in aggregates}.values())
         select.node = tree.Group(select.node, names, wanted)
 
     def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
@@ -79,7 +81,7 @@ class Grouping:
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.this) if node.this.isdigit() else 0
             if not 1 <= number <= len(items):
-                self._text.refuse(node, f"SELECT has no item {node.this}")
+                self._text.refuse(node, f"SELECT has no item {node.this}, it has {len(items)}")
             return _unnamed(items[number - 1])
         if isinstance(node, exp.Column) and not node.table and not self._is_column(node):
             for item in items:
@@ -93,7 +95,7 @@ class Grouping:
 
     def _key(self, node: exp.Expr) -> Shown:
         if has_aggregate(node):
-            self._text.refuse(node, "an aggregate cannot be grouped by")
+            self._text.refuse(node, f"an aggregate cannot be grouped by; {_FIRST_BELOW}")
         return self._select.as_column(node, "group")
 
     # -- aggregates ------------------------------------------------------------------------------
@@ -107,7 +109,8 @@ class Grouping:
                 found.update(dict.fromkeys(aggregates_in(clause)))
         yield from found
 
-    def _aggregate(self, node: exp.Expr) -> tree.Aggregate:
+    def _aggregate(self, node: exp.Expr) -> tuple[tree.Aggregate, ColumnType]:
+        """The aggregate, and its type in SQL."""
         condition = None
         call = node
         if isinstance(node, exp.Filter):
@@ -120,16 +123,17 @@ class Grouping:
         distinct = isinstance(argument, exp.Distinct)
         if distinct:
             if len(argument.expressions) != 1:
-                self._text.refuse(call, "DISTINCT takes one value in an aggregate")
+                many = "DISTINCT takes one value in an aggregate"
+                self._text.refuse(call, f"{many}; count the rows of a SELECT DISTINCT in FROM")
             argument = argument.expressions[0]
         if argument is None or (isinstance(argument, exp.Star) and function != "count"):
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
         name = self._select.names.fresh(function)
         if isinstance(argument, exp.Star):
-            return self._count_all(name, condition)
+            return self._count_all(name, condition), BIGINT
         column = self._argument(argument, condition)
         type_ = self._type(function, column.type, call)
-        return tree.Aggregate(name, function, column.name, type_, distinct)
+        return tree.Aggregate(name, function, column.name, kept(type_), distinct), type_
 
     def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
         if condition is None:
@@ -139,7 +143,9 @@ class Grouping:
 
     def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> Shown:
         if has_aggregate(argument):
-            self._text.refuse(argument, "an aggregate cannot stand in an aggregate")
+            self._text.refuse(
+                argument, f"an aggregate cannot stand in an aggregate; {_FIRST_BELOW}"
+            )
         value, type_ = self._select.scalars.typed(argument)
         return self._chosen(value, type_, condition)
 
@@ -148,7 +154,7 @@ class Grouping:
         select = self._select
         if condition is not None:
             test = select.scalars.condition(condition)
-            value = Case(((test, value),), Literal(None, type_), type_)
+            value = Case(((test, value),), Literal(None, kept(type_)), kept(type_))
         select.node, shown = as_column(select.node, value, type_, select.names, "value")
         return shown
 
@@ -165,8 +171,10 @@ class Grouping:
                 f"{at.sql('duckdb')}: a sum of DOUBLE depends on the order of its rows; cast the"
                 " value to a DECIMAL",
             )
-        if type_.family not in ("BIGINT", "DECIMAL"):
-            self._text.refuse(at, f"{at.sql('duckdb')}: {type_.name} cannot be added up")
+        if kept(type_).family not in ("BIGINT", "DECIMAL"):
+            self._text.refuse(
+                at, f"{at.sql('duckdb')}: {type_name(type_)} cannot be added up, only numbers"
+            )
         if function == "avg":
             return column_type("DOUBLE")
         scale = type_.precision_and_scale[1] if type_.family == "DECIMAL" else 0

@@ -6,6 +6,7 @@ from protocols.algebra.expressions import Case, Column, Expression, IsNull, Not
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.scope import Shown
+from protocols.views.operands import kept
 
 
 @dataclass
@@ -38,9 +39,9 @@ def as_column(
     if isinstance(value, Column) and value.name in node.columns:
         return node, Shown(value.name, type_)
     shown = Shown(names.fresh(wanted), type_)
-    return with_columns(node, [(shown.name, value, type_)]), shown
+    return with_columns(node, [(shown.name, value, kept(type_))]), shown
 
 
 def either(first: Expression, second: Expression, type_: ColumnType) -> Expression:
     """COALESCE of two values."""
-    return Case(((Not(IsNull(first)), first),), second, type_)
+    return Case(((Not(IsNull(first)), first),), second, kept(type_))

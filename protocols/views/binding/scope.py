@@ -12,9 +12,10 @@ from protocols.views.binding.statement import Text
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of the tree: the name that it has there and nowhere else, and its type."""
+    """A column of the tree, by the name that it has there and nowhere else."""
 
     name: str
+    #: What SQL takes it for. INTEGER is one of these types, and kept as a BIGINT.
     type: ColumnType
 
 

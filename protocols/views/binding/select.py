@@ -20,6 +20,7 @@ from protocols.views.binding.sources import Bound, Common, From
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner, Subqueries
 from protocols.views.catalog import Catalog
+from protocols.views.operands import kept
 from protocols.views.scalars import Scalars
 
 
@@ -194,7 +195,10 @@ class Select:
             if found is not None:
                 return found
         elif is_aggregate(node):
-            self.text.refuse(node, f"{node.sql('duckdb')} is an aggregate; it cannot stand here")
+            self.text.refuse(
+                node,
+                f"{node.sql('duckdb')} is an aggregate, which cannot stand here; test it in HAVING",
+            )
         return self.subqueries.value(node)
 
     def _is_grouped(self) -> bool:
@@ -249,7 +253,7 @@ class Select:
 
     def _distinct(self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]) -> Bound:
         columns = {name: Shown(self.names.fresh(name), type_) for name, _, type_, _ in items}
-        values = tuple((columns[name].name, value, type_) for name, value, type_, _ in items)
+        values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
         keys = tuple(shown.name for shown in columns.values())
         return tree.Group(tree.Compute(self.node, values), keys, ()), columns
 

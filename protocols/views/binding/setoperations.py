@@ -23,6 +23,7 @@ from protocols.views.binding.rows import Names
 from protocols.views.binding.scope import Shown
 from protocols.views.binding.sources import Bound
 from protocols.views.binding.statement import Text
+from protocols.views.operands import kept
 
 
 def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right: Bound) -> Bound:
@@ -52,21 +53,27 @@ def _columns(
 ) -> dict[str, Shown]:
     """Called as on the left."""
     if len(left) != len(right):
-        text.refuse(query, f"the left side has {len(left)} columns, the right side {len(right)}")
+        text.refuse(
+            query,
+            f"the left side has {len(left)} columns, the right side {len(right)}; select as many",
+        )
+    columns = {}
     for (name, ours), (other, theirs) in zip(left.items(), right.items(), strict=True):
-        if ours.type != theirs.type:
+        if kept(ours.type) != kept(theirs.type):
             text.refuse(
                 query,
-                f"{name!r} is {ours.type.name} on the left, {other!r} is {theirs.type.name} on the"
-                " right; cast one of them",
+                f"{name!r} is {kept(ours.type).name} on the left, {other!r} is"
+                f" {kept(theirs.type).name} on the right; cast one of them",
             )
-    return {name: Shown(names.fresh(name), shown.type) for name, shown in left.items()}
+        type_ = ours.type if ours.type == theirs.type else kept(ours.type)
+        columns[name] = Shown(names.fresh(name), type_)
+    return columns
 
 
 def _renamed(side: Bound, columns: dict[str, Shown], marks: dict[str, int | None]) -> tree.Node:
     node, own = side
     values: list[tuple[str, Expression, ColumnType]] = [
-        (shown.name, Column(mine.name), shown.type)
+        (shown.name, Column(mine.name), kept(shown.type))
         for shown, mine in zip(columns.values(), own.values(), strict=True)
     ]
     values += [(mark, Literal(value, BIGINT), BIGINT) for mark, value in marks.items()]
@@ -83,7 +90,7 @@ def _shown(ours: Column, theirs: Column, less: bool) -> Condition:
 
 
 def _plain(node: tree.Node, columns: dict[str, Shown]) -> tree.Node:
-    values = tuple((s.name, Column(s.name), s.type) for s in columns.values())
+    values = tuple((s.name, Column(s.name), kept(s.type)) for s in columns.values())
     return tree.Compute(node, values)
 
 
@@ -104,6 +111,6 @@ def _as_often(
     else:
         more = Case(((Comparison(ours, "<", theirs), ours),), theirs, BIGINT)
     values: list[tuple[str, Expression, ColumnType]] = [
-        (shown.name, Column(shown.name), shown.type) for shown in columns.values()
+        (shown.name, Column(shown.name), kept(shown.type)) for shown in columns.values()
     ]
     return tree.Multiply(tree.Compute(counted, (*values, (times, more, BIGINT))), times)

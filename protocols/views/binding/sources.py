@@ -12,6 +12,7 @@ from protocols.views.binding.rows import Names, either, with_columns
 from protocols.views.binding.scope import Scope, Shown
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
+from protocols.views.operands import kept
 from protocols.views.view import Atom, Output, View
 
 #: A whole query as a subquery: (its node, its columns by name in order).
@@ -101,9 +102,11 @@ class From:
             ours = [self.scope.merged[name]]
         theirs = self._owners(name, right)
         if len(ours) != 1 or len(theirs) != 1:
-            self.text.refuse(column, f"USING ({column.name}): each side must have it exactly once")
-        if ours[0].type != theirs[0].type:
-            types = f"{ours[0].type.name} and {theirs[0].type.name}"
+            self.text.refuse(
+                column, f"USING ({column.name}): each side must have it exactly once; write ON"
+            )
+        if kept(ours[0].type) != kept(theirs[0].type):
+            types = f"{kept(ours[0].type).name} and {kept(theirs[0].type).name}"
             self.text.refuse(column, f"columns of two types are compared: {types}")
         return name, ours[0], theirs[0]
 
@@ -123,9 +126,10 @@ class From:
         for name, ours, theirs in pairs:
             shown = theirs if side == "RIGHT" else ours
             if side == "FULL":
-                shown = Shown(self.names.fresh(name), ours.type)
-                value = either(Column(ours.name), Column(theirs.name), ours.type)
-                more.append((shown.name, value, ours.type))
+                type_ = ours.type if ours.type == theirs.type else kept(ours.type)
+                shown = Shown(self.names.fresh(name), type_)
+                value = either(Column(ours.name), Column(theirs.name), type_)
+                more.append((shown.name, value, kept(type_)))
             self.scope.merged[name] = shown
         return with_columns(node, more)
 

@@ -12,11 +12,29 @@ import duckdb
 import orjson
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokenizer_core import TokenType
 
 from protocols.errors import ViewRefused
 
 _WHAT = "a view is one query, SELECT … FROM …"
+#: The name of a function and what may stand between it and its first value.
+_CALL = re.compile(r"\w+\s*\(\s*(?:DISTINCT\s+)?$", re.IGNORECASE)
+
+
+class _Parser(DuckDBParser):
+    """`+ x` stays told apart from `x`: DuckDB does so where it looks for what is grouped by."""
+
+    UNARY_PARSERS = {  # noqa: RUF012
+        **DuckDBParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda parser: exp.Paren(this=parser._parse_unary()),
+    }
+
+
+class _Dialect(DuckDB):
+    Parser = _Parser
 
 
 class Text:
@@ -29,7 +47,7 @@ class Text:
         """The one statement that it has to be."""
         self._refuse_no_sql()
         try:
-            statements = [s for s in sqlglot.parse(self.sql, read="duckdb") if s is not None]
+            statements = [s for s in sqlglot.parse(self.sql, read=_Dialect) if s is not None]
         except SqlglotError:
             self._refuse_at(self._first, f"{_WHAT}; this is something else")
         statement = statements[0]
@@ -90,7 +108,10 @@ class Text:
 
     def _offset(self, node: exp.Expr) -> int:
         starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
-        return min(starts) if starts else self._offset_by_word(node)
+        if not starts:
+            return self._offset_by_word(node)
+        called = isinstance(node, exp.AggFunc) and _CALL.search(self.sql[: min(starts)])
+        return called.start() if called else min(starts)
 
     def _offset_by_word(self, node: exp.Expr) -> int:
         """Of NULL and the like no place is noted: the first such word behind what is before it."""

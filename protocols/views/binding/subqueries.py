@@ -36,6 +36,7 @@ from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import either
 from protocols.views.binding.scope import Shown
+from protocols.views.operands import kept
 
 if TYPE_CHECKING:
     from protocols.views.binding.select import Select
@@ -177,8 +178,8 @@ class Subqueries:
             [
                 ("rows", "count", None, BIGINT),
                 ("known", "count", item.name, BIGINT),
-                ("least", "min", item.name, item.type),
-                ("greatest", "max", item.name, item.type),
+                ("least", "min", item.name, kept(item.type)),
+                ("greatest", "max", item.name, kept(item.type)),
             ],
         )
         both = (Comparison(x, op, least), Comparison(x, op, greatest))
@@ -245,6 +246,8 @@ class Subqueries:
         """A subquery with the conditions that link it taken out."""
         while isinstance(query, exp.Subquery | exp.Paren):
             query = query.this
+        if not isinstance(query, exp.Query):
+            self._text.refuse(query, "ANY and ALL take a subquery here; list values with IN (…)")
         if not isinstance(query, exp.Select):
             self._text.refuse(query, "a set operation cannot stand in a condition; join it in FROM")
         return self._outer.inner(query)
@@ -298,10 +301,9 @@ class Subqueries:
             )
 
     def _refuse_types(self, ours: ColumnType, theirs: ColumnType, at: exp.Expr) -> None:
-        if ours != theirs:
-            self._text.refuse(
-                at, f"{ours.name} is compared with {theirs.name} here; cast one of them"
-            )
+        if kept(ours) != kept(theirs):
+            types = f"{kept(ours).name} is compared with {kept(theirs).name} here"
+            self._text.refuse(at, f"{types}; cast one of them")
 
 
 def _chosen(*branches: tuple[Condition, Expression], otherwise: Expression) -> Expression:

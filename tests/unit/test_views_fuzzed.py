@@ -1,0 +1,118 @@
+"""View texts that are damaged at random: each is either kept or refused, and never anything else.
+
+What is kept, DuckDB has to be able to run, with columns of the same names and types. Of every kind
+of damage a good part has to be kept, or the second half of this would test nothing.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+import duckdb
+import pytest
+import sqlglot
+from good_views import CATALOG, GOOD
+from sqlglot.tokens import TokenType
+from views_in_duckdb import EmptyTables
+
+from protocols.errors import ViewRefused
+from protocols.views.sql import parse_view
+from protocols.views.tree import AnyView
+
+MUTATIONS = 2_000
+KINDS = ("delete", "duplicate", "swap", "alike", "any", "graft")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text, and what kind of word it is."""
+
+    text: str
+    kind: TokenType
+
+
+def words_of(sql: str) -> list[Word]:
+    """The text cut at its words."""
+    tokens = sqlglot.tokenize(sql, read="duckdb")
+    return [Word(sql[token.start : token.end + 1], token.token_type) for token in tokens]
+
+
+_WORDS = [words_of(sql) for sql in GOOD]
+_ALIKE: dict[TokenType, list[Word]] = {}
+for _word in (word for words in _WORDS for word in words):
+    _ALIKE.setdefault(_word.kind, []).append(_word)
+
+
+def mutated(number: int) -> tuple[str, str]:
+    """(kind of damage, the damaged text)."""
+    rng = Random(f"view {number}")
+    words = list(rng.choice(_WORDS))
+    kind = rng.choice(KINDS)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        at = rng.randrange(len(words))
+        match kind:
+            case "delete":
+                del words[at : at + rng.choice((1, 1, 2, 3, 4))]
+            case "duplicate":
+                words[at:at] = words[at : at + rng.choice((1, 2, 3, 4))]
+            case "swap":
+                other = rng.choice([i for i, w in enumerate(words) if w.kind == words[at].kind])
+                words[at], words[other] = words[other], words[at]
+            case "alike":
+                words[at] = rng.choice(_ALIKE[words[at].kind])
+            case "any":
+                words[at] = rng.choice(rng.choice(_WORDS))
+            case "graft":
+                other_words = rng.choice(_WORDS)
+                same = [i for i, w in enumerate(other_words) if w.kind == words[at].kind]
+                words[at:] = other_words[rng.choice(same) :] if same else words[at:]
+        words = words or [Word("SELECT", TokenType.SELECT)]
+    return kind, " ".join(word.text for word in words)
+
+
+def _kept(sql: str) -> list[tuple[str, str]] | None:
+    """The columns of the view, None if it is refused, with a place that is in the text."""
+    view = _read(sql)
+    if not isinstance(view, ViewRefused):
+        return [(name.lower(), type_.name) for name, type_ in view.schema.items()]
+    lines = sql.split("\n")
+    assert 1 <= view.line <= len(lines)
+    assert 1 <= view.column <= len(lines[view.line - 1]) + 1
+    assert len(view.reason) > 10
+    return None
+
+
+def _read(sql: str) -> AnyView | ViewRefused:
+    try:
+        return parse_view("v", sql, CATALOG)
+    except ViewRefused as refused:
+        return refused
+
+
+@pytest.fixture(scope="module")
+def tables() -> EmptyTables:
+    return EmptyTables(CATALOG)
+
+
+@pytest.mark.parametrize("sql", GOOD)
+def test_a_good_view_has_the_columns_that_duckdb_gives_it(sql: str, tables: EmptyTables) -> None:
+    assert _kept(sql) == tables.columns(sql)
+
+
+def test_a_damaged_view_is_refused_or_has_the_columns_that_duckdb_gives_it(
+    tables: EmptyTables,
+) -> None:
+    kept: Counter[str] = Counter()
+    for number in range(MUTATIONS):
+        kind, sql = mutated(number)
+        columns = _kept(sql)
+        if columns is not None:
+            assert columns == tables.columns(sql), sql
+            kept[kind] += 1
+    assert min(kept[kind] for kind in KINDS) > MUTATIONS // 100, kept
+
+
+def test_the_comparison_with_duckdb_can_fail(tables: EmptyTables) -> None:
+    assert tables.columns("SELECT id + 0.5 AS x FROM shop.orders") != [("x", "BIGINT")]
+    with pytest.raises(duckdb.Error):
+        tables.columns("SELECT nix FROM shop.orders")
