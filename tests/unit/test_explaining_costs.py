@@ -35,7 +35,7 @@ _CUSTOMERS: list[Row] = [(1, "Ada", 2), (2, "Bo", 1), (3, "Al", 4), (4, "Ann", N
 _ORDERS: list[Row] = [
     (number_, customer, Decimal(amount), 1.5, date(2024, 1, day))
     for number_, customer, amount, day in (
-        (1, 1, 5, 1), (2, 1, 7, 2), (3, 2, 3, 1), (4, 3, 3, 3), (5, None, 8, 1), (6, 2, 12, 4),
+        (6, 2, 12, 4), (1, 1, 5, 1), (2, 1, 7, 2), (3, 2, 3, 1), (4, 3, 3, 3), (5, None, 8, 1),
     )
 ]  # fmt: skip
 
