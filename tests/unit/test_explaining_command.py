@@ -1,5 +1,6 @@
 """`viewsweep explain` and `constructs`: what they show, their exit codes, what they refuse."""
 
+import contextlib
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -10,6 +11,10 @@ import pytest
 from example_views import NAMES, VIEWS, workload_of
 
 from protocols.errors import WrongUse
+from protocols.views.catalog import Catalog
+from sources.database import SourceDatabase
+from sources.queryserver import Endpoint, QueryServer
+from sources.workloads import WORKLOADS
 from streaming import commandline
 from streaming.explaining import listed
 
@@ -179,3 +184,28 @@ def test_the_table_as_json_has_kept_and_refused(viewsweep: Run) -> None:
     assert lines["`FULL JOIN`"]["refused"] is None
     assert "ORDER BY" in lines["`ORDER BY`"]["refused"]
     assert lines["`ORDER BY`"]["questions"] == "-"
+
+
+# -- over real sources -----------------------------------------------------------------------------
+
+
+def test_the_sources_of_a_configuration_say_what_they_hold(tmp_path: Path, viewsweep: Run) -> None:
+    catalog = WORKLOADS["retail"].catalog
+    with contextlib.ExitStack() as open_:
+        lines = ['[warehouse]\npath = "lake"', '[kafka]\nbootstrap = "127.0.0.1:9"']
+        for name in ("crm", "sales"):
+            relations = tuple(relation for relation in catalog if relation.source == name)
+            rows = WORKLOADS["retail"].source(name, 3).initial_rows()
+            file = tmp_path / f"{name}.db"
+            made = SourceDatabase.create(file, name, Catalog(relations), rows)
+            server = QueryServer(open_.enter_context(made), Endpoint())
+            open_.callback(server.stop)
+            lines.append(f'[sources.{name}]\naddress = "{server.address}"')
+        lines.append('[views.customers]\nsql = "customers.sql"')
+        (tmp_path / "customers.sql").write_text((VIEWS / "customers.sql").read_text())
+        config = tmp_path / "warehouse.toml"
+        config.write_text("\n".join(lines))
+        code, live, _ = viewsweep("explain", file_of("customers"), "--config", str(config))
+    _, built_in, _ = viewsweep("explain", file_of("customers"), "--workload", "retail")
+    assert code == 0
+    assert live == built_in
