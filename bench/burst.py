@@ -95,7 +95,9 @@ class Burst:
             )
         self.settings = settings
         self.workload: Linked = found
-        self.view: View = parse_view("bench", found.view, found.catalog)
+        view = parse_view("bench", found.view, found.catalog)
+        assert isinstance(view, View)
+        self.view = view
         share = -(-settings.updates // len(found.sources))
         #: How many transactions there are, the same number at each source.
         self.updates = share * len(found.sources)

@@ -1,15 +1,18 @@
 """Every protocol, at length: simulated by the ten thousands, then live. Part of `make soak`.
 
 Simulated: random scenarios with all knobs drawn; nothing may stay below the level that the protocol
-claims, nothing may ask too much, and the control has to be caught. Then all schedules of a small
-scenario for the three that matter most. Live: `viewsweep demo` with each of them, broker, sources,
-Spark and Delta included, judged by the checker.
+claims, nothing may ask too much, and the control has to be caught. The same with random SQL beyond
+inner joins, for the protocols that keep it: how many different plans there were, and which of their
+operators were at work while an answer differed from what was asked for. Then all schedules of a
+small scenario for the three that matter most. Live: `viewsweep demo` with each of them, broker,
+sources, Spark and Delta included, judged by the checker.
 """
 
 import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +27,15 @@ _SMALL = Path(__file__).parents[1] / "examples/scenarios/three-sources-four-upda
 #: Their runs cost several times as much, so there are a fifth as many.
 _DEAR = ("c-strobe", "eca", "eca-key", "eca-local", "lca")
 _EXHAUSTIVE = ("sweep", "nested-sweep", "batched-sweep")
+#: Protocol → the share of the runs with random views that it makes.
+_VIEWS = {"batched-sweep": 1.0, "sweep": 0.05}
+#: Runs of the control with random views, and the share of them that has to be wrong.
+_CONTROLS, _MOST = 200, 0.5
 
 
 def main(
     runs: Annotated[int, typer.Option(help="Simulated runs per protocol.")] = 100_000,
+    views: Annotated[int, typer.Option(help="Simulated runs with random views.")] = 100_000,
     updates: Annotated[int, typer.Option(help="Updates of a live run; 0: none is made.")] = 2_000,
     failures: Annotated[Path, typer.Option(help="Where failing runs are kept.")] = Path(
         ".viewsweep/failures"
@@ -35,7 +43,8 @@ def main(
 ) -> None:
     """Run the campaigns; exit code 1 when one of them did not end as it should."""
     wrong: list[str] = []
-    wrong += _simulated(runs, failures)
+    wrong += _simulated(runs, failures) if runs else []
+    wrong += _with_views(views, failures) if views else []
     wrong += _exhaustive()
     if updates:
         wrong += _live(updates)
@@ -71,6 +80,32 @@ def _simulated(runs: int, failures: Path) -> list[str]:
     Console().print(table)
     spent = time.monotonic() - began
     Console().print(f"{total:,} runs in {spent:,.0f} s: {total / spent:,.0f} runs/s")
+    return wrong
+
+
+def _with_views(runs: int, failures: Path) -> list[str]:
+    """Random SQL beyond inner joins."""
+    counts = {name: max(1, int(runs * share)) for name, share in _VIEWS.items()}
+    table = Table("views", "runs", "below", "plans", "states", "met", "runs/s", box=None)
+    met: Counter[str] = Counter()
+    wrong = []
+    for name, count in {**counts, "naive": min(runs, _CONTROLS)}.items():
+        control = PROTOCOLS[name].control
+        options = f"--random --views --protocol {name} --seeds 1..{count} --no-shrink --json"
+        code, found = _json(["simulate", *options.split(), "--failures", str(failures)])
+        below = len(found.get("wrong", ()))
+        kept = ("runs", "plans", "states", "concurrent_answers", "runs_per_second")
+        made, plans, states, differed, speed = (f"{found.get(each, 0):,.0f}" for each in kept)
+        table.add_row(name, made, f"{below:,}", plans, states, differed, speed)
+        if control and below < _MOST * count:
+            wrong.append(f"simulate {options}: only {below} of {count} runs were wrong")
+        elif not control:
+            met.update(found.get("operators_met", {}))
+            if code:
+                wrong.append(f"simulate {options}: exit code {code}")
+    Console().print(table)
+    operators = ", ".join(f"{name} {number:,}" for name, number in sorted(met.items()))
+    Console().print(f"operators at work while an answer differed, with runs: {operators}")
     return wrong
 
 

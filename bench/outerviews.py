@@ -28,10 +28,11 @@ from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Answer, Query, Question
 from protocols.maintenance.registry import protocol
-from protocols.maintenance.tree_sweep import TreeSweep
+from protocols.maintenance.tree_sweep import contents
+from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.reading import parse_view
-from protocols.views.tree import AnyView
+from protocols.views.tree import AnyView, TreeView
 from streaming.linechart import Chart, drawn
 
 #: The paper's view, with the names of TPC-H and an alias for each relation.
@@ -169,12 +170,13 @@ class Kept:
         vector = dict.fromkeys(self.view.sources, 0)
         self._mailbox = Mailbox[Frame](logs, vector)
         [self._lines] = [r for r in self.view.relations if r.name == "lineitem"]
-        self._protocol = protocol("batched-sweep").begin_with(
-            self.view, self._mailbox, lambda: Frame(pl.DataFrame())
-        )
+        memories = Memories()
         self.questions = self.rows_read = 0
-        if isinstance(self._protocol, TreeSweep):
-            self._finished(self._protocol.learn())
+        if isinstance(self.view, TreeView):
+            self._finished(contents(self.view, self._mailbox, 0, memories=memories))
+        self._protocol = protocol("batched-sweep").begin_with(
+            self.view, self._mailbox, lambda: Frame(pl.DataFrame()), memories
+        )
 
     def change(self, rows: pl.DataFrame, count: int) -> tuple[pl.DataFrame, float]:
         """The view's changes when these lines come or go, one by one; and seconds of our own."""

@@ -78,7 +78,7 @@ class JobSettings:
     executor_rows: int = 1_000_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
-    #: The `current` table follows at most this often.
+    #: The `current` table follows at most this often, in a quiet second or after six batches.
     current_every_seconds: float = 1.0
     #: Small files and the logs of the tables are looked after at most this often.
     upkeep_every_seconds: float = 10.0

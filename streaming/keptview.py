@@ -25,6 +25,7 @@ from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Question
 from protocols.maintenance.registry import Entry, protocol
+from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog
 from protocols.views.reading import parse_view
 from protocols.views.tree import AnyView
@@ -78,6 +79,8 @@ class KeptView:
         self._mailbox: Mailbox[Frame]
         self._delivery: Delivery
         self._commits: Commits
+        #: What the operators of a tree know; nothing after a restart.
+        self._memories = Memories()
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
         #: Changes that executors have written, not committed yet.
@@ -96,7 +99,9 @@ class KeptView:
 
     def begin_first_state(self, standing: Standing) -> "FirstState":
         """The first state, to be read at this vector or at that of an earlier attempt."""
-        return FirstState(self.view, self.tables, standing, self._measures, self._report)
+        return FirstState(
+            self.view, self.tables, standing, self._memories, self._measures, self._report
+        )
 
     def start(
         self,
@@ -116,7 +121,7 @@ class KeptView:
         else:
             self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
         self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
-        maintaining = self.entry.begin_with(view, self._mailbox, self._contents)
+        maintaining = self.entry.begin_with(view, self._mailbox, self._contents, self._memories)
         least_rows = self._configuration.job.executor_rows
         if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
             assert isinstance(view, View), "a tree is swept by the driver"
@@ -237,7 +242,7 @@ class KeptView:
         with self._measures.step("progress"):
             self.tables.record(delivered)
         self._measures.position = standing.position
-        self._upkeep.look()
+        self._upkeep.look(quiet=False)
 
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
@@ -246,12 +251,6 @@ class KeptView:
 
         Of a position with several transactions the first one tells what was asked and skipped.
         """
-        firsts = np.unique(order.position, return_index=True)
-        place = (
-            dict(zip(*(column.tolist() for column in firsts), strict=True))
-            if (self._asked or any(install.skipped for install in installs))
-            else {}
-        )
         times = np.empty(len(order), np.int64)
         for number, source in enumerate(order.sources):
             mine = order.source == number
@@ -262,7 +261,7 @@ class KeptView:
         skipped = np.zeros(len(order), np.int64)
         for install in installs:
             if install.skipped:
-                skipped[place[install.position]] += install.skipped
+                skipped[np.searchsorted(order.position, install.position)] += install.skipped
         names = pl.Series(order.sources, dtype=pl.String)
         return pl.DataFrame(
             {
@@ -271,24 +270,21 @@ class KeptView:
                 "version": order.version,
                 "committed_at": pl.Series(times).cast(pl.Datetime("ms")).cast(pl.Datetime("us")),
                 "skipped": skipped,
-                "questions": self._questions(len(order), place),
+                "questions": self._questions(order.position),
                 "shown": np.ones(len(order), bool)
                 if shown is None
                 else np.isin(order.position, shown),
             }
         )
 
-    def _questions(self, length: int, place: Mapping[int, int]) -> pl.Series:
-        """What was asked for these positions, each at its place; null elsewhere."""
-        kind = pl.List(QUESTION)
-        said = sorted((place[p], self._asked.pop(p)) for p in list(self._asked) if p in place)
-        if not said:
-            return pl.Series("questions", [None], kind).new_from_index(0, length)
-        found = pl.DataFrame({"at": [at for at, _ in said]}).with_columns(
-            pl.Series("questions", [asked for _, asked in said], kind)
-        )
-        every = pl.DataFrame({"at": pl.int_range(length, eager=True)})
-        return every.join(found, on="at", how="left", maintain_order="left")["questions"]
+    def _questions(self, positions: Numbers) -> pl.Series:
+        """What was asked for these positions, each where it first stands; null elsewhere."""
+        first, last = positions[0], positions[-1]
+        asked = sorted(position for position in self._asked if first <= position <= last)
+        said = [None, *(self._asked.pop(position) for position in asked)]
+        which = np.zeros(len(positions), np.int64)
+        which[np.searchsorted(positions, asked)] = np.arange(1, len(said))
+        return pl.Series("questions", said, pl.List(QUESTION)).gather(which)
 
     def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
         """Behind each version of the vector; unchanged where the source brought nothing."""
@@ -314,7 +310,7 @@ class KeptView:
 
     def _look(self) -> None:
         """In the thread of the commits, whose handles of the tables it brings up to date."""
-        self._upkeep.look()
+        self._upkeep.look(quiet=True)
 
     def finish(self) -> None:
         """Nothing more will be committed: `current` gets to the end as well."""
@@ -339,10 +335,12 @@ class FirstState:
         view: AnyView,
         tables: ViewTables,
         standing: Standing,
+        memories: Memories,
         measures: Measures,
         report: Report,
     ) -> None:
         self._view, self._tables, self._report = view, tables, report
+        self._memories = memories
         self._measures = measures
         root = root_of(view)
         self._from = "all of its relations" if root is None else str(root)
@@ -363,7 +361,8 @@ class FirstState:
         mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
         ask = partial(self._ask, reading)
         while not staging.finished:
-            part = finish(next_stretch(self._view, mailbox, staging.last_key, limit), ask)
+            task = next_stretch(self._view, mailbox, staging.last_key, limit, self._memories)
+            part = finish(task, ask)
             staging.add(None if part.rows is None else part.rows.data, part.last_key)
             self._report(f"view {self._view.name}: first state, {self._rows} so far")
         staging.finish()

@@ -13,9 +13,11 @@ what nobody needs yet; only if they fill all the room do they make way. (Pausing
 the client would keep even that back, but each resumption costs it up to a second.)
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -32,7 +34,10 @@ from streaming.topics import consumer
 AHEAD_RECORDS = 50_000
 #: A record counts once for each of so many bytes, begun ones included.
 _RECORD_BYTES = 1024
-_AT_ONCE = 10_000
+#: So many are read at once if they are there: every relation in it costs milliseconds by itself.
+_AT_ONCE = 25_000
+#: From so many on the topics are decoded side by side; the work is done outside of Python's lock.
+_WORTH_THREADS = 1_000
 #: The first record waits this long for others: to decode ten costs hardly more than one.
 _GATHERING = 0.004
 #: How long one wait may keep either thread from noticing that it is to stop.
@@ -204,6 +209,7 @@ class _Reader(threading.Thread):
         super().__init__(name="lookahead", daemon=True)
         self._feeds = dict(feeds)
         self._ahead = ahead
+        self._decoding = ThreadPoolExecutor(min(len(feeds), os.cpu_count() or 1), "decoding")
         self._consumer = consumer(bootstrap, bounds)
         self._consumer.assign(
             [TopicPartition(topic, 0, feed.next_offset) for topic, feed in feeds.items()]
@@ -217,28 +223,36 @@ class _Reader(threading.Thread):
         except Exception as error:
             self._ahead.end(error)
         finally:
+            self._decoding.shutdown()
             self._consumer.close()
 
     def _read(self) -> None:
         first = self._consumer.poll(_MOMENT)
         if first is None:
             return
-        for topic, messages in _by_topic([first, *self._consumer.consume(_AT_ONCE, _GATHERING)]):
-            feed = self._feeds[topic]
-            records = [m for m in messages if m.error() is None]
-            if records:
-                self._ahead.put(topic, _decoded(feed, records), _weight(records))
-            for loss in _losses(messages):
-                self._ahead.put(topic, feed.ended(loss), 0)
+        messages = [first, *self._consumer.consume(_AT_ONCE, _GATHERING)]
+        topics = _by_topic(messages)
+        each = self._decoding.map if len(messages) >= _WORTH_THREADS else map
+        for topic, chunks in zip(topics, each(self._chunks, topics.items()), strict=True):
+            for chunk, weight in chunks:
+                self._ahead.put(topic, chunk, weight)
+
+    def _chunks(self, read: tuple[str, list[Message]]) -> list[tuple[Chunk, int]]:
+        """What was read of a topic, and its weight."""
+        topic, messages = read
+        feed = self._feeds[topic]
+        records = [m for m in messages if m.error() is None]
+        found = [(_decoded(feed, records), _weight(records))] if records else []
+        return [*found, *((feed.ended(loss), 0) for loss in _losses(messages))]
 
 
-def _by_topic(messages: list[Message]) -> Iterable[tuple[str, list[Message]]]:
+def _by_topic(messages: list[Message]) -> dict[str, list[Message]]:
     """What belongs to a topic; what the client says about itself, or about a broker, does not."""
     topics: dict[str, list[Message]] = {}
     for topic, run in groupby(messages, Message.topic):
         if topic:
             topics.setdefault(topic, []).extend(run)
-    return topics.items()
+    return topics
 
 
 def _decoded(feed: Feed, records: list[Message]) -> Chunk:

@@ -15,10 +15,12 @@ from urllib.request import url2pathname
 import orjson
 import polars as pl
 from deltalake import (
+    ColumnProperties,
     CommitProperties,
     DeltaTable,
     PostCommitHookProperties,
     Transaction,
+    WriterProperties,
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -88,7 +90,19 @@ def append(
             configuration=None if isinstance(table, DeltaTable) else kept_for(keep_minutes),
             commit_properties=numbered(numbers, note),
             post_commithook_properties=NO_HOOKS,
+            writer_properties=_packed(rows),
         )
+
+
+def _packed(rows: pl.DataFrame) -> WriterProperties:
+    """Whole numbers as differences from the one before, in as few bits as these need.
+
+    A dictionary, which keys and positions outgrow, takes three times as long and half as much room
+    again.
+    """
+    differences = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
+    numbers = (name for name, type_ in rows.schema.items() if type_ == pl.Int64())
+    return WriterProperties(column_properties=dict.fromkeys(numbers, differences))
 
 
 def number(table: DeltaTable, app_id: str) -> int:

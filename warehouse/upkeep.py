@@ -14,7 +14,8 @@ or the `txn` numbers; a step that a commit of the job gets in the way of is trie
 
 `current` follows in the same thread: its MERGE must not meet a compaction, and no batch waits for
 it. A MERGE costs the more the larger the view is, so both kinds of work pause in proportion to what
-they cost last time.
+they cost last time. And because it keeps all cores busy, it begins when it has been quiet for a
+while: a burst that it meets takes a quarter longer.
 """
 
 import datetime
@@ -38,6 +39,9 @@ _TIERS = (4 << 20, 32 << 20, 256 << 20)
 _MANY = 32
 #: A piece of work pauses so many times as long as it took: it has a fifth of one core at most.
 _PAUSE = 4
+#: It begins after so many quiet looks in a row (the job has four in a second, and one after each
+#: commit), or after so many altogether.
+_QUIET_LOOKS, _LOOKS = 4, 6
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,19 @@ class Work:
     total: float = 0.0
     #: When it may be done again.
     due: float = field(default_factory=time.monotonic)
+    #: Whether it is to be done now.
+    wanted: bool = False
+    #: How often somebody has looked since it was due, and saw a quiet moment, without a break.
+    _looks: int = 0
+    _quiet: int = 0
+
+    def look(self, quiet: bool) -> None:
+        """It is wanted when it is due and things have been quiet for a while, or not for long."""
+        if time.monotonic() < self.due:
+            return
+        self._looks += 1
+        self._quiet = self._quiet + 1 if quiet else 0
+        self.wanted = self._quiet >= _QUIET_LOOKS or self._looks >= _LOOKS
 
     def __call__(self) -> None:
         began = time.monotonic()
@@ -75,6 +92,7 @@ class Work:
             self.cost = ended - began
             self.total += self.cost
             self.due = ended + max(self.every, _PAUSE * self.cost)
+            self.wanted, self._looks, self._quiet = False, 0, 0
 
 
 class Upkeep:
@@ -92,20 +110,25 @@ class Upkeep:
         #: Set by the thread: the job's handles do not know its last commits yet.
         self._tidied = threading.Event()
         self._failure: BaseException | None = None
+        #: Set when some work is wanted, or at the end.
         self._wanted = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
         self._thread.start()
 
-    def look(self) -> None:
-        """Called by the job between its batches; cheap. Raises what `current` could not follow."""
+    def look(self, quiet: bool) -> None:
+        """Called by the job after its commits and now and then; cheap. `quiet`: no batch is there.
+
+        Raises what `current` could not follow.
+        """
         if self._failure is not None:
             raise self._failure
         if self._tidied.is_set():
             self._tidied.clear()
             self._tables.catch_up()
-        now = time.monotonic()
-        if min(self.following.due, self.tidying.due) <= now:
+        for work in (self.following, self.tidying):
+            work.look(quiet)
+        if self.following.wanted or self.tidying.wanted:
             self._wanted.set()
 
     def close(self) -> None:
@@ -130,7 +153,7 @@ class Upkeep:
                 if self._closing:
                     return
                 for work in (self.following, self.tidying):
-                    if work.due <= time.monotonic():
+                    if work.wanted and work.due <= time.monotonic():
                         work()
         except BaseException as failure:
             self._failure = failure

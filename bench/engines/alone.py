@@ -18,8 +18,10 @@ from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
 from protocols.maintenance.questions import Answer, Maintenance, Query, Question
 from protocols.maintenance.registry import protocol
-from protocols.maintenance.tree_sweep import TreeSweep
+from protocols.maintenance.tree_sweep import contents
+from protocols.operators.memory import Memories
 from protocols.views.reading import parse_view
+from protocols.views.tree import TreeView
 
 T = TypeVar("T")
 
@@ -75,11 +77,12 @@ class EngineAlone:
         for base in burst.bases:
             changes = {base.relation: base.changes}
             self._mailbox.receive(base.relation.source, burst.share, changes)
-        self._protocol = protocol("batched-sweep").begin_with(self._view, self._mailbox, _nothing)
-        if isinstance(self._protocol, TreeSweep):
-            # As after the first state.
-            self._finished(self._protocol.learn())
+        memories = Memories()
+        if isinstance(self._view, TreeView):
+            self._finished(contents(self._view, self._mailbox, 0, memories=memories))
             self.sources.forget()
+        entry = protocol("batched-sweep")
+        self._protocol = entry.begin_with(self._view, self._mailbox, _nothing, memories)
 
     def deliver(self, upto: int) -> None:
         """Positions up to this one: one version of each source after the other."""

@@ -335,19 +335,22 @@ def _condition(condition: Condition, rows: pl.Expr | None) -> pl.Expr:
         case Not(inner):
             return ~_condition(inner, rows)
         case And(parts):
-            return pl.all_horizontal(_undecided(False, parts, rows))
+            return _decided(False, parts, rows)
         case Or(parts):
-            return pl.any_horizontal(_undecided(True, parts, rows))
+            return _decided(True, parts, rows)
 
 
-def _undecided(
-    deciding: bool, parts: Iterable[Condition], rows: pl.Expr | None
-) -> Iterator[pl.Expr]:
-    """The parts of AND and OR, each about the rows that are not decided before it."""
+def _decided(deciding: bool, parts: Iterable[Condition], rows: pl.Expr | None) -> pl.Expr:
+    """AND or OR; each part is about the rows that are not decided before it."""
+    truths = []
     for part in parts:
-        truth = _condition(part, rows if _may_fail(part) else None)
-        yield truth
-        rows = _among(rows, truth.ne_missing(deciding))
+        constant = _constant(Truth(part))
+        if constant is not None and constant.value is deciding:
+            return pl.lit(deciding)
+        if constant is None or constant.value is None:
+            truths.append(_condition(part, rows if _may_fail(part) else None))
+            rows = _among(rows, truths[-1].ne_missing(deciding))
+    return pl.any_horizontal(truths) if deciding else pl.all_horizontal(truths)
 
 
 def _value(expression: Expression, rows: pl.Expr | None) -> pl.Expr:
@@ -376,17 +379,23 @@ def _constant(expression: Expression) -> Literal | None:
 
 
 def _chosen(case: Case, rows: pl.Expr | None) -> pl.Expr:
-    """Each branch is evaluated for the rows that come to it."""
+    """Each branch is evaluated for the rows that come to it; the default is one for all of them."""
     chosen: list[tuple[pl.Expr, pl.Expr]] = []
+    default = case.default
     for condition, then in case.branches:
-        taken = _condition(condition, rows if _may_fail(condition) else None)
-        there = _among(rows, taken.eq_missing(True))
-        chosen.append((taken, _value(then, there if _may_fail(then) else None)))
-        rows = _among(rows, taken.ne_missing(True))
-    otherwise = _value(case.default, rows if _may_fail(case.default) else None)
+        constant = _constant(Truth(condition))
+        if constant is not None and constant.value:
+            default = then
+            break
+        if constant is None:
+            taken = _condition(condition, rows if _may_fail(condition) else None)
+            there = _among(rows, taken.eq_missing(True)) if _may_fail(then) else None
+            chosen.append((taken, _value(then, there)))
+            rows = _among(rows, taken.ne_missing(True))
+    value_ = _value(default, rows if _may_fail(default) else None)
     for taken, then_ in reversed(chosen):
-        otherwise = pl.when(taken).then(then_).otherwise(otherwise)
-    return otherwise
+        value_ = pl.when(taken).then(then_).otherwise(value_)
+    return value_
 
 
 def _may_fail(what: Condition | Expression) -> bool:

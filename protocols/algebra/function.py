@@ -50,7 +50,8 @@ class Function:
             found = self.column(type_, *columns) if self.column is not None else None
             return self._value_by_value(type_, columns) if found is None else found
 
-        return pl.map_batches(arguments, applied, return_dtype=type_.dtype)
+        constant = not any(argument.meta.root_names() for argument in arguments)
+        return pl.map_batches(arguments, applied, return_dtype=type_.dtype, returns_scalar=constant)
 
     def _value_by_value(self, type_: ColumnType, columns: Sequence[pl.Series]) -> pl.Series:
         rows = zip(*_of_one_length(columns), strict=True)

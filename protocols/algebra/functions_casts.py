@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, Signature, Unfit
-from protocols.algebra.functions_numbers import EXACT, fitting, of_units, units
-from protocols.algebra.types import ColumnType
+from protocols.algebra.functions_numbers import EXACT, SHORT_DIGITS, fitting, of_units, units
+from protocols.algebra.types import BIGINT, DOUBLE, ColumnType
 from protocols.errors import NoValue
 
 _WHY_NOT = {
@@ -28,10 +28,23 @@ _WHY_NOT = {
 
 def cast_refusal(source: ColumnType, target: ColumnType) -> str | None:
     """Why such a cast is not kept; None if it is."""
+    if by_way_of(source, target) != target:
+        return f"a {source.name} is cast to {target.name} by way of {BIGINT.name}"
     if source == target or (source.family, target.family) in _VALUES:
         return None
     reason = _WHY_NOT.get((source.family, target.family), "the databases do not agree on that")
     return f"a {source.name} cannot be cast to {target.name}: {reason}"
+
+
+def by_way_of(source: ColumnType, target: ColumnType) -> ColumnType:
+    """What to cast to first: whole DECIMALs that DuckDB keeps in 64 bits become DOUBLE from there.
+
+    Those of 128 bits it rounds twice, and looking at a value one cannot tell where it comes from.
+    """
+    short = source.family == "DECIMAL" and source.precision_and_scale[0] <= SHORT_DIGITS
+    if short and source.precision_and_scale[1] == 0 and target == DOUBLE:
+        return BIGINT
+    return target
 
 
 # ------------------------------------------------------------------------------------- one value
@@ -76,11 +89,13 @@ def _double_to_whole(type_: ColumnType, value: float) -> Any:
 
 
 def _decimal_to_double(_type: ColumnType, value: Decimal) -> float:
-    if value.as_tuple().exponent == 0:
-        # Like DuckDB, which adds the two halves of its 128 bits.
-        upper, lower = divmod(int(value), 2**64)
-        return float(upper) * 2.0**64 + float(lower)
-    return float(value)
+    if value.as_tuple().exponent != 0:
+        return float(value)
+    # Like DuckDB, which adds the two halves of its 128 bits, each rounded.
+    upper, lower = divmod(int(value), 2**64)
+    if upper == -1:
+        return -float(2**64 - 1 - lower) - 1
+    return float(lower) + float(upper) * 2.0**64
 
 
 def _fitting(type_: ColumnType, number: Any) -> Any:

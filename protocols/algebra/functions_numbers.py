@@ -25,7 +25,7 @@ _WIDEST = 2**127
 _WHOLE_DIGITS = {"INTEGER": 10, "BIGINT": 19}
 _MOST_DIGITS = 38
 #: Up to here, DuckDB keeps a DECIMAL in 64 bits, and a product in as many as its factors.
-_SHORT_DIGITS = 18
+SHORT_DIGITS = 18
 
 
 # ---------------------------------------------------------------------------------------- types
@@ -93,8 +93,8 @@ def _product_type(left: ColumnType, right: ColumnType) -> ColumnType:
             f"the product of {left.name} and {right.name} has {s + t} digits behind the"
             f" point, more than {_MOST_DIGITS}; cast one of them to fewer"
         )
-    short = p <= _SHORT_DIGITS and q <= _SHORT_DIGITS and s + t < _SHORT_DIGITS
-    return decimal_type(min(p + q, _SHORT_DIGITS if short else _MOST_DIGITS), s + t)
+    short = p <= SHORT_DIGITS and q <= SHORT_DIGITS and s + t < SHORT_DIGITS
+    return decimal_type(min(p + q, SHORT_DIGITS if short else _MOST_DIGITS), s + t)
 
 
 def _remainder(types: Sequence[ColumnType]) -> Signature:
@@ -144,7 +144,7 @@ def fitting(type_: ColumnType, number: Any) -> Any:
             raise NoValue(f"{number} is no BIGINT; cast to a DECIMAL or a DOUBLE before")
         return int(number)
     precision, scale = type_.precision_and_scale
-    if abs(number) >= EXACT.scaleb(Decimal(1), precision - scale):
+    if number.copy_abs() >= EXACT.scaleb(Decimal(1), precision - scale):
         raise NoValue(f"{number} is no {type_.name}; cast to one of more digits before")
     # Plus makes -0 a 0.
     return EXACT.plus(EXACT.quantize(number, EXACT.scaleb(Decimal(1), -scale)))

@@ -17,6 +17,7 @@ source or touches a row. The results are frozen dataclasses that print themselve
     leftdeep          the same, joined relation by relation
     secondarydelta    the orphans that come and go: from the view, or from the relations
     outeraggregation  what a group over an outer join has to count
+    outerjoins        all of this for every block of a view
     drawing           both graphs as text and as Mermaid
     svg               … and as a picture
 

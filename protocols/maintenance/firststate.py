@@ -32,6 +32,7 @@ from protocols.maintenance.partials import total
 from protocols.maintenance.questions import Maintenance, Page, Query
 from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.tree_sweep import contents
+from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
 from protocols.views.tree import AnyView, TreeView
@@ -56,13 +57,20 @@ def root_of(view: AnyView) -> Relation | None:
 
 
 def next_stretch(
-    view: AnyView, mailbox: Mailbox[Any], after: tuple[Any, ...] | None, limit: int
+    view: AnyView,
+    mailbox: Mailbox[Any],
+    after: tuple[Any, ...] | None,
+    limit: int,
+    memories: Memories,
 ) -> Maintenance[Any, Stretch[Any]]:
-    """The next part of the first state, behind the key `after` of the root."""
+    """The next part of the first state, behind the key `after` of the root.
+
+    What operators learn from it is remembered.
+    """
     if not isinstance(view, TreeView):
         part = yield from stretch(view, mailbox, after, limit)
         return part
-    rows = yield from contents(view, mailbox, 0, in_pages(limit))
+    rows = yield from contents(view, mailbox, 0, in_pages(limit), memories)
     return Stretch(rows, None)
 
 

@@ -28,7 +28,8 @@ from protocols.maintenance.recompute import Recompute
 from protocols.maintenance.strobe import Strobe
 from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.t_strobe import TStrobe
-from protocols.maintenance.tree_sweep import TreeSweep, believing, one_by_one
+from protocols.maintenance.tree_sweep import batched, believing, one_by_one
+from protocols.operators.memory import Memories
 from protocols.views.tree import AnyView, TreeView
 
 
@@ -51,7 +52,7 @@ class Entry:
     #: It takes the parts of a global transaction as they come, and waits for the others itself.
     takes_parts: bool = False
     #: How it keeps views that are more than one inner join; None if it cannot.
-    start_tree: Starting[Any] | None = None
+    start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
     #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
     control: bool = False
 
@@ -61,12 +62,19 @@ class Entry:
         return claimed_by(self.name)
 
     def begin_with(
-        self, view: AnyView, mailbox: Mailbox[Any], contents: Callable[[], Any]
+        self,
+        view: AnyView,
+        mailbox: Mailbox[Any],
+        contents: Callable[[], Any],
+        memories: Memories,
     ) -> Maintaining[Any]:
-        """The protocol over a view that it can keep."""
+        """The protocol over a view that it can keep.
+
+        `contents` are the rows that the view has, `memories` what its operators know besides.
+        """
         if isinstance(view, TreeView):
             assert self.start_tree is not None
-            return self.start_tree(view, mailbox, contents)
+            return self.start_tree(view, mailbox, memories)
         return self.start(view, mailbox, contents)
 
     def keeps(self, view: AnyView) -> bool:
@@ -120,7 +128,7 @@ PROTOCOLS = _by_name(
             "sweep",
             _from_nothing(Sweep),
             "one update at a time, errors taken out locally",
-            start_tree=_from_nothing(one_by_one),
+            start_tree=one_by_one,
         ),
         Entry(
             "parallel-sweep",
@@ -137,7 +145,7 @@ PROTOCOLS = _by_name(
             "batched-sweep",
             _from_nothing(BatchedSweep),
             "a whole batch in n + I - 1 questions, every state shown",
-            start_tree=_from_nothing(TreeSweep),
+            start_tree=batched,
         ),
         Entry(
             "strobe",
@@ -213,7 +221,7 @@ PROTOCOLS = _by_name(
             "naive",
             _from_nothing(naive),
             "SWEEP that believes every answer",
-            start_tree=_from_nothing(believing),
+            start_tree=believing,
             control=True,
         ),
     )

@@ -22,6 +22,7 @@ from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.sweep import Sweep
 from protocols.operators.build import build
 from protocols.operators.cores import Changing, Core
+from protocols.operators.memory import Memories
 from protocols.operators.operator import Operator, Span
 from protocols.views.tree import TreeView
 from protocols.views.view import View
@@ -40,10 +41,12 @@ class TreeSweep:
         at_most: int | None = None,
         leaves: Leaves | None = None,
         read: Reading[Frame] = asof,
+        memories: Memories | None = None,
     ) -> None:
+        """`memories` are what operators learnt of the state that the mailbox begins with."""
         self._mailbox = mailbox
         self._at_most = at_most
-        self._root = tree_at_work(view, mailbox, leaves, read)
+        self._root = tree_at_work(view, mailbox, leaves, read, memories)
         self._begun = mailbox.start
         self._busy = False
 
@@ -57,12 +60,6 @@ class TreeSweep:
         self._busy, self._begun = True, last
         return self._batch(Span(first, last))
 
-    def learn(self) -> Maintenance[Frame, Frame]:
-        """All rows as they are before the first batch; what operators remember is then complete."""
-        rows = yield from self._root.before(Span(self._begun + 1, self._begun), None)
-        self._root.settle()
-        return Frame(rows)
-
     def _batch(self, span: Span) -> Work[Frame]:
         change = yield from self._root.change(span)
         self._root.settle()
@@ -70,31 +67,49 @@ class TreeSweep:
         return [Install(span.last, None if change.is_empty() else Frame(change), first=span.first)]
 
 
-def one_by_one(view: TreeView, mailbox: Mailbox[Frame]) -> TreeSweep:
+def batched(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
+    """Whatever was delivered meanwhile at once."""
+    return TreeSweep(view, mailbox, memories=memories)
+
+
+def one_by_one(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
     """Each update by itself."""
-    return TreeSweep(view, mailbox, at_most=1)
+    return TreeSweep(view, mailbox, at_most=1, memories=memories)
 
 
-def believing(view: TreeView, mailbox: Mailbox[Frame]) -> TreeSweep:
+def believing(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
     """The control: each update by itself, every answer taken for the state that was wanted."""
-    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered)
+    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered, memories)
 
 
 def contents(
-    view: TreeView, mailbox: Mailbox[Frame], cut: int, read: Reading[Frame] = asof
+    view: TreeView,
+    mailbox: Mailbox[Frame],
+    cut: int,
+    read: Reading[Frame] = asof,
+    memories: Memories | None = None,
 ) -> Maintenance[Frame, Frame]:
-    """All rows of the view as of a cut, read from the sources."""
-    root = tree_at_work(view, mailbox, None, read)
+    """All rows of the view as of a cut, read from the sources; memories then know that state."""
+    root = tree_at_work(view, mailbox, None, read, memories)
     rows = yield from root.before(Span(cut + 1, cut), None)
+    root.settle()
     return Frame(rows)
 
 
 def tree_at_work(
-    view: TreeView, mailbox: Mailbox[Frame], leaves: Leaves | None, read: Reading[Frame]
+    view: TreeView,
+    mailbox: Mailbox[Frame],
+    leaves: Leaves | None,
+    read: Reading[Frame],
+    memories: Memories | None = None,
 ) -> Operator:
     """The operators of a view over what its mailbox receives."""
     changing = leaves or _batched_leaves
-    return build(view.root, lambda core: Core(core, mailbox, changing(core, mailbox), read))
+
+    def core(node: View) -> Core:
+        return Core(node, mailbox, changing(node, mailbox), read)
+
+    return build(view.root, core, memories)
 
 
 def _batched_leaves(view: View, mailbox: Mailbox[Frame]) -> Changing:

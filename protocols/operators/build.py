@@ -1,18 +1,32 @@
 """From the nodes of a tree to operators at work."""
 
 from collections.abc import Callable
+from functools import partial
 
 from protocols.operators.groups import Group
 from protocols.operators.joins import Join
 from protocols.operators.linear import Compute, Filter, Multiply, Union
+from protocols.operators.memory import Memories, Memory
 from protocols.operators.operator import Operator
 from protocols.views import tree
 from protocols.views.view import View
 
 
-def build(node: tree.Node, core: Callable[[View], Operator]) -> Operator:
-    """The operators of a node and of everything below it; `core` makes those of the leaves."""
-    below = [build(each, core) for each in tree.inputs(node)]
+def build(
+    root: tree.Node, core: Callable[[View], Operator], memories: Memories | None = None
+) -> Operator:
+    """The operators of a tree; `core` makes those of the leaves."""
+    places = {id(node): place for place, node in enumerate(tree.nodes(root))}
+    kept = Memories() if memories is None else memories
+    return _built(root, core, lambda node, side, by: kept.of(places[id(node)], side, by))
+
+
+def _built(
+    node: tree.Node,
+    core: Callable[[View], Operator],
+    memory: Callable[[tree.Node, int, list[str]], Memory],
+) -> Operator:
+    below = [_built(each, core, memory) for each in tree.inputs(node)]
     match node:
         case tree.Core():
             return core(node.view)
@@ -25,6 +39,7 @@ def build(node: tree.Node, core: Callable[[View], Operator]) -> Operator:
         case tree.Union():
             return Union(node, below)
         case tree.Join():
-            return Join(node, *below)
+            left, right = below
+            return Join(node, left, right, partial(memory, node))
         case tree.Group():
-            return Group(node, *below)
+            return Group(node, below[0], partial(memory, node, 0))

@@ -6,6 +6,8 @@ the one before: minus the old, plus the new. Without GROUP BY there is one group
 even over nothing.
 """
 
+from collections.abc import Callable
+
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION, UNTIL
@@ -24,12 +26,14 @@ _ONLY_GROUP = pl.DataFrame({_EVERYTHING: [0]}, schema_overrides={_EVERYTHING: pl
 class Group:
     """A grouping at work."""
 
-    def __init__(self, node: tree.Group, below: Operator) -> None:
+    def __init__(
+        self, node: tree.Group, below: Operator, memory: Callable[[list[str]], Memory]
+    ) -> None:
         self.nothing = empty_frame(node.columns).data
         self._below = below
         self._node = node
         self._by = list(node.keys) or [_EVERYTHING]
-        self._memory = Memory(self._by) if is_remembered(node.aggregates) else None
+        self._memory = memory(self._by) if is_remembered(node.aggregates) else None
 
     def change(self, span: Span) -> Task:
         change = yield from self._below.change(span)

@@ -13,7 +13,7 @@ Null extension is not linear. It is right here because it comes last: the source
 inner matches only, and answers are corrected before anything is padded.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,6 +24,7 @@ from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
+from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
@@ -53,7 +54,13 @@ class _Partner:
 class Join:
     """A join at work."""
 
-    def __init__(self, node: tree.Join, left: Operator, right: Operator) -> None:
+    def __init__(
+        self,
+        node: tree.Join,
+        left: Operator,
+        right: Operator,
+        memory: Callable[[int, list[str]], Memory],
+    ) -> None:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
@@ -69,8 +76,8 @@ class Join:
         self._partners: tuple[Partners | None, Partners | None] = (None, None)
         if self._on and self._test is None and self._kind != "inner":
             columns = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
-            lefts = Partners(columns[0]) if self._kind == "full" else None
-            self._partners = (lefts, Partners(columns[1]))
+            lefts = Partners(columns[0], memory(0, columns[0])) if self._kind == "full" else None
+            self._partners = (lefts, Partners(columns[1], memory(1, columns[1])))
 
     # -- what it does ----------------------------------------------------------------------------
 

@@ -102,3 +102,14 @@ class Memory:
         steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         found: NDArray[np.int64] = self._places[np.repeat(first, lengths) + steps]
         return found
+
+
+class Memories:
+    """What all operators of one view remember, so that who comes later may go on with it."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[int, int], Memory] = {}
+
+    def of(self, place: int, side: int, by: list[str]) -> Memory:
+        """That of an operator (by its number in the tree), for its own use or that of a side."""
+        return self._by_place.setdefault((place, side), Memory(by))

@@ -30,9 +30,9 @@ class Wanted:
 class Partners:
     """The rows of one side by the columns that it is joined on."""
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], memory: Memory) -> None:
         self._by = list(columns)
-        self._memory = Memory(self._by)
+        self._memory = memory
 
     def wanted(self, keys: pl.DataFrame) -> Wanted:
         """What is known of these keys and what has to be read."""

@@ -34,13 +34,13 @@ Kind = Literal["wrong", "bound", "broke"]
 #: What is drawn: inner joins, or views of random SQL beyond them.
 Family = Literal["joins", "views"]
 #: Seeds that share a drawn scenario: drawing and parsing one costs as much as a run.
-SHARING = 4
+SHARING: dict[Family, int] = {"joins": 4, "views": 2}
 #: Updates of a drawn scenario.
 UPDATES = 9
 #: One run in so many is shown to the checker although the judge is content.
 DOUBLE_CHECKED = 200
 #: Seeds that a worker takes at once.
-_CHUNK = 40 * SHARING
+_CHUNK = 160
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Campaign:
         """The scenario of a seed."""
         if self.given_scenario is not None:
             return self.given_scenario
-        return _drawn(self.family, seed // SHARING, self.entry, self.updates)
+        return _drawn(self.family, seed // SHARING[self.family], self.entry, self.updates)
 
     def schedule(self, seed: int) -> Schedule:
         return drawn_schedule(seed, self.entry, self.given)

@@ -74,27 +74,26 @@ class _Drawing:
         return Query(f"({left.text}) {operation}{every} ({right.text})", left.columns)
 
     def _select(self, types: Sequence[str] | None) -> Query:
-        tables, columns = self._from(4)
-        where = self._where(columns, 0.5)
+        tables, columns = self._from(self._rng.choice((1, 2, 2, 3, 4)), self._rng.choice((0, 1)))
+        where = self._where(columns, 0.6)
         if self._rng.random() < 0.4:
             return self._grouped(tables, columns, where, types)
-        items = self._items(columns, types)
+        items = self._items(columns, types, asks=self._rng.random() < 0.3)
         distinct = self._rng.choice(("", "", "", "DISTINCT "))
         return Query(f"SELECT {distinct}{_listed(items)} FROM {tables}{where}", _columns(items))
 
     def _grouped(
         self, tables: str, columns: Sequence[Shown], where: str, types: Sequence[str] | None
     ) -> Query:
-        keys = list(
-            dict.fromkeys(self._key(columns) for _ in range(self._rng.choice((0, 1, 1, 2))))
-        )
+        drawn = [self._key(columns) for _ in range(self._rng.choice((0, 1, 1, 2)))]
+        keys = list(dict.fromkeys(drawn))
         aggregates = [self._aggregate(columns) for _ in range(self._rng.choice((1, 1, 2, 3)))]
         seen = [*keys, *aggregates]
         items = self._items(seen, types)
         group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
         having = ""
         if self._rng.random() < 0.3:
-            having = f" HAVING {self._asking(self._rng.random() < 0.2, seen)}"
+            having = f" HAVING {self._condition(seen, asks=self._rng.random() < 0.2)}"
         shown = f"{_listed(items)}{having}"
         if not keys and not any(aggregate.text in shown for aggregate in aggregates):
             raise NoQuery("neither GROUP BY nor an aggregate")
@@ -119,7 +118,7 @@ class _Drawing:
         distinct = self._rng.choice(("", "", "DISTINCT "))
         text = "count(*)" if function == "count(*)" else f"{function}({distinct}{value})"
         if self._rng.random() < 0.2:
-            text += f" FILTER (WHERE {self._asking(False, columns)})"
+            text += f" FILTER (WHERE {self._condition(columns)})"
         return Shown(text, self._type_of(function, shown.type))
 
     def _type_of(self, function: str, type_: str) -> str:
@@ -132,33 +131,37 @@ class _Drawing:
                 return "DECIMAL(38,0)" if type_ == "BIGINT" else "DECIMAL(38,2)"
         return "BIGINT"
 
-    def _items(self, seen: Sequence[Shown], types: Sequence[str] | None) -> list[tuple[str, str]]:
+    def _items(
+        self, seen: Sequence[Shown], types: Sequence[str] | None, asks: bool = False
+    ) -> list[tuple[str, str]]:
         """What is selected: (text, type)."""
         if types is None:
             shown = [self._rng.choice(seen) for _ in range(self._rng.choice((1, 1, 2, 3, 4)))]
             types = [each.type for each in shown]
             # Mostly plain columns, or hardly anything would meet.
             texts = [
-                each.text if self._rng.random() < 0.75 else self._scalar(each.type, seen)
+                each.text if self._rng.random() < 0.75 else self._scalar(each.type, seen, asks)
                 for each in shown
             ]
         else:
-            texts = [self._scalar(type_, seen) for type_ in types]
+            texts = [self._scalar(type_, seen, asks) for type_ in types]
         return [
             (f"{text} AS {self._name()}", type_) for text, type_ in zip(texts, types, strict=True)
         ]
 
-    def _scalar(self, type_: str, columns: Sequence[Shown]) -> str:
+    def _scalar(self, type_: str, columns: Sequence[Shown], asks: bool = False) -> str:
+        self._asks = asks
+        value = self._scalars.value(type_, columns)
         self._asks = False
-        return self._scalars.value(type_, columns)
+        return value
 
     # -- FROM ------------------------------------------------------------------------------------
 
-    def _from(self, most: int) -> tuple[str, list[Shown]]:
-        """Tables joined in some way, and their columns."""
+    def _from(self, most: int, spare: int = 0) -> tuple[str, list[Shown]]:
+        """Tables joined in some way, and their columns; so much room is left for subqueries."""
         text, tables = self._table()
         for _ in range(self._rng.randint(0, most - 1)):
-            if self._room < 1:
+            if self._room <= spare:
                 break
             text, tables = self._joined(text, tables)
         return text, [shown for columns in tables.values() for shown in columns]
@@ -179,7 +182,7 @@ class _Drawing:
         ours, theirs = ([each for cs in side.values() for each in cs] for side in (tables, new))
         on = " AND ".join(self._equalities(ours, theirs, self._rng.choice((1, 1, 1, 2))))
         if self._rng.random() < 0.35:
-            on += f" AND {self._asking(False, [*ours, *theirs])}"
+            on += f" AND {self._condition([*ours, *theirs])}"
         return f"{text} {kind} {other} ON {on}", both
 
     def _common_names(
@@ -227,13 +230,13 @@ class _Drawing:
             return ""
         parts = [
             self._conjunct(columns)
-            if self._rng.random() < 0.35
-            else self._asking(self._rng.random() < 0.5, columns)
+            if self._rng.random() < 0.4
+            else self._condition(columns, asks=self._rng.random() < 0.7)
             for _ in range(self._rng.choice((1, 1, 2)))
         ]
         return f" WHERE {' AND '.join(parts)}"
 
-    def _asking(self, asks: bool, columns: Sequence[Shown]) -> str:
+    def _condition(self, columns: Sequence[Shown], asks: bool = False) -> str:
         """A condition, with subqueries or without."""
         self._asks = asks
         condition = self._scalars.condition(columns)
@@ -243,41 +246,36 @@ class _Drawing:
     def _conjunct(self, columns: Sequence[Shown]) -> str:
         """EXISTS or IN right below WHERE, where more than equalities may link."""
         if self._room < 1:
-            return self._asking(False, columns)
-        negated = self._rng.choice(("", "NOT "))
-        tables, own, linked = self._linked(columns, self._rng.random() < 0.4)
-        if self._rng.random() < 0.5:
-            return f"{negated}EXISTS (SELECT 1 FROM {tables}{linked})"
+            return self._condition(columns)
+        form = self._rng.choice(("EXISTS", "NOT EXISTS", "IN", "NOT IN", "NOT IN"))
+        others = form != "NOT IN" and self._rng.random() < 0.4
+        tables, own, linked = self._linked(columns, others)
+        if form.endswith("EXISTS"):
+            return f"{form} (SELECT 1 FROM {tables}{linked})"
         ours, item = self._item_like(columns, own)
-        return (
-            f"{ours} {negated if not self._others else ''}IN (SELECT {item} FROM {tables}{linked})"
-        )
-
-    #: Whether the last subquery was linked by more than equalities.
-    _others = False
+        return f"{ours} {form} (SELECT {item} FROM {tables}{linked})"
 
     def _linked(self, columns: Sequence[Shown], others: bool) -> tuple[str, list[Shown], str]:
         """FROM and WHERE of a subquery, and its columns."""
         asks = self._asks
-        tables, own = self._from(2)
-        parts = []
+        tables, own = self._from(self._rng.choice((1, 1, 1, 2)))
+        parts: list[str] = []
         if self._rng.random() < 0.8:
             parts += self._equalities(own, columns, self._rng.choice((1, 1, 2)))
-        self._others = bool(parts) and others
-        if self._others:
-            both = [self._rng.choice(own), self._rng.choice(columns)]
-            same = [each for each in columns if each.type == both[0].type]
-            other = self._rng.choice(same) if same else both[1]
-            op = self._rng.choice(_QUANTIFIED)
-            parts.append(
-                f"{both[0].text} {op} {other.text}"
-                if same
-                else f"({both[0].text} IS NULL OR {both[1].text} IS NULL)"
-            )
+        if parts and others:
+            parts.append(self._test_of_both(own, columns))
         if self._rng.random() < 0.3:
-            parts.append(self._asking(False, own))
+            parts.append(self._condition(own))
         self._asks = asks
         return tables, own, f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _test_of_both(self, own: Sequence[Shown], columns: Sequence[Shown]) -> str:
+        """What is not an equality, over columns of a subquery and of what is around it."""
+        ours, theirs = self._rng.choice(own), self._rng.choice(columns)
+        if ours.type != theirs.type:
+            return f"({ours.text} IS NULL OR {theirs.text} IS NOT NULL)"
+        op = self._rng.choice(_QUANTIFIED)
+        return f"({ours.text} {op} {theirs.text} OR {ours.text} IS NULL)"
 
     def _item_like(self, columns: Sequence[Shown], own: Sequence[Shown]) -> tuple[str, str]:
         pairs = [(a, b) for a in columns for b in own if a.type == b.type]
@@ -295,18 +293,18 @@ class _Drawing:
         return self._single_value(columns, wanted)
 
     def _subquery_condition(self, columns: Sequence[Shown]) -> str:
-        tables, own, linked = self._linked(columns, False)
+        tables, own, linked = self._linked(columns, others=False)
         if self._rng.random() < 0.25:
             return f"{self._rng.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {tables}{linked})"
         ours, item = self._item_like(columns, own)
         query = f"(SELECT {item} FROM {tables}{linked})"
-        form = self._rng.choice(("IN", "NOT IN", "ANY", "ALL"))
+        form = self._rng.choice(("IN", "NOT IN", "NOT IN", "ANY", "ALL"))
         if "IN" in form:
             return f"{ours} {form} {query}"
         return f"{ours} {self._rng.choice(_QUANTIFIED)} {form} {query}"
 
     def _single_value(self, columns: Sequence[Shown], wanted: str) -> str | None:
-        tables, own, linked = self._linked(columns, False)
+        tables, own, linked = self._linked(columns, others=False)
         values = [each.text for each in own if each.type == wanted]
         forms = [f"{function}({value})" for value in values for function in ("min", "max")]
         if wanted == "BIGINT":

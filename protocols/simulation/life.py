@@ -20,6 +20,7 @@ from protocols.maintenance.partials import total
 from protocols.maintenance.protocol import Install, Maintaining, Work
 from protocols.maintenance.questions import Answer, Joint, Query, Question
 from protocols.maintenance.registry import Entry
+from protocols.operators.memory import Memories
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
@@ -95,6 +96,7 @@ class Life:
         self.oldest = dict(vector)
         #: What was delivered before the crash and has to be delivered again first, in this order.
         self.again: deque[Group] = deque()
+        self._memories = Memories()
         #: None until the view has its first state.
         self._protocol: Maintaining[Any] | None = None
         self._pieces: list[Piece] = []
@@ -288,7 +290,9 @@ class Life:
         """All pages of the first state, which is then installed at position 0."""
         parts, after = [], None
         while True:
-            part = yield from next_stretch(self._setting.view, self.mailbox, after, limit)
+            part = yield from next_stretch(
+                self._setting.view, self.mailbox, after, limit, self._memories
+            )
             if part.rows is not None:
                 parts.append(part.rows)
             if part.last_key is None:
@@ -297,8 +301,9 @@ class Life:
 
     def _begin_to_maintain(self) -> None:
         """The view has a state, so the protocol can start on what comes after it."""
-        self._protocol = self._setting.entry.begin_with(
-            self._setting.view, self.mailbox, self._contents
+        setting = self._setting
+        self._protocol = setting.entry.begin_with(
+            setting.view, self.mailbox, self._contents, self._memories
         )
         if self.in_turn:
             for source in self._sources.values():

@@ -38,7 +38,7 @@ from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.source import SimulatedSource
 from protocols.views.catalog import Relation
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]

@@ -1,49 +1,5 @@
-"""From the text of a view to what is kept: an inner join, or a tree of operators above some."""
+"""Another name for `sql.py`, until nobody uses it."""
 
-from typing import NoReturn
+from protocols.views.sql import parse_view
 
-from protocols.algebra.expressions import Column
-from protocols.views import tree
-from protocols.views.binding.select import Binder
-from protocols.views.binding.statement import Text
-from protocols.views.catalog import Catalog
-from protocols.views.normal.columns import narrowed
-from protocols.views.normal.filters import pushed
-from protocols.views.normal.innerjoins import gathered
-from protocols.views.tree import AnyView, TreeView
-from protocols.views.view import Output, View
-
-
-def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
-    """The view that this SQL means over these relations; ViewRefused says what cannot be kept."""
-    text = Text(sql)
-    binder = Binder(text, catalog)
-    node, columns = binder.query(text.query(), {})
-
-    def unlinked(alias: str) -> NoReturn:
-        text.refuse(
-            binder.places[alias],
-            f"{alias!r} is not linked to the relations before it by an equality of columns,"
-            " so whole relations would have to be read; add one",
-        )
-
-    values = tuple((n, Column(shown.name), shown.type) for n, shown in columns.items())
-    root = narrowed(gathered(pushed(tree.Compute(node, values)), unlinked), set(columns))
-    inner = _inner_join(name, sql, root)
-    return TreeView(name, sql, root) if inner is None else inner
-
-
-def _inner_join(name: str, sql: str, root: tree.Node) -> View | None:
-    """The view as a plain inner join, if it is one."""
-    if not isinstance(root, tree.Compute) or not isinstance(root.input, tree.Core):
-        return None
-    if not all(isinstance(value, Column) for _, value, _ in root.values):
-        return None
-    core = root.input.view
-    below = {output.name: output.column for output in core.outputs}
-    outputs = tuple(
-        Output(name, below[value.name], type_)
-        for name, value, type_ in root.values
-        if isinstance(value, Column)
-    )
-    return View(name, sql, core.atoms, core.links, core.residuals, outputs)
+__all__ = ["parse_view"]

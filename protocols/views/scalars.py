@@ -19,6 +19,7 @@ from sqlglot import exp
 from protocols.algebra import expressions as ex
 from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
+from protocols.algebra.functions_casts import by_way_of
 from protocols.algebra.functions_numbers import INTEGER
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, ColumnType, column_type
 from protocols.errors import NoValue
@@ -89,9 +90,9 @@ class Scalars:
             case exp.Paren():
                 return self.condition(node.this)
             case exp.And():
-                return ex.And((self.condition(node.left), self.condition(node.right)))
+                return ex.And(tuple(map(self.condition, node.flatten())))
             case exp.Or():
-                return ex.Or((self.condition(node.left), self.condition(node.right)))
+                return ex.Or(tuple(map(self.condition, node.flatten())))
             case exp.Not():
                 return ex.Not(self.condition(node.this))
             case exp.Is():
@@ -368,19 +369,15 @@ class Scalars:
         if operand.is_open:
             return self._decoded(operand.node, operand, type_)
         assert operand.type is not None
-        source = kept(operand.type)
-        if source == type_:
-            return operand.expression
-        try:
-            check_call("cast", [source], type_)
-        except Unfit as error:
-            self.refuse(operand.node, str(error))
-        cast = ex.Call("cast", (operand.expression,), type_)
-        try:
-            constant = isinstance(operand.expression, ex.Literal)
-            return ex.Literal(ex.value(cast, {}), type_) if constant else cast
-        except NoValue:
-            return cast
+        expression, source = operand.expression, kept(operand.type)
+        while source != type_:
+            target = by_way_of(source, type_)
+            try:
+                check_call("cast", [source], target)
+            except Unfit as error:
+                self.refuse(operand.node, str(error))
+            expression, source = ex.Call("cast", (expression,), target), target
+        return _constant(expression, type_) if operand.is_constant else expression
 
     # -- nodes ----------------------------------------------------------------------------------
 
@@ -405,6 +402,14 @@ class Scalars:
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):
             self.refuse(node, f"the subquery {text} cannot stand here")
         self.refuse(node, f"{text} is not supported")
+
+
+def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:
+    """The constant that a constant is as one of another type, if it is one."""
+    try:
+        return ex.Literal(ex.value(expression, {}), type_)
+    except NoValue:
+        return expression
 
 
 #: How sqlglot writes types that have another name here.

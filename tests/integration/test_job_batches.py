@@ -87,6 +87,23 @@ def test_a_batch_delivered_twice_is_installed_once(world: World) -> None:
         assert world.assert_complete(job.tables) > 30
 
 
+def test_progress_says_at_the_end_of_each_batch_what_was_asked_for_it(world: World) -> None:
+    with world.job(protocol="batched-sweep") as job:
+        start(job)
+        before = job.measures.queries
+        commit(world, 14)
+        ends = [
+            job.standing.position
+            for batch in cut(world.records_after(job), random.Random(14), 4)
+            if job.take(batch)
+        ]
+        progress = job.tables.progress()
+        asked = progress.filter(pl.col("questions").list.len() > 0)
+        assert set(asked["position"]) <= set(ends)
+        assert asked.height > 1
+        assert progress["questions"].list.len().sum() == job.measures.queries - before
+
+
 def test_after_a_restart_what_is_older_than_the_standing_is_not_installed_again(
     world: World,
 ) -> None:

@@ -1,5 +1,6 @@
 """The lookahead against a real broker: what it brings, how far it goes, and how it fails."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +95,7 @@ class World:
 
 @pytest.fixture
 def world(broker: LocalBroker, request: pytest.FixtureRequest) -> Iterator[World]:
-    world = World(broker.bootstrap, request.node.name.replace("_", "-"))
+    world = World(broker.bootstrap, re.sub(r"\W|_", "-", request.node.name))
     with world.stack:
         yield world
 
@@ -109,6 +110,28 @@ def test_everything_comes_in_order_from_all_topics_while_they_grow(world: World)
     reading.read_until(world.has("b", 3), "the other topic")
     assert world.rows("a") == list(range(1, 2011))
     assert world.rows("b") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("worth", "threads"), [(1, {"decoding"}), (10**9, {"lookahead"})], ids=["pool", "own"]
+)
+def test_many_records_are_decoded_in_threads_and_taken_in_order(
+    world: World, monkeypatch: pytest.MonkeyPatch, worth: int, threads: set[str]
+) -> None:
+    seen = set()
+
+    def decoded(feed: Feed, offsets: Any, values: Any, here: Any = Feed.decoded) -> Any:
+        seen.add(threading.current_thread().name.partition("_")[0])
+        return here(feed, offsets, values)
+
+    monkeypatch.setattr(Feed, "decoded", decoded)
+    monkeypatch.setattr(lookahead, "_WORTH_THREADS", worth)
+    for source in "ab":
+        world.publish(source, range(1, 3001))
+    reading = world.read()
+    reading.read({s: Wanted(world.has(s, 3000), f"version 3000 of {s}") for s in "ab"})
+    assert [world.rows(source) for source in "ab"] == [list(range(1, 3001))] * 2
+    assert seen == threads
 
 
 def test_it_begins_where_the_feed_stands(world: World) -> None:
@@ -254,9 +277,11 @@ def test_whoever_waits_stops_when_the_job_is_told_to(world: World) -> None:
         reading.read_until(world.has("a", 1), "version 1 of a")
 
 
+@pytest.mark.parametrize("worth", [1, 10**9], ids=["pool", "own"])
 def test_what_breaks_the_reading_thread_breaks_the_wait_behind_what_was_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, worth: int
 ) -> None:
+    monkeypatch.setattr(lookahead, "_WORTH_THREADS", worth)
     world.publish("a", range(1, 4))
     reading = world.read()
     reading.read_until(world.has("a", 3), "version 3 of a")

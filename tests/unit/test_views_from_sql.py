@@ -56,7 +56,9 @@ BOTH = "FROM shop.orders o JOIN crm.customers c ON o.customer = c.customer"
 
 
 def _view(sql: str) -> View:
-    return parse_view("v", sql, CATALOG)
+    view = parse_view("v", sql, CATALOG)
+    assert isinstance(view, View)
+    return view
 
 
 def _comparison(left: str, op: str, value: object) -> Comparison:
@@ -152,9 +154,24 @@ def test_literals_have_the_type_of_the_column_they_are_compared_with() -> None:
 
 def test_between_in_and_not_are_built_from_comparisons() -> None:
     view = _view(f"SELECT id {ORDERS} WHERE id BETWEEN 1 AND 3 AND NOT id IN (2, 9)")
-    between = And((_comparison("id", ">=", 1), _comparison("id", "<=", 3)))
+    between = _comparison("id", ">=", 1), _comparison("id", "<=", 3)
     without = Not(Or((_comparison("id", "=", 2), _comparison("id", "=", 9))))
-    assert view.atoms[0].condition == And((between, without))
+    assert view.atoms[0].condition == And((*between, without))
+
+
+def test_each_half_of_a_between_is_tested_as_early_as_it_can_be() -> None:
+    view = _view(f"SELECT o.id {BOTH} WHERE boss BETWEEN 1 AND o.id")
+    assert view.atoms[1].condition == _comparison("boss", ">=", 1)
+    assert view.residuals == (Comparison(Column("c.boss"), "<=", Column("o.id")),)
+
+
+def test_relations_keep_the_order_of_from_whatever_links_them_first() -> None:
+    view = _view(
+        "SELECT l.item FROM crm.customers c, shop.lines l, shop.orders o"
+        " WHERE l.id = o.id AND o.customer = c.customer"
+    )
+    assert [(atom.index, atom.alias) for atom in view.atoms] == [(0, "c"), (1, "l"), (2, "o")]
+    assert view.links == (Link((1, "id"), (2, "id")), Link((2, "customer"), (0, "customer")))
 
 
 def test_conditions_with_expressions_are_sorted_by_the_relations_they_are_about() -> None:
@@ -182,36 +199,25 @@ def test_an_equality_of_two_types_is_no_link() -> None:
 
 REFUSED = [
     ("", 1, 1, "no SELECT"),
-    ("SELECT id FROM", 1, 14, "not SQL"),
-    ("SELECT id FROM shop.orders WHERE item = 'x", 1, 43, "not closed"),
-    ("SELECT id FROM shop.orders; SELECT 1", 1, 36, "second statement"),
-    ("DELETE FROM shop.orders", 1, 13, "this is DELETE"),
-    ("SELECT id FROM shop.orders UNION SELECT id FROM shop.lines", 1, 8, "UNION"),
+    ("SELECT id FROM", 1, 11, "not SQL"),
+    ("SELECT id FROM shop.orders WHERE item = 'x", 1, 41, "unterminated"),
+    ("SELECT id FROM shop.orders; SELECT 1", 1, 29, "second statement"),
+    ("DELETE FROM shop.orders", 1, 1, "this is DELETE"),
     ("SELECT 1", 1, 8, "names no relation"),
-    ("SELECT DISTINCT id FROM shop.orders", 1, 1, "DISTINCT is not supported"),
-    ("SELECT id FROM shop.orders\nGROUP BY id", 2, 10, "GROUP BY is not"),
     ("SELECT id FROM shop.orders ORDER BY id", 1, 37, "ORDER BY is not"),
     ("SELECT id FROM shop.orders LIMIT 3", 1, 34, "LIMIT is not"),
-    ("WITH o AS (SELECT 1) SELECT id FROM shop.orders", 1, 6, "WITH is not"),
     ("SELECT id FROM orders", 1, 16, r"write relations as source\.relation"),
     ("SELECT id FROM x.shop.orders", 1, 16, r"write relations as source\.relation"),
     ("SELECT id\nFROM shop.order", 2, 6, r"there is no relation shop\.order;.*shop\.orders"),
-    ("SELECT id FROM (SELECT 1) t", 1, 24, "no subqueries"),
-    ("SELECT 1 FROM shop.orders", 1, 8, "only columns can be selected"),
-    ("SELECT id + 1 AS x FROM shop.orders", 1, 8, "only columns can be selected"),
-    ("SELECT sum(id) FROM shop.orders", 1, 8, "only columns can be selected"),
+    ("SELECT id FROM (SELECT 1) t", 1, 24, "names no relation"),
+    ("SELECT 1 FROM shop.orders", 1, 8, "give 1 a name"),
+    ("SELECT sum(id) FROM shop.orders", 1, 8, r"give SUM\(id\) a name"),
     ("SELECT nix FROM shop.orders", 1, 8, "no relation in FROM has a column 'nix'"),
-    ("SELECT o.nix FROM shop.orders o", 1, 8, r"shop\.orders has no column 'nix'; it has: id"),
+    ("SELECT o.nix FROM shop.orders o", 1, 8, "o has no column 'nix'; it has: id"),
     ("SELECT x.id FROM shop.orders o", 1, 8, "'x' is not in FROM; there are: o"),
     (f"SELECT customer {BOTH}", 1, 8, r"ambiguous: write o\.customer or c\.customer"),
     (f"SELECT * {BOTH}", 1, 8, "two columns are called 'customer'"),
     ("SELECT id AS _id FROM shop.orders", 1, 8, "leading _ are reserved"),
-    (
-        "SELECT id\nFROM shop.orders\n  LEFT JOIN crm.customers USING (customer)",
-        3,
-        13,
-        "LEFT JOIN is not supported yet",
-    ),
     ("SELECT id FROM shop.orders NATURAL JOIN crm.customers", 1, 41, "NATURAL JOIN is not"),
     ("SELECT 1 FROM shop.lines JOIN shop.lines USING (id)", 1, 31, "'lines' occurs twice"),
     ("SELECT item FROM shop.lines, crm.customers", 1, 30, "not linked.*by an equality"),
@@ -228,8 +234,7 @@ REFUSED = [
     ("SELECT id FROM shop.orders WHERE day = 5", 1, 40, "5 is no DATE"),
     ("SELECT id FROM shop.orders WHERE 1 = 1", 1, 34, "has to be a column"),
     ("SELECT id FROM shop.orders WHERE id = customer / 2", 1, 39, "cast one side to DOUBLE"),
-    ("SELECT id FROM shop.orders WHERE id IN (SELECT id FROM shop.lines)", 1, 34, "not supported"),
-    ("SELECT id FROM shop.orders WHERE EXISTS (SELECT 1)", 1, 49, "not supported yet"),
+    ("SELECT id FROM shop.orders WHERE EXISTS (SELECT 1)", 1, 49, "names no relation"),
 ]
 
 

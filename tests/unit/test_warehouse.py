@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import orjson
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -452,3 +453,16 @@ def test_a_damaged_note_of_the_first_state_is_named(tmp_path: Path) -> None:
     file.write_bytes(b"\n".join(map(orjson.dumps, lines)))
     with pytest.raises(WrongUse, match="first_state is damaged; remove it to read"):
         Staging(tables, ())
+
+
+def test_whole_numbers_are_packed_and_come_back_whatever_they_are(tmp_path: Path) -> None:
+    numbers = [0, -1, 2**63 - 1, -(2**63), None, 7]
+    types = {"n": pl.Int64, "a.b": pl.Int64, "t": pl.String}
+    rows = pl.DataFrame({"n": numbers, "a.b": numbers, "t": list("xyzxyz")}, types)
+    delta.append(tmp_path / "t", rows, {"number": 1})
+    [file] = (tmp_path / "t").glob("*.parquet")
+    columns = pq.read_metadata(file).row_group(0).to_dict()["columns"]
+    packed = {c["path_in_schema"] for c in columns if "DELTA_BINARY_PACKED" in c["encodings"]}
+    assert packed == {"n", "a.b"}
+    assert pl.read_delta(tmp_path / "t").rows() == rows.rows()
+    assert duckdb.sql(f"FROM read_parquet('{file}')").fetchall() == rows.rows()

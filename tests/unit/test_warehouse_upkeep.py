@@ -27,7 +27,7 @@ from streaming.tracing import write_live_trace
 from warehouse import delta
 from warehouse.standing import Standing
 from warehouse.tables import POSITION, QUESTION, ViewTables
-from warehouse.upkeep import Upkeep, UpkeepSettings, compact, fold_older, look_after, tidy
+from warehouse.upkeep import Upkeep, UpkeepSettings, Work, compact, fold_older, look_after, tidy
 
 R = Relation("a", "r", (("id", column_type("BIGINT")), ("t", column_type("VARCHAR"))), ("id",))
 VIEW = parse_view("v", "SELECT r.t FROM a.r r", Catalog((R,)))
@@ -234,7 +234,7 @@ def test_commits_and_upkeep_at_the_same_time_do_not_disturb_each_other(tables: V
     with Upkeep(tables, settings, said.append) as upkeep:
         for position in range(1, 201):
             install(tables, position)
-            upkeep.look()
+            upkeep.look(quiet=False)
         assert upkeep.tidying.total > 0
         assert upkeep.following.total > 0
     stop.set()
@@ -244,6 +244,34 @@ def test_commits_and_upkeep_at_the_same_time_do_not_disturb_each_other(tables: V
     tidy(tables)
     assert files(tables, "changes") < 40
     assert_right(tables, 200)
+
+
+def _looks(work: Work, *quiet: bool) -> list[bool]:
+    """Whether the work is wanted after each look."""
+    seen = []
+    for each in quiet:
+        work.look(each)
+        seen.append(work.wanted)
+    return seen
+
+
+def test_work_that_is_due_waits_until_it_has_been_quiet_for_four_looks() -> None:
+    work = Work(lambda: None, every=1000.0)
+    assert _looks(work, True, True, True, True) == [False, False, False, True]
+    work()
+    assert not any(_looks(work, *[True] * 10)), "it is not due again"
+
+
+def test_looks_before_work_is_due_do_not_count() -> None:
+    work = Work(lambda: None, every=1000.0, due=time.monotonic() + 0.05)
+    assert not any(_looks(work, *[True] * 10))
+    time.sleep(0.06)
+    assert _looks(work, True, True, True, True) == [False, False, False, True]
+
+
+def test_work_is_put_off_for_batches_but_not_for_ever() -> None:
+    work = Work(lambda: None, every=1000.0)
+    assert _looks(work, True, True, True, False, True, False) == [False] * 5 + [True]
 
 
 def test_what_current_cannot_follow_stops_the_job(tables: ViewTables) -> None:
@@ -269,7 +297,7 @@ def test_upkeep_that_fails_is_put_off_and_the_job_goes_on(tables: ViewTables) ->
     with Upkeep(tables, UpkeepSettings(60, 0.001), said.append) as upkeep:
         _until(upkeep.look, lambda: bool(said))
         install(tables, 41)
-        upkeep.look()
+        upkeep.look(quiet=True)
     assert "view v: upkeep is put off" in said[0]
     assert "progress" in said[0]
     broken.write_bytes(content)
@@ -277,9 +305,9 @@ def test_upkeep_that_fails_is_put_off_and_the_job_goes_on(tables: ViewTables) ->
     assert_right(tables, 41)
 
 
-def _until(look: Callable[[], None], done: Callable[[], bool] = lambda: False) -> None:
+def _until(look: Callable[[bool], None], done: Callable[[], bool] = lambda: False) -> None:
     for _ in range(2000):
-        look()
+        look(True)
         if done():
             return
         time.sleep(0.01)

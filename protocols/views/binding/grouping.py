@@ -70,10 +70,6 @@ class Grouping:
         group = self._select.select.args.get("group")
         if group is None:
             return
-        if any(value for name, value in group.args.items() if name != "expressions"):
-            self._text.refuse(
-                group, "ROLLUP, CUBE, GROUPING SETS and GROUP BY ALL are not supported"
-            )
         for node in group.expressions:
             yield self._meant(node)
 
@@ -126,8 +122,8 @@ class Grouping:
             if len(argument.expressions) != 1:
                 self._text.refuse(call, "DISTINCT takes one value in an aggregate")
             argument = argument.expressions[0]
-        if call.expressions:
-            self._text.refuse(call, f"{function.upper()} takes one value")
+        if argument is None or (isinstance(argument, exp.Star) and function != "count"):
+            self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
         name = self._select.names.fresh(function)
         if isinstance(argument, exp.Star):
             return self._count_all(name, condition)

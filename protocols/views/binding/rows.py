@@ -10,16 +10,16 @@ from protocols.views.binding.scope import Shown
 
 @dataclass
 class Names:
-    """Names for columns of the tree, each given once."""
+    """Names for columns of the tree, each given once; case makes no difference."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wanted: str) -> str:
         """The name, or one like it that is free."""
         name, number = wanted, 2
-        while name in self.taken:
+        while name.lower() in self.taken:
             name, number = f"{wanted}_{number}", number + 1
-        self.taken.add(name)
+        self.taken.add(name.lower())
         return name
 
 

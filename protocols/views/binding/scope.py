@@ -53,8 +53,11 @@ class Scope:
         self._refuse_unknown(column)
 
     def is_outer(self, column: exp.Column) -> bool:
-        """Whether a column is one of the query around."""
-        return self.outer is not None and self._find(column) is None
+        """Whether a column is one of the query around; what is in neither is refused."""
+        if self.outer is None or self._find(column) is not None:
+            return False
+        self.column(column)
+        return True
 
     def of_table(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, Shown]]:
         """What `alias.*` stands for."""

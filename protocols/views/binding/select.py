@@ -3,8 +3,9 @@
 Names of the tree are unique in all of it, so a subquery may be joined anywhere without renaming.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlglot import exp
 
@@ -15,30 +16,11 @@ from protocols.views.binding import setoperations
 from protocols.views.binding.grouping import Grouping, has_aggregate
 from protocols.views.binding.rows import Names, as_column
 from protocols.views.binding.scope import Scope, Shown
-from protocols.views.binding.sources import Bound, From
+from protocols.views.binding.sources import Bound, Common, From
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner, Subqueries
 from protocols.views.catalog import Catalog
 from protocols.views.scalars import Scalars
-
-_KEPT_CLAUSES = {
-    "kind",
-    "with_",
-    "expressions",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-    "distinct",
-}
-_CLAUSE_NAMES = {
-    "order": "ORDER BY",
-    "laterals": "LATERAL",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "windows": "WINDOW",
-}
 
 
 @dataclass
@@ -51,13 +33,10 @@ class Binder:
     #: Where each relation of the tree stands in the text, by the alias of its atom.
     places: dict[str, exp.Expr] = field(default_factory=dict)
 
-    def query(
-        self, query: exp.Query, common: Mapping[str, exp.Query], outer: Scope | None = None
-    ) -> Bound:
+    def query(self, query: exp.Query, common: Common, outer: Scope | None = None) -> Bound:
         """A SELECT or a set operation: its node, and its columns in order."""
-        common = {**common, **self.common(query)}
+        common = self.common(query, common)
         if isinstance(query, exp.SetOperation):
-            setoperations.refuse_clauses(self.text, query)
             sides = [self.query(side, common) for side in (query.left, query.right)]
             return setoperations.bound(self.text, self.names, query, sides[0], sides[1])
         if isinstance(query, exp.Subquery):
@@ -66,19 +45,15 @@ class Binder:
             self.text.refuse(query, "only SELECT, UNION, INTERSECT and EXCEPT can stand here")
         return Select(self, common, query, outer).bound()
 
-    def common(self, query: exp.Query) -> dict[str, exp.Query]:
-        """WITH: each name stands for its query wherever it is used."""
+    def common(self, query: exp.Query, around: Common) -> Common:
+        """WITH: each name stands for its query, which may use the names before it."""
         with_ = query.args.get("with_")
-        if with_ is None:
-            return {}
-        if with_.args.get("recursive"):
-            self.text.refuse(with_, "WITH RECURSIVE is not supported")
-        found: dict[str, exp.Query] = {}
-        for each in with_.expressions:
+        known = dict(around)
+        for each in () if with_ is None else with_.expressions:
             if each.args["alias"].columns:
                 self.text.refuse(each, "name the columns inside the query, not after its name")
-            found[each.alias.lower()] = each.this
-        return found
+            known[each.alias.lower()] = partial(self.query, each.this, dict(known))
+        return known
 
 
 class Select:
@@ -87,7 +62,7 @@ class Select:
     def __init__(
         self,
         binder: Binder,
-        common: Mapping[str, exp.Query],
+        common: Common,
         select: exp.Select,
         outer: Scope | None = None,
     ) -> None:
@@ -99,7 +74,6 @@ class Select:
         self.scope = Scope(self.text, outer)
         self.subqueries = Subqueries(self)
         self.grouping: Grouping | None = None
-        self._refuse_other_clauses()
         self.scalars = Scalars(self._column, self.text.refuse, self._special)
         #: The rows so far; subqueries in conditions join themselves to it.
         self.node = From(
@@ -122,7 +96,6 @@ class Select:
         items = list(self._items())
         self._refuse_equal_names(items)
         if self.select.args.get("distinct"):
-            self._refuse_distinct_on()
             return self._distinct(items)
         columns = {}
         for name, value, type_, _ in items:
@@ -143,9 +116,8 @@ class Select:
 
     def inner(self, query: exp.Select) -> Inner:
         """A subquery of ours: its rows, and the conditions of its WHERE that link it to ours."""
-        select = Select(
-            self.binder, {**self.common, **self.binder.common(query)}, query, self.scope
-        )
+        common = self.binder.common(query, self.common)
+        select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
         inner = Inner(select, [], [])
         own = []
@@ -161,8 +133,10 @@ class Select:
         return inner
 
     def names_outer(self, node: exp.Expr) -> bool:
-        """Whether a column of the query around is named."""
-        return any(self.scope.is_outer(column) for column in node.find_all(exp.Column))
+        """Whether a column of the query around is named, not counting subqueries in between."""
+        parts = node.walk(prune=lambda part: isinstance(part, exp.Query))
+        columns = (part for part in parts if isinstance(part, exp.Column))
+        return any(map(self.scope.is_outer, columns))
 
     def link(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
         """An equality of something around with something of ours, in this order."""
@@ -215,8 +189,6 @@ class Select:
 
     def _special(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
         """What is more than a scalar: aggregates, grouped expressions, subqueries."""
-        if isinstance(node, exp.Window):
-            self.text.refuse(node, "window functions are not supported: they depend on an order")
         if self.grouping is not None:
             found = self.grouping.value(node)
             if found is not None:
@@ -226,10 +198,8 @@ class Select:
         return self.subqueries.value(node)
 
     def _is_grouped(self) -> bool:
-        parts = [*self.select.expressions, self.select.args.get("having")]
-        return bool(self.select.args.get("group")) or any(
-            has_aggregate(part) for part in parts if part is not None
-        )
+        clauses = any(self.select.args.get(name) for name in ("group", "having"))
+        return clauses or any(map(has_aggregate, self.select.expressions))
 
     # -- SELECT ----------------------------------------------------------------------------------
 
@@ -239,11 +209,11 @@ class Select:
             if isinstance(inner, exp.Star):
                 if self.scope.merged:
                     self.text.refuse(inner, "with USING, list the columns instead of *")
-                self._refuse_star(inner)
+                self._refuse_star_of_groups(inner)
                 for alias in self.scope.tables:
                     yield from self._all(alias, inner)
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                self._refuse_star(inner.this)
+                self._refuse_star_of_groups(inner.this)
                 yield from self._all(inner.table, inner)
             else:
                 value, type_ = self.scalars.typed(inner)
@@ -262,9 +232,7 @@ class Select:
             return inner.name
         self.text.refuse(item, f"give {inner.sql('duckdb')} a name: … AS name")
 
-    def _refuse_star(self, star: exp.Star) -> None:
-        if any(star.args.values()):
-            self.text.refuse(star, "* EXCLUDE and * REPLACE are not supported; list the columns")
+    def _refuse_star_of_groups(self, star: exp.Star) -> None:
         if self.grouping is not None:
             self.text.refuse(star, "* cannot stand beside GROUP BY; list the columns")
 
@@ -272,11 +240,11 @@ class Select:
         self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]
     ) -> None:
         seen: set[str] = set()
-        for name, _, _, _ in items:
+        for name, _, _, at in items:
             if name.lower() in seen:
-                self.text.refuse(self.select, f"two columns are called {name!r}; give one an alias")
+                self.text.refuse(at, f"two columns are called {name!r}; give one an alias")
             if name.startswith("_"):
-                self.text.refuse(self.select, f"{name!r}: names with a leading _ are reserved")
+                self.text.refuse(at, f"{name!r}: names with a leading _ are reserved")
             seen.add(name.lower())
 
     def _distinct(self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]) -> Bound:
@@ -285,26 +253,13 @@ class Select:
         keys = tuple(shown.name for shown in columns.values())
         return tree.Group(tree.Compute(self.node, values), keys, ()), columns
 
-    def _refuse_distinct_on(self) -> None:
-        if self.select.args["distinct"].args.get("on"):
-            self.text.refuse(
-                self.select.args["distinct"], "DISTINCT ON depends on an order of the rows"
-            )
-
-    def _refuse_other_clauses(self) -> None:
-        for clause, value in self.select.args.items():
-            if value and clause not in _KEPT_CLAUSES:
-                name = _CLAUSE_NAMES.get(clause, clause.strip("_").upper())
-                place = value[0] if isinstance(value, list) else value
-                self.text.refuse(place, f"{name} is not supported")
-
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
     """The parts that must all hold."""
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.And):
-        yield from conjuncts(inner.left)
-        yield from conjuncts(inner.right)
+        for part in inner.flatten():
+            yield from conjuncts(part)
     else:
         yield node
 

@@ -24,19 +24,6 @@ from protocols.views.binding.scope import Shown
 from protocols.views.binding.sources import Bound
 from protocols.views.binding.statement import Text
 
-_KEPT = {"this", "expression", "distinct", "with_"}
-
-
-def refuse_clauses(text: Text, query: exp.SetOperation) -> None:
-    """ORDER BY, LIMIT and BY NAME."""
-    for clause, value in query.args.items():
-        if value and clause not in _KEPT:
-            place = value[0] if isinstance(value, list) else value
-            text.refuse(
-                place if isinstance(place, exp.Expr) else query,
-                f"{clause.strip('_').upper()} is not supported",
-            )
-
 
 def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right: Bound) -> Bound:
     """The operation over its two sides."""

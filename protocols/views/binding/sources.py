@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -15,7 +15,9 @@ from protocols.views.catalog import Catalog, Relation
 from protocols.views.view import Atom, Output, View
 
 #: A whole query as a subquery: (its node, its columns by name in order).
-Bound = tuple[tree.Node, dict[str, Shown]]
+Bound: TypeAlias = tuple[tree.Node, dict[str, Shown]]
+#: What WITH names, in lower case; each use of a name reads its query anew.
+Common: TypeAlias = Mapping[str, Callable[[], Bound]]
 _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
     "": "inner",
     "LEFT": "left",
@@ -32,8 +34,7 @@ class From:
     catalog: Catalog
     names: Names
     scope: Scope
-    #: Queries in WITH, by lower-case name.
-    common: Mapping[str, exp.Query]
+    common: Common
     bind: Callable[[exp.Query], Bound]
     #: Makes a condition of an ON clause, with the columns seen so far.
     condition: Callable[[exp.Expr], Condition]
@@ -44,7 +45,9 @@ class From:
         """All of FROM as one node."""
         first = select.args.get("from_")
         if first is None:
-            self.text.refuse(select, "the view names no relation: FROM source.relation is missing")
+            self.text.refuse(
+                select, "this SELECT names no relation: FROM source.relation is missing"
+            )
         node = self._item(first.this)
         for join in select.args.get("joins") or ():
             node = self._joined(node, join)
@@ -132,19 +135,20 @@ class From:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
             if not table.alias:
                 self.text.refuse(table, "a subquery in FROM needs an alias")
-            return self._query(table.this, table.alias, table)
+            return self._shown(*self.bind(table.this), table.alias, table)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             self.text.refuse(table, "only relations and subqueries can stand in FROM")
-        if table.args.get("pivots") or table.args.get("sample"):
-            self.text.refuse(table, "PIVOT and TABLESAMPLE are not supported")
         if not table.db and table.name.lower() in self.common:
-            return self._query(self.common[table.name.lower()], table.alias or table.name, table)
+            bound = self.common[table.name.lower()]()
+            return self._shown(*bound, table.alias or table.name, table)
         if not table.db or table.catalog:
             self.text.refuse(table, f"write relations as source.relation, not {table.sql()!r}")
         return self._relation(self._known(table), table.alias or table.name, table)
 
-    def _query(self, query: exp.Query, alias: str, at: exp.Expr) -> tree.Node:
-        node, columns = self.bind(query)
+    def _shown(
+        self, node: tree.Node, columns: dict[str, Shown], alias: str, at: exp.Expr
+    ) -> tree.Node:
+        """A table of FROM, with the names that an alias gives to its columns."""
         renamed = at.args["alias"].columns if at.args.get("alias") else ()
         if renamed:
             if len(renamed) != len(columns):
@@ -170,9 +174,9 @@ class From:
             column: Shown(self.names.fresh(atom.qualified(column)), type_)
             for column, type_ in relation.columns
         }
-        self.scope.add(alias, columns, at)
         outputs = tuple(
             Output(shown.name, atom.qualified(column), shown.type)
             for column, shown in columns.items()
         )
-        return tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))
+        core = tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))
+        return self._shown(core, columns, alias, at)

@@ -1,12 +1,22 @@
-"""The text of a view, and places in it."""
+"""The text of a view, and places in it.
 
-from typing import Any, NoReturn
+DuckDB's parser says what is SQL at all, and where it is not; sqlglot, which forgives much, then
+says what the text means.
+"""
 
+import re
+from functools import cache
+from typing import NoReturn
+
+import duckdb
+import orjson
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import SqlglotError
 
 from protocols.errors import ViewRefused
+
+_WHAT = "a view is one query, SELECT … FROM …"
 
 
 class Text:
@@ -17,39 +27,106 @@ class Text:
 
     def query(self) -> exp.Query:
         """The one statement that it has to be."""
+        self._refuse_no_sql()
         try:
             statements = [s for s in sqlglot.parse(self.sql, read="duckdb") if s is not None]
-        except ParseError as error:
-            first = error.errors[0]
-            # sqlglot's description names its own classes; what stands at the place says more.
-            near = first.get("highlight") or "the end"
-            raise ViewRefused(
-                f"this is not SQL: something is missing or misplaced near {near!r}",
-                first.get("line") or 1,
-                first.get("col") or 1,
-            ) from None
         except SqlglotError:
-            raise ViewRefused(
-                "this is not SQL: a quote or a comment is not closed", *self._end()
-            ) from None
-        if not statements:
-            raise ViewRefused("there is no SELECT in it")
-        if len(statements) > 1:
-            self.refuse(statements[1], "a view is one SELECT; here a second statement begins")
+            self._refuse_at(self._first, f"{_WHAT}; this is something else")
         statement = statements[0]
-        if not isinstance(statement, exp.Query):
-            self.refuse(statement, f"a view is one SELECT; this is {self.sql.split(None, 1)[0]} …")
+        if not isinstance(statement, exp.Query) or isinstance(statement, exp.Table | exp.Values):
+            self._refuse_at(self._first, f"{_WHAT}; this is {self._word(self._first)}")
         return statement
 
-    def refuse(self, node: Any, reason: str) -> NoReturn:
+    def refuse(self, node: exp.Expr, reason: str) -> NoReturn:
         """ViewRefused, at the place of the first word of a node."""
-        nodes = node.walk() if isinstance(node, exp.Expr) else ()
-        starts = [n.meta["start"] for n in nodes if "start" in n.meta]
-        raise ViewRefused(reason, *self._place(min(starts, default=0)))
+        self._refuse_at(self._offset(node), reason)
 
-    def _place(self, offset: int) -> tuple[int, int]:
+    def refuse_nesting(self) -> NoReturn:
+        """For what is nested more deeply than can be followed."""
+        reason = "this is nested too deeply; write it in steps, as queries in WITH"
+        self._refuse_at(self._deepest(), reason)
+
+    # -- what is no SQL --------------------------------------------------------------------------
+
+    def _refuse_no_sql(self) -> None:
+        if "\0" in self.sql:
+            self._refuse_at(self.sql.index("\0"), "a character of code 0 is here: this is no text")
+        with _database().cursor() as database:
+            try:
+                statements = database.extract_statements(self.sql)
+            except duckdb.Error as error:
+                self._refuse_as_duckdb(str(error))
+        if not statements:
+            self._refuse_at(0, "there is no SELECT in it")
+        if len(statements) > 1:
+            second = self._after(len(statements[0].query))
+            self._refuse_at(second, f"{_WHAT}; here a second statement begins")
+        if statements[0].type != duckdb.StatementType.SELECT:
+            self._refuse_at(self._first, f"{_WHAT}; this is {self._word(self._first)}")
+
+    def _refuse_as_duckdb(self, error: str) -> NoReturn:
+        told = orjson.loads(error[error.index("{") :])
+        reason = told["exception_message"]
+        if "depth limit" in reason:
+            self.refuse_nesting()
+        before = self.sql.encode()[: int(told.get("position", 0))]
+        self._refuse_at(len(before.decode(errors="ignore")), f"this is not SQL: {reason}")
+
+    # -- places ----------------------------------------------------------------------------------
+
+    @property
+    def _first(self) -> int:
+        return self._after(0)
+
+    def _after(self, offset: int) -> int:
+        """Where the first word behind a place begins; comments are none."""
+        blank = re.compile(r"(?:[\s;(]+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+        found = blank.match(self.sql, offset)
+        return found.end() if found else offset
+
+    def _word(self, offset: int) -> str:
+        found = re.compile(r"\w+|\S").match(self.sql, offset)
+        return found[0].upper() if found else "empty"
+
+    def _offset(self, node: exp.Expr) -> int:
+        starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
+        return min(starts) if starts else self._offset_by_word(node)
+
+    def _offset_by_word(self, node: exp.Expr) -> int:
+        """Of NULL and the like no place is noted: the first such word behind what is before it."""
+        before = 0
+        for other in node.root().dfs():
+            if other is node:
+                break
+            before = max(before, other.meta.get("end", -1) + 1)
+        word = self._word_of(node)
+        found = re.compile(re.escape(word), re.IGNORECASE).search(self.sql, before)
+        if found:
+            return found.start()
+        return self._offset(node.parent) if node.parent else 0
+
+    def _word_of(self, node: exp.Expr) -> str:
+        found = re.search(r"\w+|\S", node.sql("duckdb"))
+        return found[0] if found else " "
+
+    def _deepest(self) -> int:
+        """Where the most parentheses are open."""
+        level = most = place = 0
+        for offset, character in enumerate(self.sql):
+            level += (character == "(") - (character == ")")
+            if level > most:
+                most, place = level, offset
+        return place
+
+    def _refuse_at(self, offset: int, reason: str) -> NoReturn:
         before = self.sql[:offset]
-        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+        raise ViewRefused(reason, line, column)
 
-    def _end(self) -> tuple[int, int]:
-        return self._place(len(self.sql.rstrip()))
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """One for all texts: it is asked for nothing but to parse."""
+    database = duckdb.connect(config={"threads": 1})
+    database.execute("SET GLOBAL errors_as_json = true")
+    return database

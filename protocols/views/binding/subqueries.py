@@ -80,8 +80,7 @@ class Subqueries:
         if negated:
             inner = inner.this.unnest() if isinstance(inner.this, exp.Paren) else inner.this
         if isinstance(inner, exp.Exists):
-            query = self._inner(inner.this)
-            self._group(query)
+            query = self._any_row(inner.this)
             self._semi(query, "anti" if negated else "semi")
             return True
         if isinstance(inner, exp.In) and inner.args.get("query") is not None and not negated:
@@ -142,8 +141,7 @@ class Subqueries:
         return None
 
     def _exists(self, node: exp.Exists) -> Expression:
-        inner = self._inner(node.this)
-        self._group(inner)
+        inner = self._any_row(node.this)
         [number] = self._counted(inner, [("rows", "count", None, BIGINT)])
         return _chosen((_none(number), _FALSE), otherwise=_TRUE)
 
@@ -250,6 +248,15 @@ class Subqueries:
         if not isinstance(query, exp.Select):
             self._text.refuse(query, "a set operation cannot stand in a condition; join it in FROM")
         return self._outer.inner(query)
+
+    def _any_row(self, query: exp.Expr) -> Inner:
+        """The subquery of EXISTS; what it selects has to mean something, but has no effect."""
+        inner = self._inner(query)
+        self._group(inner)
+        for item in inner.select.select.expressions:
+            if not isinstance(item.unalias(), exp.Null) and not item.is_star:
+                inner.select.scalars.typed(item.unalias())
+        return inner
 
     def _single(self, query: exp.Expr) -> tuple[Inner, Shown]:
         """The subquery of IN, and its one column."""

@@ -1,0 +1,98 @@
+"""All that is known about the outer joins of a view, block by block.
+
+A secondary delta can come from the view only where the view's rows are those of the block: at the
+root, not below a group or a union.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocols.analysis.block import NamedBlock, block_of, outer_blocks
+from protocols.analysis.foreignkeys import ForeignKey
+from protocols.analysis.leftdeep import left_deep
+from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph, reduced
+from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
+from protocols.analysis.outeraggregation import GroupCounters, group_counters
+from protocols.analysis.primarydelta import primary_delta, simplified
+from protocols.analysis.secondarydelta import SecondaryDelta, secondary_deltas
+from protocols.analysis.subsumption import SubsumptionGraph, subsumption_graph
+from protocols.views.tree import Group, Node, nodes
+
+
+@dataclass(frozen=True)
+class UpdateAnalysis:
+    """What an update of one alias does to a block."""
+
+    alias: str
+    graph: MaintenanceGraph
+    #: The same for insertions and deletions, less what foreign keys rule out.
+    reduced: MaintenanceGraph
+    #: The primary delta as an expression; for the reduced graph empty if there is none.
+    primary: str
+    primary_reduced: str
+    insertion: tuple[SecondaryDelta, ...]
+    deletion: tuple[SecondaryDelta, ...]
+
+
+@dataclass(frozen=True)
+class BlockAnalysis:
+    """One outer-join block of a view."""
+
+    block: str
+    form: NormalForm
+    subsumption: SubsumptionGraph
+    updates: tuple[UpdateAnalysis, ...]
+    #: What the group right above it counts, if there is one.
+    counters: GroupCounters | None
+
+
+@dataclass(frozen=True)
+class WithoutNormalForm:
+    """A block of which nothing of this is known, and why."""
+
+    block: str
+    reason: str
+
+
+def outer_joins(
+    root: Node, foreign_keys: Iterable[ForeignKey] = ()
+) -> tuple[BlockAnalysis | WithoutNormalForm, ...]:
+    """The analysis of every outer-join block of a tree."""
+    keys = tuple(foreign_keys)
+    return tuple(_block(root, node, keys) for node in outer_blocks(root))
+
+
+def _block(
+    root: Node, node: Node, keys: tuple[ForeignKey, ...]
+) -> BlockAnalysis | WithoutNormalForm:
+    named = block_of(node)
+    try:
+        form = normal_form(named.block, keys)
+    except NoNormalForm as reason:
+        return WithoutNormalForm(str(named.block), str(reason))
+    exposed = named.exposed if node is root else frozenset[str]()
+    updates = tuple(_update(named, form, alias, exposed, keys) for alias in form.aliases)
+    groups = (each for each in nodes(root) if isinstance(each, Group) and each.input is node)
+    counters = next(map(group_counters, groups), None)
+    return BlockAnalysis(str(named.block), form, subsumption_graph(form), updates, counters)
+
+
+def _update(
+    named: NamedBlock,
+    form: NormalForm,
+    alias: str,
+    exposed: frozenset[str],
+    keys: tuple[ForeignKey, ...],
+) -> UpdateAnalysis:
+    graph = maintenance_graph(form, alias)
+    delta = primary_delta(named.block, alias)
+    smaller = simplified(delta, keys)
+    return UpdateAnalysis(
+        alias,
+        graph,
+        reduced(graph, form, keys),
+        str(left_deep(delta)),
+        "" if smaller is None else str(left_deep(smaller)),
+        secondary_deltas(form, graph, "insertion", exposed),
+        secondary_deltas(form, graph, "deletion", exposed),
+    )

@@ -1,0 +1,91 @@
+"""What of each construct is understood, as data; everything else is refused by its name.
+
+A part of the text that nobody looks at would be left out without a word, so the whole text is gone
+through before it is read. What values may be made of, `views/scalars.py` knows.
+"""
+
+from typing import Any
+
+from sqlglot import exp
+
+from protocols.views.binding.statement import Text
+
+_AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_SET_OPERATIONS = (exp.Union, exp.Intersect, exp.Except)
+#: Construct → the parts of it that are read.
+_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Select: ("with_", "distinct", "expressions", "from_", "joins", "where", "group", "having"),
+    **dict.fromkeys(_SET_OPERATIONS, ("with_", "this", "expression", "distinct")),
+    exp.Subquery: ("with_", "this", "alias", "joins"),
+    exp.With: ("expressions",),
+    exp.CTE: ("this", "alias", "materialized"),
+    exp.From: ("this",),
+    exp.Table: ("this", "db", "catalog", "alias", "joins"),
+    exp.TableAlias: ("this", "columns"),
+    exp.Join: ("this", "side", "kind", "method", "on", "using"),
+    exp.Group: ("expressions",),
+    exp.Distinct: ("expressions",),
+    **dict.fromkeys(_AGGREGATES, ("this", "big_int")),
+    exp.Filter: ("this", "expression"),
+    exp.Star: (),
+    exp.Column: ("this", "table", "db", "catalog"),
+    exp.Exists: ("this",),
+    exp.In: ("this", "expressions", "query"),
+}
+_ORDER = "a view is a bag of rows without an order; leave that to whoever reads it"
+_PLAIN_GROUPS = "write a UNION ALL of plain GROUP BYs"
+_WHY = {
+    "order": f"ORDER BY is not supported: {_ORDER}",
+    "limit": f"LIMIT is not supported: {_ORDER}",
+    "offset": f"OFFSET is not supported: {_ORDER}",
+    "qualify": "QUALIFY is not supported: window functions depend on an order",
+    "windows": "WINDOW is not supported: window functions depend on an order",
+    "sample": "TABLESAMPLE is not supported: a sample is another one each time",
+    "pivots": "PIVOT and UNPIVOT are not supported; write CASE in aggregates, or UNION ALL",
+    "recursive": "WITH RECURSIVE is not supported; only so many joins as are written are kept",
+    "by_name": "BY NAME is not supported; list the columns in the same order on both sides",
+    "laterals": "LATERAL is not supported; join the subquery with ON",
+    "locks": "FOR UPDATE is not supported: a view locks nothing",
+    "all": "GROUP BY ALL is not supported; list what is grouped by",
+    "on": "DISTINCT ON is not supported: which row it takes depends on an order",
+    "when": "AT is not supported: a view is about the present",
+    **dict.fromkeys(
+        ("except_", "replace", "rename", "ilike"),
+        "* with EXCLUDE, REPLACE, RENAME or LIKE is not supported; list the columns",
+    ),
+    **dict.fromkeys(
+        ("grouping_sets", "cube", "rollup"),
+        f"GROUPING SETS, CUBE and ROLLUP are not supported; {_PLAIN_GROUPS}",
+    ),
+}
+#: Construct → why it cannot be kept wherever it stands.
+_NEVER: dict[type[exp.Expr], str] = {
+    exp.Window: "window functions are not supported: they depend on an order of all rows",
+    exp.Lateral: "LATERAL is not supported; join the subquery with ON",
+    exp.Values: "VALUES is not supported; rows of a view come from relations",
+    exp.Placeholder: "a view has no parameters; write the value itself",
+    exp.Parameter: "a view has no parameters; write the value itself",
+}
+
+
+def refuse_others(text: Text, query: exp.Query) -> None:
+    """Refuses what nobody reads."""
+    for node in query.dfs():
+        if type(node) in _NEVER:
+            text.refuse(node, _NEVER[type(node)])
+        # Of what is not in the table, anything goes here: `scalars.py` looks at it.
+        kept = _PARTS.get(type(node), tuple(node.args))
+        for part, value in node.args.items():
+            if value and part not in kept:
+                text.refuse(_place(value, node), _reason(part, node))
+
+
+def _place(value: Any, node: exp.Expr) -> exp.Expr:
+    first = value[0] if isinstance(value, list) else value
+    return first if isinstance(first, exp.Expr) else node
+
+
+def _reason(part: str, node: exp.Expr) -> str:
+    if isinstance(node, _AGGREGATES):
+        return f"{node.key.upper()} takes one value"
+    return _WHY.get(part) or f"{part.strip('_').upper()} is not supported here"

@@ -1,0 +1,295 @@
+"""Every operator against DuckDB, at every position of two batches.
+
+No sources and no concurrency here: the leaves of the tree are given what was there before a batch
+and how it changes in it. So what is tested is the arithmetic of positions alone: what an operator
+makes of many changes at once has to be, at each of their positions, what DuckDB makes of the rows
+there. The second batch finds the memories that the first one left.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from protocols.algebra.bag import Row
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.expressions import to_polars
+from protocols.algebra.frame import empty_frame
+from protocols.operators import aggregates, joins, placed
+from protocols.operators.build import build
+from protocols.operators.operator import Span, Task
+from protocols.operators.placed import added_up, among
+from protocols.simulation.algebras import one_nan
+from protocols.views.catalog import Catalog, catalog_from_json
+from protocols.views.reading import parse_view
+from protocols.views.tree import TreeView
+from protocols.views.view import View
+
+#: The positions of the two batches, and how many changes each of them has at most.
+BATCHES, CHANGES = (Span(1, 4), Span(5, 8)), 3
+VALUES: dict[str, tuple[Any, ...]] = {
+    "BIGINT": (0, 1, 2, -(2**52) - 1, 2**62, None),
+    "DOUBLE": (float("nan"), 0.0, -0.0, 1.5, float("inf"), None),
+    "DECIMAL(18,4)": ("0.0001", "3.3333", "-12345678901234.5678", "7.0000", None),
+    "VARCHAR": ("", "a", "ä", None),
+    "DATE": ("2024-02-29", "1969-12-31", None),
+}
+#: (type of k, type of v).
+TYPES = [
+    ("BIGINT", "BIGINT"),
+    ("DOUBLE", "DOUBLE"),
+    ("VARCHAR", "DECIMAL(18,4)"),
+    ("DATE", "VARCHAR"),
+]
+
+Rows = Counter[Row]
+
+
+class History:
+    """What a relation holds at each position."""
+
+    def __init__(self, rng: Random, types: tuple[str, str]) -> None:
+        domains = [VALUES[type_] for type_ in types]
+        held = [tuple(rng.choice(domain) for domain in domains) for _ in range(rng.randint(0, 5))]
+        self.at = [list(held)]
+        for _ in range(BATCHES[-1].last):
+            for _ in range(rng.randint(0, CHANGES)):
+                if held and rng.random() < 0.5:
+                    held.pop(rng.randrange(len(held)))
+                else:
+                    held.append(tuple(rng.choice(domain) for domain in domains))
+            self.at.append(list(held))
+
+
+class Given:
+    """A leaf of the tree that is told its rows."""
+
+    def __init__(self, view: View, history: History) -> None:
+        self.nothing = empty_frame(view.schema).data
+        self._view = view
+        self._at = [self._rows(rows) for rows in history.at]
+
+    def change(self, span: Span) -> Task:
+        steps = []
+        for position in range(span.first, span.last + 1):
+            old, new = self._at[position - 1], self._at[position]
+            step = pl.concat([new, old.with_columns(-pl.col(COUNT))])
+            steps.append(added_up(step).with_columns(pl.lit(position, pl.Int64).alias(POSITION)))
+        return pl.concat(steps).select(*self._view.schema, POSITION, COUNT)
+        yield []
+
+    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
+        rows = self._at[span.cut]
+        return rows if wanted is None else among(rows, wanted)
+        yield []
+
+    def settle(self) -> None:
+        """It has nothing to keep."""
+
+    def _rows(self, rows: list[Row]) -> pl.DataFrame:
+        (atom,) = self._view.atoms
+        frame = _frame(dict(atom.relation.columns), rows)
+        if atom.condition is not None:
+            frame = frame.filter(to_polars(atom.condition))
+        shown = [
+            pl.col(output.column.rpartition(".")[2]).alias(output.name)
+            for output in self._view.outputs
+        ]
+        return added_up(frame.select(*shown, pl.lit(1, pl.Int64).alias(COUNT)))
+
+
+def wrong_position(sql: str, types: tuple[str, str], seed: int) -> int | None:
+    """The first position at which the operators of a view and DuckDB differ."""
+    rng = Random(seed)
+    catalog = _catalog(types)
+    view = parse_view("view", sql, catalog)
+    assert isinstance(view, TreeView)
+    histories = {name: History(rng, types) for name in ("l", "r")}
+    leaves: Callable[[View], Given] = lambda core: Given(  # noqa: E731
+        core, histories[core.atoms[0].relation.name]
+    )
+    root = build(view.root, leaves)
+    held = _counted(_done(root.before(BATCHES[0], None)), view)
+    if held != _by_duckdb(view, catalog, histories, 0):
+        return 0
+    for span in BATCHES:
+        change = _done(root.change(span))
+        root.settle()
+        for position in range(span.first, span.last + 1):
+            held.update(_counted(change.filter(pl.col(POSITION) == position), view))
+            shown = Counter({row: count for row, count in held.items() if count})
+            if shown != _by_duckdb(view, catalog, histories, position):
+                return position
+    return None
+
+
+def _done(task: Task) -> pl.DataFrame:
+    """Work that has nobody to ask."""
+    try:
+        next(task)
+    except StopIteration as done:
+        rows: pl.DataFrame = done.value
+        return rows
+    raise AssertionError("given rows ask nobody")
+
+
+def _counted(rows: pl.DataFrame, view: TreeView) -> Rows:
+    counted: Rows = Counter()
+    for *row, count in rows.select(*view.schema, COUNT).iter_rows():
+        counted[tuple(map(one_nan, row))] += count
+    return counted
+
+
+def _by_duckdb(
+    view: TreeView, catalog: Catalog, histories: dict[str, History], position: int
+) -> Rows:
+    with duckdb.connect(":memory:", config={"threads": 1}) as database:
+        database.execute("CREATE SCHEMA s")
+        for relation in catalog:
+            rows = _frame(dict(relation.columns), histories[relation.name].at[position])
+            database.register("rows", rows.to_arrow())
+            database.execute(f"CREATE TABLE s.{relation.name} AS SELECT * FROM rows")
+        casts = ", ".join(f"{name}::{type_.name}" for name, type_ in view.schema.items())
+        found = database.execute(f"SELECT {casts} FROM ({view.sql})").fetchall()
+    return Counter(tuple(map(one_nan, row)) for row in found)
+
+
+def _frame(columns: dict[str, Any], rows: Iterable[Row]) -> pl.DataFrame:
+    cells = [
+        tuple(type_.decode(value) for type_, value in zip(columns.values(), row, strict=True))
+        for row in rows
+    ]
+    return pl.DataFrame(cells, {name: t.dtype for name, t in columns.items()}, orient="row")
+
+
+def _catalog(types: tuple[str, str]) -> Catalog:
+    relation = {"columns": dict(zip("kv", types, strict=True))}
+    return catalog_from_json({"s": {"relations": {"l": relation, "r": relation}}})
+
+
+def right(sql: str, types: tuple[str, str], seeds: range) -> bool:
+    """Whether it is right on the data of all these seeds."""
+    found = {seed: wrong_position(sql, types, seed) for seed in seeds}
+    wrong = {seed: position for seed, position in found.items() if position is not None}
+    if wrong:
+        print(sql, types, wrong)
+    return not wrong
+
+
+# -- the operators ---------------------------------------------------------------------------------
+
+ON = {
+    "equality": "l.k = r.k",
+    "two equalities": "l.k = r.k AND l.v = r.v",
+    "a column that equals itself": "l.k = r.k AND l.k = l.k",
+    "more than equalities": "l.k = r.k AND l.v < r.v",
+    "a test of one side": "l.k = r.k AND l.v IS NOT NULL",
+    "a test of the other side": "l.k = r.k AND r.v IS NULL",
+    "NULL and all": "l.k = r.k AND (l.v <> r.v OR r.v IS NULL)",
+}
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("on", ON)
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
+def test_outer_joins(kind: str, on: str, types: tuple[str, str]) -> None:
+    shown = "l.k AS lk, l.v AS lv, r.k AS rk, r.v AS rv"
+    assert right(f"SELECT {shown} FROM s.l {kind} JOIN s.r ON {ON[on]}", types, range(3))
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_inner_joins_of_what_is_no_relation(types: tuple[str, str]) -> None:
+    two = "(SELECT DISTINCT k, v FROM s.l) AS l JOIN (SELECT DISTINCT k, v FROM s.r) AS r"
+    for on in ON.values():
+        assert right(f"SELECT l.k, l.v, r.v AS rv FROM {two} ON {on}", types, range(3))
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("negated", ["", "NOT "])
+def test_exists(negated: str, types: tuple[str, str]) -> None:
+    for on in ON.values():
+        sql = f"SELECT l.k, l.v FROM s.l WHERE {negated}EXISTS (SELECT 1 FROM s.r WHERE {on})"
+        assert right(sql, types, range(3))
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("form", ["IN", "NOT IN", "< ANY", "> ALL", "<> ALL", "= ANY"])
+def test_quantified_comparisons(form: str, types: tuple[str, str]) -> None:
+    for link in ("", " WHERE r.k = l.k"):
+        sql = f"SELECT l.k, l.v FROM s.l WHERE l.v {form} (SELECT r.v FROM s.r{link})"
+        assert right(sql, types, range(3))
+        # As a value: what is neither true nor false shows.
+        assert right(
+            f"{sql} IS NULL".replace("WHERE l.v", "WHERE (l.v", 1).replace(
+                ") IS NULL", ")) IS NULL"
+            ),
+            types,
+            range(2),
+        )
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("keys", ["", "k"])
+@pytest.mark.parametrize("distinct", ["", "DISTINCT "])
+def test_aggregates(distinct: str, keys: str, types: tuple[str, str]) -> None:
+    functions = ["count", "min", "max"]
+    if types[1] in ("BIGINT", "DECIMAL(18,4)"):
+        functions += ["sum", "avg"]
+    each = [f"{function}({distinct}v) AS {function}_" for function in functions]
+    every = [f"{f}_{i}" for i, f in enumerate(each)]
+    key, group = (f"{keys}, ", f" GROUP BY {keys}") if keys else ("", "")
+    for one in every:
+        assert right(f"SELECT {key}{one} FROM s.l{group}", types, range(3))
+    several = f"SELECT {key}{', '.join(every)}, count(*) AS n FROM s.l{group}"
+    assert right(several, types, range(6))
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_groups_of_groups_and_having(types: tuple[str, str]) -> None:
+    inner = "SELECT k, count(*) AS n, max(v) AS m FROM s.l GROUP BY k HAVING count(*) > 1"
+    assert right(inner, types, range(4))
+    sql = f"SELECT g.n, count(*) AS j, max(g.m) AS m FROM ({inner}) AS g GROUP BY g.n"
+    assert right(sql, types, range(4))
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("every", ["", " ALL"])
+@pytest.mark.parametrize("operation", ["UNION", "INTERSECT", "EXCEPT"])
+def test_set_operations(operation: str, every: str, types: tuple[str, str]) -> None:
+    both = f"SELECT k, v FROM s.l {operation}{every} SELECT k, v FROM s.r"
+    assert right(both, types, range(4))
+    assert right(f"SELECT v FROM s.l {operation}{every} SELECT v FROM s.r", types, range(4))
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_distinct(types: tuple[str, str]) -> None:
+    assert right("SELECT DISTINCT k FROM s.l", types, range(6))
+
+
+def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
+    types = ("BIGINT", "DECIMAL(18,4)")
+    assert right("SELECT k, avg(v) AS a, sum(v) AS s FROM s.l GROUP BY k", types, range(25))
+    assert right("SELECT avg(v) AS a, avg(DISTINCT v) AS d FROM s.l", types, range(25))
+
+
+# -- and what is not right ------------------------------------------------------------------------
+
+
+def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+        return placed.presence(rows.with_columns(pl.col(POSITION).max()), by)
+
+    monkeypatch.setattr(joins, "presence", at_once)
+    monkeypatch.setattr("protocols.operators.partners.presence", at_once)
+    assert not right("SELECT l.v FROM s.l LEFT JOIN s.r ON l.k = r.k", TYPES[0], range(6))
+
+
+def test_nan_that_is_below_all_numbers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        aggregates, "_extreme", lambda function: getattr(pl.col("_value"), function)()
+    )
+    assert not right("SELECT max(v) AS m FROM s.l", TYPES[1], range(6))

@@ -1,0 +1,159 @@
+"""Would a campaign over random views notice? Slips in the operators, each caught soon.
+
+As test_planted_defects.py does it for the protocols below: a piece of the real code is replaced,
+and the campaign has to find out by what DuckDB says of the text.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from campaigns import assert_right, hunted, planted
+
+from protocols.maintenance import tree_sweep
+from protocols.maintenance.registry import PROTOCOLS
+from protocols.operators import aggregates, joins, placed
+from protocols.operators.cores import Core
+from protocols.operators.groups import Group
+from protocols.operators.joins import Join
+from protocols.operators.memory import Memory
+from protocols.simulation import campaign, simulator
+from protocols.simulation.campaign import Tally
+from protocols.views.binding.subqueries import Subqueries
+
+#: A defect may not survive this many runs.
+SOON = 120
+BATCHED = PROTOCOLS["batched-sweep"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known_from_before() -> Iterator[None]:
+    """What was parsed with a defect must not be met without it, nor the other way round."""
+    caches = (campaign._drawn, campaign._contents, simulator.setting_of)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def _hunted(runs: int = SOON, **given: Any) -> Tally:
+    return hunted(BATCHED, runs, family="views", **given)
+
+
+def test_nothing_is_caught_when_nothing_is_planted() -> None:
+    assert_right(_hunted(runs=24))
+
+
+def test_null_extension_before_compensation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stood on a side before the batch is taken as it was answered, and padded."""
+    believed = planted(
+        tree_sweep.tree_at_work,
+        "changing(core, mailbox), read)",
+        "changing(core, mailbox), as_answered)",
+    )
+    monkeypatch.setattr(tree_sweep, "tree_at_work", believed)
+    assert _hunted().of("wrong")
+
+
+def test_orphans_decided_against_the_state_behind_the_batch_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether a row has a partner is a question of its own position, not of the last one."""
+    behind = planted(
+        Join.change,
+        "placed = [entries(*each)",
+        "changes = tuple(c.with_columns(pl.lit(span.last, pl.Int64).alias(POSITION)) if c is"
+        " changes[1] else c for c in changes)\n    placed = [entries(*each)",
+    )
+    monkeypatch.setattr(Join, "change", behind)
+    assert _hunted().of("wrong")
+
+
+def test_not_in_without_a_counter_of_nulls_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = planted(Subqueries._in, '(Comparison(known, "<", rows), _UNKNOWN),', "")
+    monkeypatch.setattr(Subqueries, "_in", blind)
+    assert _hunted(runs=3 * SOON).of("wrong")
+
+
+def test_the_least_value_read_at_the_newest_state_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "(pl.col(SINCE) <= pl.col(POSITION)) & (pl.col(POSITION) < pl.col(UNTIL))"
+    newest = planted(aggregates._with_extreme, right, "pl.col(UNTIL) == FOREVER")
+    monkeypatch.setattr(aggregates, "_with_extreme", newest)
+    assert _hunted().of("wrong")
+
+
+def test_a_least_value_that_is_remembered_though_it_went_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    certain = planted(aggregates.in_doubt, "pl.col(COUNT) < 0", "False")
+    monkeypatch.setattr("protocols.operators.groups.in_doubt", certain)
+    assert _hunted(runs=2 * SOON).of("wrong")
+
+
+def test_a_memory_that_does_not_learn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first numbers of a group that were read are remembered for ever."""
+    first = planted(Memory.learn, "self._learnt = rows", "pass")
+    monkeypatch.setattr(Memory, "learn", first)
+    assert _hunted().troubles
+
+
+def test_a_memory_that_knows_what_was_not_yet_installed_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Learnt at once instead of at the end: what is read later in a batch is as of before it."""
+    at_once = planted(Memory.learn, "self._learnt = rows", "self._learnt = rows; self.settle()")
+    monkeypatch.setattr(Memory, "learn", at_once)
+    assert _hunted(runs=3 * SOON).troubles
+
+
+def test_a_memory_older_than_the_view_after_a_crash_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As if memories were stored now and then, and the last copy were read after a crash."""
+    copies: dict[tuple[str, ...], Any] = {}
+    settle, begin = Memory.settle, simulator._Simulation.__init__
+
+    def remembered(self: Memory, by: list[str], room: int = 1_000_000) -> None:
+        made(self, by, room)
+        self._recent = copies.get(tuple(by))
+
+    def settled(self: Memory) -> None:
+        settle(self)
+        if self._recent is not None:
+            copies.setdefault(tuple(self._by), self._recent)
+
+    def begun(self: Any, *given: Any) -> None:
+        copies.clear()
+        begin(self, *given)
+
+    made = Memory.__init__
+    monkeypatch.setattr(Memory, "settle", settled)
+    monkeypatch.setattr(Memory, "__init__", remembered)
+    monkeypatch.setattr(simulator._Simulation, "__init__", begun)
+    assert _hunted(crashes=2).troubles
+
+
+def test_null_that_equals_null_in_a_join_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    equal = planted(placed.pairs, "nulls_equal=nulls_equal", "nulls_equal=True")
+    monkeypatch.setattr(joins, "pairs", equal)
+    assert _hunted().of("wrong")
+
+
+def test_a_group_that_stays_when_it_is_empty_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    stays = planted(Group._there, "pl.col(ROWS) > 0", "pl.col(ROWS) >= 0")
+    monkeypatch.setattr(Group, "_there", stays)
+    assert _hunted().of("wrong")
+
+
+def test_a_key_set_that_forgets_its_nulls_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of NULL are asked for by IS NULL; keys match none of them."""
+    none = planted(
+        Core.before,
+        "self._swept(span, atom, *each) for each in asked",
+        "self._swept(span, atom, *each) for each in asked if not each[1]",
+    )
+    monkeypatch.setattr(Core, "before", none)
+    assert _hunted().of("wrong")

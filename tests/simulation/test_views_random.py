@@ -1,0 +1,89 @@
+"""Random SQL under random schedules: is everything right that a view beyond inner joins shows?
+
+DuckDB evaluates the text at every state. `make soak` does the same at length (bench/campaigns.py).
+"""
+
+from collections import Counter
+
+import pytest
+from campaigns import assert_right, hunted
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import PROTOCOLS
+from protocols.operators import memory
+from protocols.simulation.campaign import Campaign, Tally
+from protocols.simulation.coverage import operators, outline
+from protocols.simulation.drawnviews import view_scenario
+from protocols.simulation.simulator import setting_of
+from protocols.views.tree import TreeView
+
+BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))
+
+
+def assert_telling(tally: Tally) -> Tally:
+    """Fails a campaign that no defect could have failed."""
+    assert not tally.vacuous
+    assert tally.concurrent > tally.runs, "vacuous: hardly any answer needed compensation"
+    assert len(tally.plans) > tally.runs / 8, "vacuous: nearly always the same plan"
+    return tally
+
+
+def test_every_state_of_random_views_is_right() -> None:
+    tally = assert_telling(assert_right(Campaign(BATCHED, family="views").over(range(160))))
+    joins = {"left join", "full join", "inner join, tested"}
+    assert tally.met.keys() >= {*joins, "group", "distinct", "union", "filter", "count", "max"}
+
+
+def test_one_update_at_a_time_is_right_too() -> None:
+    campaign = Campaign(SWEEP, family="views")
+    assert_telling(assert_right(campaign.over(range(1000, 1024))))
+
+
+def test_a_memory_that_forgets_and_is_put_in_order_all_the_time_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "_FEW", 0)
+    monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (2,))
+    assert_right(Campaign(BATCHED, family="views").over(range(2000, 2024)))
+
+
+def test_the_control_fails_in_most_runs_with_concurrency() -> None:
+    campaign = Campaign(NAIVE, family="views")
+    wrong = concurrent = 0
+    for seed in range(24):
+        judged = campaign.run(seed)
+        if judged.outcome is not None and judged.outcome.concurrent:
+            concurrent += 1
+            wrong += judged.trouble is not None
+    assert concurrent > 12
+    assert wrong * 2 > concurrent
+
+
+def test_hardly_anything_that_is_drawn_is_refused() -> None:
+    refused: Counter[str] = Counter()
+    number = 120
+    drawn = [view_scenario(seed, BATCHED, refused=refused) for seed in range(number)]
+    assert sum(refused.values()) < number / 2, refused.most_common(5)
+    views = [setting_of(each.scenario, BATCHED, "bag").view for each in drawn]
+    assert all(isinstance(view, TreeView) for view in views)
+    assert len({outline(view) for view in views}) > number / 2
+    names = {name for view in views for name in operators(view)}
+    assert names >= {"left join", "full join", "semi join", "anti join", "distinct", "union"}
+    assert names >= {"group", "group of everything", "multiply", "sum", "avg distinct", "min"}
+
+
+def test_what_is_drawn_has_everything_that_scenarios_can_have() -> None:
+    forms = [view_scenario(seed, BATCHED).form for seed in range(60)]
+    relations = [r for f in forms for s in f["sources"].values() for r in s["relations"].values()]
+    assert {bool(relation.get("key")) for relation in relations} == {True, False}
+    assert any(not relation["rows"] for relation in relations)
+    assert any("NaN" in row for relation in relations for row in relation["rows"])
+    assert any(None in row for relation in relations for row in relation["rows"])
+    updates = [update for form in forms for update in form["updates"]]
+    assert any("global" in update for update in updates)
+    assert any(len(update["changes"]) > 3 for update in updates)
+
+
+def test_a_protocol_of_inner_joins_keeps_none_of_them() -> None:
+    with pytest.raises(WrongUse, match="inner joins only"):
+        hunted(PROTOCOLS["nested-sweep"], 1, family="views")
