@@ -11,7 +11,8 @@ from protocols.explaining.costs import Costs, RelationCosts, costs_of
 from protocols.views.catalog import catalog_from_json
 from protocols.views.reading import parse_view
 
-_CATALOG = catalog_from_json(
+#: What the examples are over.
+CATALOG = catalog_from_json(
     {
         "crm": {
             "relations": {
@@ -124,6 +125,8 @@ class Construct:
     """One line of the table."""
 
     name: str
+    #: The example.
+    sql: str
     #: Why it is refused; None if it is kept.
     refused: str | None
     costs: Costs | None
@@ -142,11 +145,11 @@ def constructs() -> Iterator[Construct]:
     """All examples, read and followed."""
     for name, sql in EXAMPLES.items():
         try:
-            costs = costs_of(parse_view("example", sql, _CATALOG))
+            costs = costs_of(parse_view("example", sql, CATALOG))
         except ViewRefused as error:
-            yield Construct(name, error.reason, None)
+            yield Construct(name, sql, error.reason, None)
         else:
-            yield Construct(name, None, costs)
+            yield Construct(name, sql, None, costs)
 
 
 def _per_update(costs: RelationCosts) -> str:

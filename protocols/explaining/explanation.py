@@ -1,18 +1,14 @@
 """All that is known of one view before it is kept."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
-from protocols.analysis.block import block_of, outer_blocks
 from protocols.analysis.drawing import Drawing, maintenance_drawing, subsumption_drawing
 from protocols.analysis.keys import ViewKeys, keys_of
-from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph
-from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
+from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, outer_joins
 from protocols.analysis.safety import SelectAnalysis, analysed
-from protocols.analysis.subsumption import SubsumptionGraph, subsumption_graph
 from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
 from protocols.explaining.advice import advice
@@ -29,16 +25,6 @@ from protocols.views.tree import AnyView, TreeView
 
 
 @dataclass(frozen=True)
-class OuterJoins:
-    """A block with outer joins, and what the theory says of it."""
-
-    form: NormalForm
-    subsumption: SubsumptionGraph
-    #: One for each alias that stands for a relation.
-    maintenance: tuple[MaintenanceGraph, ...]
-
-
-@dataclass(frozen=True)
 class Explanation:
     """One view, explained."""
 
@@ -49,8 +35,7 @@ class Explanation:
     protocols: tuple[Entry, ...]
     costs: Costs
     memories: tuple[Memory, ...]
-    #: A text says why a block has no normal form.
-    outer_joins: tuple[OuterJoins | str, ...]
+    outer_joins: tuple[BlockAnalysis | WithoutNormalForm, ...]
     keys: ViewKeys
     #: A text says why the criteria of safe references do not reach.
     safety: tuple[SelectAnalysis, ...] | str
@@ -62,10 +47,10 @@ class Explanation:
         graphs = [
             graph
             for joins in self.outer_joins
-            if isinstance(joins, OuterJoins)
+            if isinstance(joins, BlockAnalysis)
             for graph in (
                 subsumption_drawing(joins.subsumption),
-                *map(maintenance_drawing, joins.maintenance),
+                *(maintenance_drawing(update.graph) for update in joins.updates),
             )
         ]
         return forest([drawing(self.picture, self.view.name), *graphs])
@@ -107,7 +92,7 @@ def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
         tuple(e for e in PROTOCOLS.values() if e.keeps(view) and not e.control),
         costs,
         memories(root),
-        tuple(_outer_joins(root)) if _has_outer_join(sql) else (),
+        outer_joins(root) if _has_outer_join(sql) else (),
         keys,
         _safety(sql, catalog),
         advice(root, costs, keys),
@@ -154,17 +139,6 @@ def _has_outer_join(sql: str) -> bool:
     """Whether the text says so; NOT IN and the like are outer joins in the tree only."""
     joins = Text(sql).query().find_all(exp.Join)
     return any(join.side.upper() in ("LEFT", "RIGHT", "FULL") for join in joins)
-
-
-def _outer_joins(root: tree.Node) -> Iterator[OuterJoins | str]:
-    for node in outer_blocks(root):
-        try:
-            form = normal_form(block_of(node).block)
-        except NoNormalForm as error:
-            yield str(error)
-            continue
-        graphs = tuple(maintenance_graph(form, alias) for alias in form.aliases)
-        yield OuterJoins(form, subsumption_graph(form), graphs)
 
 
 def _safety(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...] | str:

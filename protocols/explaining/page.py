@@ -4,10 +4,11 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from protocols.analysis.drawing import as_text, maintenance_drawing, subsumption_drawing
+from protocols.analysis.outerjoins import BlockAnalysis
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Rounds
 from protocols.explaining.costs import Cost, Kind, RelationCosts
-from protocols.explaining.explanation import Explanation, OuterJoins
+from protocols.explaining.explanation import Explanation
 
 _WIDTH = 100
 
@@ -113,19 +114,22 @@ def _with_nulls(cost: Cost) -> str:
 
 def _outer_joins(found: Explanation) -> Iterator[str]:
     for each in found.outer_joins:
-        if isinstance(each, OuterJoins):
+        yield from _item(each.block)
+        if isinstance(each, BlockAnalysis):
             yield from _block(each)
         else:
-            yield from _item(each)
+            yield from _item(each.reason, "  ")
 
 
-def _block(joins: OuterJoins) -> Iterator[str]:
-    yield "the union of these inner joins, less what a larger one contains:"
+def _block(joins: BlockAnalysis) -> Iterator[str]:
+    yield "is the union of these inner joins, less what is part of a row of a larger one:"
     for term in joins.form.terms:
         yield from _item(str(term), "  ")
     yield from as_text(subsumption_drawing(joins.subsumption)).splitlines()
-    for graph in joins.maintenance:
-        yield from as_text(maintenance_drawing(graph)).splitlines()
+    yield "D: comes and goes with rows of the updated relation; I: with or without a partner by them"
+    for update in joins.updates:
+        yield from as_text(maintenance_drawing(update.graph)).splitlines()
+        yield from _item(f"D together: {update.primary}", "  ")
 
 
 def _safety(found: Explanation) -> Iterator[str]:

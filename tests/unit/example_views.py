@@ -1,11 +1,7 @@
-"""The example views with the catalogs that they are over."""
+"""The example views, and the workloads that they are over."""
 
 import re
 from pathlib import Path
-
-from protocols.views.reading import parse_view
-from protocols.views.tree import AnyView
-from sources.workloads import workload
 
 VIEWS = Path(__file__).parents[2] / "examples" / "views"
 NAMES = tuple(sorted(file.stem for file in VIEWS.glob("*.sql")))
@@ -16,9 +12,3 @@ def workload_of(name: str) -> str:
     found = re.search(r"--workload (\w+)", (VIEWS / f"{name}.sql").read_text())
     assert found is not None
     return found[1]
-
-
-def example(name: str) -> AnyView:
-    """An example view, parsed."""
-    sql = (VIEWS / f"{name}.sql").read_text()
-    return parse_view(name, sql, workload(workload_of(name)).catalog)

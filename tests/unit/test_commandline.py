@@ -16,6 +16,8 @@ COMMANDS = [
     ["trace"],
     ["check"],
     ["demo"],
+    ["explain"],
+    ["constructs"],
     ["sources"],
     ["sources", "init"],
     ["sources", "serve"],

@@ -1,46 +1,95 @@
 """What `explain` says about questions, against the questions that are really asked.
 
-Each example view is kept by the real protocols over rows of its workload. Of every relation rows
-are deleted, inserted and modified, one update at a time: by a warehouse that has just begun, and by
-one that has seen the same rows come and go before. No update may ask more than was said, and for
-each relation and kind one asks exactly as much.
+Each example view, and each construct of the README's table, is kept by the real protocols. Of every
+relation rows are deleted, inserted and modified, one update at a time: by a warehouse that has just
+restarted, by one that has seen the same rows come and go since, and by one that goes on from the
+first state. No update may ask more than was said, and for each relation one asks exactly as much.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import cache, cached_property
 
 import pytest
-from example_views import NAMES, VIEWS, example, workload_of
+from example_views import NAMES, VIEWS, workload_of
 from watching import Work, rows_of, update, watched, watched_batch
 
 from protocols.algebra.bag import Row
 from protocols.explaining.asked import Rounds, number
+from protocols.explaining.constructs import CATALOG, constructs
 from protocols.explaining.costs import KINDS, Cost, Costs, Kind, costs_of
 from protocols.simulation.scenario import Update
-from protocols.views.catalog import Relation
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.reading import parse_view
+from protocols.views.tree import AnyView
+from sources.workloads import workload
 
 #: Rows per relation that are tried.
-_TRIED = 6
+_TRIED = 4
 #: Of the workloads; that of chain4 is the number of rows of all its relations together.
 _SCALE, _SCALE_OF_CHAIN = 16, 40
 
+_CUSTOMERS: list[Row] = [(1, "Ada", 2), (2, "Bo", 1), (3, "Al", 4), (4, "Ann", None), (5, "A", 2)]
+_ORDERS: list[Row] = [
+    (number_, customer, Decimal(amount), 1.5, date(2024, 1, day))
+    for number_, customer, amount, day in (
+        (6, 2, 12, 4), (1, 1, 5, 1), (2, 1, 7, 2), (3, 2, 3, 1), (4, 3, 3, 3), (5, None, 8, 1),
+    )
+]  # fmt: skip
 
-def sql_of(name: str) -> str:
-    return (VIEWS / f"{name}.sql").read_text()
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A view that is tried out, and what its sources hold."""
+
+    name: str
+    sql: str
+    catalog: Catalog
+    held: dict[Relation, list[Row]]
+
+    @cached_property
+    def view(self) -> AnyView:
+        return parse_view("tried", self.sql, self.catalog)
+
+    @cached_property
+    def said(self) -> Costs:
+        return costs_of(self.view)
+
+    def cost(self, relation: Relation, kind: Kind) -> Cost:
+        return next(each.kinds[kind] for each in self.said.relations if each.relation == relation)
 
 
 @cache
-def held_of(name: str) -> dict[Relation, list[Row]]:
-    chosen = workload_of(name)
-    return rows_of(chosen, _SCALE_OF_CHAIN if chosen == "chain4" else _SCALE, example(name))
+def example(name: str) -> Kept:
+    """One of examples/views."""
+    chosen, sql = workload_of(name), (VIEWS / f"{name}.sql").read_text()
+    catalog = workload(chosen).catalog
+    view = parse_view(name, sql, catalog)
+    scale = _SCALE_OF_CHAIN if chosen == "chain4" else _SCALE
+    return Kept(name, sql, catalog, rows_of(chosen, scale, view))
 
 
-def modified(relation: Relation, row: Row, other: Row | None) -> Row:
-    """The row with everything but its key as another row has it, or NULL; truths turned round."""
+def construct(name: str, sql: str) -> Kept:
+    """One line of the table."""
+    rows = {"customers": _CUSTOMERS, "orders": _ORDERS}
+    return Kept(name, sql, CATALOG, {relation: rows[relation.name] for relation in CATALOG})
+
+
+EXAMPLES = [example(name) for name in NAMES]
+ALL = EXAMPLES + [construct(each.name, each.sql) for each in constructs() if not each.refused]
+
+
+def modified(relation: Relation, row: Row, other: Row | None, moved: bool) -> Row:
+    """The row with everything but its key as another row has it, or NULL; truths turned round.
+
+    If it is moved, the key is another one, too.
+    """
     values = []
     for place, (name, type_) in enumerate(relation.columns):
         if name in relation.key:
-            values.append(row[place])
+            values.append(row[place] + 1000 * moved)
         elif type_.family == "BOOLEAN" and row[place] is not None:
             values.append(not row[place])
         else:
@@ -54,18 +103,19 @@ def tried(relation: Relation, kind: Kind, rows: list[Row]) -> Iterator[tuple[Upd
         old = None if kind == "insertion" else row
         new = None if kind == "deletion" else row
         if kind == "modification":
-            new = modified(relation, row, rows[place - 1] if place else None)
+            new = modified(relation, row, rows[place - 1] if place else None, bool(place % 2))
         yield update(relation, old, new), update(relation, new, old), row
 
 
-def works(name: str, relation: Relation, kind: Kind) -> Iterator[tuple[Work, Work]]:
-    """What updates of a kind asked: the first time, and after the same had come and gone."""
-    held = held_of(name)
-    for there, back, row in tried(relation, kind, held[relation]):
-        rows = [each for each in held[relation] if each != row or kind != "insertion"]
+def works(kept: Kept, relation: Relation, kind: Kind) -> Iterator[tuple[Work, list[Work]]]:
+    """What updates of a kind asked with nothing remembered, and with everything."""
+    for there, back, row in tried(relation, kind, kept.held[relation]):
+        rows = [each for each in kept.held[relation] if each != row or kind != "insertion"]
+        held = {**kept.held, relation: rows}
         story = [there, back, there, back]
-        first, _, again, _ = watched(sql_of(name), {**held, relation: rows}, story, "batched-sweep")
-        yield first, again
+        first, _, again, _ = watched(kept.sql, held, story, "batched-sweep")
+        (fresh,) = watched(kept.sql, held, [there], "batched-sweep", restarted=False)
+        yield first, [again, fresh]
 
 
 def is_within(work: Work, said: Rounds, most: int) -> bool:
@@ -86,72 +136,88 @@ def _columns(keys: tuple[tuple[str, ...], ...]) -> frozenset[str]:
     return frozenset(column for columns in keys for column in columns)
 
 
-@cache
-def said_of(name: str) -> Costs:
-    return costs_of(example(name))
-
-
-def cost_of(name: str, relation: Relation, kind: Kind) -> Cost:
-    return next(each.kinds[kind] for each in said_of(name).relations if each.relation == relation)
-
-
 CASES = [
-    pytest.param(name, relation, id=f"{name}-{relation}")
-    for name in NAMES
-    for relation in example(name).relations
+    pytest.param(kept, relation, id=f"{kept.name}-{relation}")
+    for kept in ALL
+    for relation in kept.view.relations
 ]
 
 
-@pytest.mark.parametrize(("name", "relation"), CASES)
-def test_explain_says_what_is_asked(name: str, relation: Relation) -> None:
+@pytest.mark.parametrize(("kept", "relation"), CASES)
+def test_explain_says_what_is_asked(kept: Kept, relation: Relation) -> None:
     most_again = []
     for kind in KINDS:
-        said = cost_of(name, relation, kind)
-        found = list(works(name, relation, kind))
+        said = kept.cost(relation, kind)
+        found = list(works(kept, relation, kind))
         for first, again in found:
             assert is_within(first, said.first, said.most[0]), kind
-            assert is_within(again, said.remembered, said.most[1]), kind
-        assert max(len(first.asked) for first, _ in found) >= said.numbers[0], kind
-        most_again.append((max(len(again.asked) for _, again in found), said.numbers[1]))
-    assert max(asked for asked, _ in most_again) >= max(number for _, number in most_again)
+            assert all(is_within(each, said.remembered, said.most[1]) for each in again), kind
+        # Under the new key of an inserted row nothing is found, so there it may be fewer.
+        if kind != "insertion":
+            assert max(len(first.asked) for first, _ in found) >= said.numbers[0], kind
+        asked = (len(each.asked) for _, again in found for each in again)
+        most_again.append((max(asked), said.numbers[1]))
+    assert max(most for most, _ in most_again) >= max(number_ for _, number_ in most_again)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_batch_asks_what_explain_says_whatever_its_size(name: str) -> None:
-    held, said = held_of(name), said_of(name).batch
+@pytest.mark.parametrize("kept", EXAMPLES, ids=NAMES)
+def test_a_batch_asks_what_explain_says_whatever_its_size(kept: Kept) -> None:
+    said = kept.said.batch
     updates = [
         each
-        for relation in example(name).relations
+        for relation in kept.view.relations
         for kind in ("deletion", "modification")
-        for there, back, _ in tried(relation, kind, held[relation])
+        for there, back, _ in tried(relation, kind, kept.held[relation])
         for each in (there, back)
     ]
     updates = [each for each in updates if next(iter(each.changes.values())).counts]
-    asked = watched_batch(sql_of(name), held, updates, "batched-sweep")
+    asked = watched_batch(kept.sql, kept.held, updates, "batched-sweep")
     # What the first update met is remembered, and it may be all there is.
     assert said.numbers[1] <= len(asked) <= said.most[0]
-    twice = watched_batch(sql_of(name), held, updates * 2, "batched-sweep")
+    twice = watched_batch(kept.sql, kept.held, updates * 2, "batched-sweep")
     assert said.numbers[1] <= len(twice) <= said.most[0]
 
 
 def test_sweep_asks_of_an_inner_join_as_much() -> None:
-    for relation in example("parcels").relations:
-        rows = held_of("parcels")[relation]
-        for there, back, _ in tried(relation, "deletion", rows):
-            works_ = watched(sql_of("parcels"), held_of("parcels"), [there, back], "sweep")
-            assert all(len(work.asked) <= 3 for work in works_)
+    kept = example("parcels")
+    for relation in kept.view.relations:
+        for there, back, _ in tried(relation, "deletion", kept.held[relation]):
+            found = watched(kept.sql, kept.held, [there, back], "sweep")
+            assert all(len(work.asked) <= 3 for work in found)
+
+
+def test_what_is_said_to_need_nothing_asks_nothing() -> None:
+    kept = example("customers")
+    orders = next(r for r in kept.view.relations if r.name == "orders")
+    (said,) = (each for each in kept.said.relations if each.relation == orders)
+    assert said.spared == (
+        "modifications of product_id and placed_at only",
+        "rows for which quantity >= 2 is not true",
+    )
+    rows = kept.held[orders]
+    product, quantity = orders.column_names.index("product_id"), 3
+    few = next(row for row in rows if row[quantity] < 2)
+    many = next(row for row in rows if row[quantity] >= 2)
+    moved = tuple(value + 1 if n == product else value for n, value in enumerate(many))
+    for old, new in ((few, None), (many, moved)):
+        (work,) = watched(kept.sql, kept.held, [update(orders, old, new)], "batched-sweep")
+        assert not work.asked
+    (control,) = watched(kept.sql, kept.held, [update(orders, many, None)], "batched-sweep")
+    assert control.asked
 
 
 def test_a_claim_of_one_question_less_is_found_out() -> None:
-    (relation,) = example("regulars").relations
-    said = cost_of("regulars", relation, "deletion")
-    found = [again for _, again in works("regulars", relation, "deletion")]
-    assert all(is_within(again, said.remembered, said.most[1]) for again in found)
-    assert not all(is_within(again, (), 0) for again in found)
+    kept = example("regulars")
+    (relation,) = kept.view.relations
+    said = kept.cost(relation, "deletion")
+    found = [each for _, again in works(kept, relation, "deletion") for each in again]
+    assert all(is_within(each, said.remembered, said.most[1]) for each in found)
+    assert not all(is_within(each, (), 0) for each in found)
 
 
 def test_who_is_asked_counts_besides_how_often() -> None:
-    relation = example("customers").relations[0]
-    others = cost_of("customers", example("customers").relations[1], "insertion")
-    found = [first for first, _ in works("customers", relation, "insertion")]
+    kept = example("customers")
+    customers, orders = kept.view.relations
+    others = kept.cost(orders, "insertion")
+    found = [first for first, _ in works(kept, customers, "insertion")]
     assert not all(is_within(first, others.remembered, 1) for first in found)

@@ -41,10 +41,20 @@ class Work:
 
 
 def watched(
-    sql: str, held: Mapping[Relation, Sequence[Row]], updates: Sequence[Update], protocol: str
+    sql: str,
+    held: Mapping[Relation, Sequence[Row]],
+    updates: Sequence[Update],
+    protocol: str,
+    restarted: bool = True,
 ) -> list[Work]:
-    """The questions of each update, one update at a time."""
+    """The questions of each update, one update at a time.
+
+    A warehouse that has restarted remembers nothing but the rows of the view; one that goes on from
+    the first state remembers everything.
+    """
     run = _Run(sql, held, updates, protocol)
+    if restarted:
+        run.restart()
     return [run.work_on([update.source]) for update in updates]
 
 
@@ -53,6 +63,7 @@ def watched_batch(
 ) -> list[Asked]:
     """The questions of all updates but the first, as one batch."""
     run = _Run(sql, held, updates, protocol)
+    run.restart()
     asked = run.work_on([update.source for update in updates]).asked
     # The first is taken up at once; the others come while it is at work, and are the next batch.
     return [each for each in asked if each.position == len(updates)]
@@ -91,11 +102,15 @@ class _Run:
         entry = protocol_named(protocol)
         self._sources = sources_of(scenario)
         self._journal = Journal([run_event(scenario, entry, None)])
-        setting = setting_of(scenario, entry, "frame")
-        vector = dict.fromkeys(self._sources, 0)
-        self._life = Life(setting, self._sources, self._journal, vector)
-        self._life.begin(page=1_000_000)
+        self._setting = setting_of(scenario, entry, "frame")
+        self.restart()
         self._answer_all()
+
+    def restart(self) -> None:
+        """A new warehouse, over what the one before has shown."""
+        vector = dict.fromkeys(self._sources, 0)
+        self._life = Life(self._setting, self._sources, self._journal, vector)
+        self._life.begin(page=1_000_000)
 
     def work_on(self, sources: Sequence[str]) -> Work:
         """Each of these commits its next update, and all is answered that is asked about them."""

@@ -1,0 +1,211 @@
+"""`viewsweep explain` and `constructs`: what they show, their exit codes, what they refuse."""
+
+import contextlib
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from example_views import NAMES, VIEWS, workload_of
+
+from protocols.errors import WrongUse
+from protocols.views.catalog import Catalog
+from sources.database import SourceDatabase
+from sources.queryserver import Endpoint, QueryServer
+from sources.workloads import WORKLOADS
+from streaming import commandline
+from streaming.explaining import listed
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def viewsweep(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line: exit code, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["viewsweep", *arguments])
+        monkeypatch.setattr(commandline, "_leave", sys.exit)
+        with pytest.raises(SystemExit) as ended:
+            commandline.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def file_of(name: str) -> str:
+    return str(VIEWS / f"{name}.sql")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_has_a_page(name: str, viewsweep: Run) -> None:
+    code, page, _ = viewsweep("explain", file_of(name), "--workload", workload_of(name))
+    assert code == 0
+    assert page.startswith(f"View {name}\n")
+    for heading in ("Tree", "Kept by", "Questions", "Keys", "What would make it cheaper"):
+        assert f"\n\n{heading}\n" in page
+    told = page.partition("\nTree\n")[2].partition("\n\n")[2]
+    assert max(map(len, told.splitlines())) <= 100
+
+
+def test_the_page_says_what_a_person_wants_to_know(viewsweep: Run) -> None:
+    _, page, _ = viewsweep("explain", file_of("customers"), "--workload", "retail")
+    assert "  └─ left join on c.id = o.customer_id\n     ├─ crm.customers c (id, name, seg" in page
+    assert "any update: 2 → 1\n      first: crm.customers by (id) + sales.orders by (cust" in page
+    assert "    c o · D  →  c · I\n" in page
+    assert "  customer_id and order_id determine a row\n" in page
+    assert "--index\n    orders=customer_id" in page
+    assert "complete-in-delivery-order: sweep, batched-sweep\n" in page
+
+
+def test_whole_relations_are_warned_of(viewsweep: Run) -> None:
+    _, page, _ = viewsweep("explain", file_of("idle"), "--workload", "bank")
+    assert "! reads cards.payments whole, unless remembered" in page
+    assert "! reads core.accounts whole, every time" in page
+    assert "link them by an equality of columns" in page
+
+
+def test_json_says_the_same(viewsweep: Run) -> None:
+    code, out, _ = viewsweep("explain", file_of("regulars"), "--workload", "retail", "--json")
+    form = orjson.loads(out)
+    assert code == 0
+    assert form["updates"]["sales.orders"]["insertion"]["remembered"] == []
+    assert form["updates"]["sales.orders"]["deletion"]["most"] == {"first": 1, "remembered": 1}
+    assert form["keys"]["keys"] == [["customer_id"]]
+    assert form["protocols"]["batched-sweep"] == "complete-in-delivery-order"
+
+
+def test_it_is_drawn(tmp_path: Path, viewsweep: Run) -> None:
+    file = tmp_path / "catalogue.svg"
+    arguments = [file_of("catalogue"), "--workload", "retail"]
+    code, out, _ = viewsweep("explain", *arguments, "--svg", str(file), "--mermaid")
+    assert code == 0
+    assert out.startswith("graph TD\n")
+    texts = [each.text or "" for each in ElementTree.parse(file).iter() if each.text]
+    for label in ("left join on c.id = o.customer_id", "subsumption", "maintenance, update of o"):
+        assert label in texts
+        assert f'["{label}"]' in out
+    assert file.read_text() == (ROOT / "docs" / "catalogue.svg").read_text()
+
+
+def test_a_scenario_says_what_its_sources_hold(tmp_path: Path, viewsweep: Run) -> None:
+    scenario = ROOT / "examples" / "scenarios" / "figure-5.json"
+    view = tmp_path / "pairs.sql"
+    view.write_text("SELECT x.D, y.F FROM b.R2 x JOIN c.R3 y ON x.D = y.E")
+    code, page, _ = viewsweep("explain", str(view), "--catalog", str(scenario))
+    assert code == 0
+    assert "b.R2 x" in page
+
+
+def test_bad_sql_is_refused_with_its_place(tmp_path: Path, viewsweep: Run) -> None:
+    view = tmp_path / "bad.sql"
+    view.write_text("SELECT c.id\nFROM crm.customers c\nORDER BY c.id")
+    code, out, err = viewsweep("explain", str(view), "--workload", "retail")
+    assert (code, out) == (2, "")
+    assert f"{view}: line 3, column " in err.replace("\n", "")
+    assert "ORDER BY" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--config FILE, --catalog FILE or --workload NAME"),
+        (["--workload", "retail", "--catalog", "x"], "--config FILE, --catalog FILE or"),
+        (["--workload", "fish"], "there is no workload 'fish'"),
+        (["--workload", "retail", "--json", "--mermaid"], "either --json or --mermaid"),
+        (["--catalog", "/nowhere.json"], "cannot read /nowhere.json"),
+        (["--catalog", "README.md"], "README.md is not JSON"),
+        (["--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
+        (["--workload", "retail", "--svg", "/nowhere/x.svg"], "cannot write /nowhere/x.svg"),
+    ],
+)
+def test_wrong_use_is_one_message(
+    arguments: list[str], words: str, viewsweep: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    code, out, err = viewsweep("explain", file_of("customers"), *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+
+
+@pytest.mark.parametrize("form", [b"[]", b'{"sources": 1}', b'{"sources": {"a": 1}}'])
+def test_a_catalog_that_is_none_is_wrong_use(form: bytes, tmp_path: Path, viewsweep: Run) -> None:
+    file = tmp_path / "sources.json"
+    file.write_bytes(form)
+    code, _, err = viewsweep("explain", file_of("customers"), "--catalog", str(file))
+    assert code == 2
+    assert '"sources" has to map' in err
+
+
+def test_a_view_that_cannot_be_read_is_wrong_use(tmp_path: Path, viewsweep: Run) -> None:
+    code, _, err = viewsweep("explain", str(tmp_path / "x.sql"), "--workload", "retail")
+    assert code == 2
+    assert "cannot read" in err
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def test_the_table_in_the_readme_is_up_to_date() -> None:
+    text = (ROOT / "README.md").read_text()
+    _, _, rest = text.partition("<!-- constructs -->\n")
+    assert rest.partition("\n<!-- end of constructs -->")[0] == listed()
+
+
+def test_the_table_is_put_between_its_marks(tmp_path: Path, viewsweep: Run) -> None:
+    file = tmp_path / "README.md"
+    file.write_text("before\n<!-- constructs -->\nold\n<!-- end of constructs -->\nafter\n")
+    code, _, err = viewsweep("constructs", "--into", str(file))
+    assert code == 0
+    assert "table renewed" in err
+    text = file.read_text()
+    assert listed() in text
+    assert "old" not in text
+    assert text.endswith("<!-- end of constructs -->\nafter\n")
+
+
+def test_a_file_without_marks_is_refused(tmp_path: Path, viewsweep: Run) -> None:
+    file = tmp_path / "README.md"
+    file.write_text("nothing here")
+    code, _, err = viewsweep("constructs", "--into", str(file))
+    assert code == WrongUse.exit_code
+    assert "has no place for the table" in err
+
+
+def test_the_table_as_json_has_kept_and_refused(viewsweep: Run) -> None:
+    code, out, _ = viewsweep("constructs", "--json")
+    lines = {each["construct"]: each for each in orjson.loads(out)}
+    assert code == 0
+    assert lines["`FULL JOIN`"]["refused"] is None
+    assert "ORDER BY" in lines["`ORDER BY`"]["refused"]
+    assert lines["`ORDER BY`"]["questions"] == "-"
+
+
+# -- over real sources -----------------------------------------------------------------------------
+
+
+def test_the_sources_of_a_configuration_say_what_they_hold(tmp_path: Path, viewsweep: Run) -> None:
+    catalog = WORKLOADS["retail"].catalog
+    with contextlib.ExitStack() as open_:
+        lines = ['[warehouse]\npath = "lake"', '[kafka]\nbootstrap = "127.0.0.1:9"']
+        for name in ("crm", "sales"):
+            relations = tuple(relation for relation in catalog if relation.source == name)
+            rows = WORKLOADS["retail"].source(name, 3).initial_rows()
+            file = tmp_path / f"{name}.db"
+            made = SourceDatabase.create(file, name, Catalog(relations), rows)
+            server = QueryServer(open_.enter_context(made), Endpoint())
+            open_.callback(server.stop)
+            lines.append(f'[sources.{name}]\naddress = "{server.address}"')
+        lines.append('[views.customers]\nsql = "customers.sql"')
+        (tmp_path / "customers.sql").write_text((VIEWS / "customers.sql").read_text())
+        config = tmp_path / "warehouse.toml"
+        config.write_text("\n".join(lines))
+        code, live, _ = viewsweep("explain", file_of("customers"), "--config", str(config))
+    _, built_in, _ = viewsweep("explain", file_of("customers"), "--workload", "retail")
+    assert code == 0
+    assert live == built_in
