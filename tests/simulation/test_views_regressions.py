@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from campaigns import assert_right, hunted
 
+from protocols.errors import ViewRefused
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.campaign import Campaign, trouble_of
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.scenario import scenario_from_json
+from protocols.views.reading import parse_view
 
 BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))
 #: Schedules per story.
@@ -202,6 +204,13 @@ def test_right_under_all_schedules(name: str) -> None:
         "SELECT l.v, r.v AS w FROM a.l LEFT JOIN b.r ON l.k = r.k AND l.k = r.v",
         # A value that is a key of its own group.
         "SELECT l.k, sum(DISTINCT l.k) AS s, max(l.k) AS m FROM a.l GROUP BY l.k",
+        # Conditions that read no column, values that read none, subqueries in odd places.
+        "SELECT l.k, r.v FROM a.l FULL JOIN b.r ON l.k = r.k AND TRUE WHERE TRUE",
+        "SELECT DISTINCT 1 AS x FROM a.l",
+        "SELECT l.k, sum((SELECT count(*) FROM b.r WHERE r.k = l.k)) AS n FROM a.l GROUP BY l.k",
+        "SELECT l.k FROM a.l GROUP BY l.k HAVING max(l.v) > ALL (SELECT r.v FROM b.r)",
+        "SELECT count(*) FILTER (WHERE l.v IN (SELECT r.v FROM b.r)) AS n FROM a.l",
+        "SELECT l.v NOT IN (SELECT r.v FROM b.r) AS x FROM a.l",
         # WITH names a relation that nobody reads; the judge knew only those of the plan.
         "WITH w AS (SELECT v FROM b.r) SELECT DISTINCT l.v FROM a.l",
     ],
@@ -216,3 +225,9 @@ def test_text_that_no_person_writes(view: str) -> None:
         r=([1, 5], [2, 2]),
     )
     assert_right(Campaign(BATCHED, Shaped("text", changed)).over(range(4)))
+
+
+def test_a_subquery_in_on_is_refused_where_it_stands() -> None:
+    view = "SELECT l.v FROM a.l LEFT JOIN b.r ON l.k = r.k AND EXISTS (SELECT 1 FROM b.r AS q)"
+    with pytest.raises(ViewRefused, match=r"column \d+: a subquery cannot stand in ON; move it"):
+        parse_view("view", view, scenario_from_json(story(view)).catalog)

@@ -80,6 +80,11 @@ class From:
         using = join.args.get("using") or ()
         if side and on is None and not using:
             self.text.refuse(join, f"{side} JOIN needs ON or USING")
+        subquery = None if on is None else on.find(exp.Query)
+        if subquery is not None:
+            self.text.refuse(
+                subquery, "a subquery cannot stand in ON; move it to WHERE, or join it in FROM"
+            )
         pairs = [self._using(column, set(before), new) for column in using]
         tests = tuple(
             Comparison(Column(ours.name), "=", Column(theirs.name)) for _, ours, theirs in pairs
