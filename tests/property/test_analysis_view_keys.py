@@ -1,16 +1,18 @@
 """Keys of random views against DuckDB: no two rows of the result agree on a key.
 
 A case is its seed. Views join relations with keys in any way, show some of the columns, and may
-group or repeat them.
+group or repeat them; and they are whatever the campaigns draw.
 """
 
 from collections import Counter
 from random import Random
 
 import pytest
-from outer_join_cases import Database, catalog, keyed, view
+from outer_join_cases import ALIASES, COLUMNS, Database, catalog, keyed, view
 
 from protocols.analysis.keys import ViewKeys, keys_of
+from protocols.errors import ViewRefused
+from protocols.simulation.drawnsql import NoQuery, drawn_query
 from protocols.views.reading import parse_view
 
 DATABASE = Database()
@@ -46,7 +48,8 @@ def _case(seed: int, more: tuple[str, ...] = ()) -> tuple[str, ViewKeys]:
 
 
 def _has_repetitions(sql: str, key: tuple[str, ...]) -> bool:
-    rows = DATABASE.rows(f"SELECT {', '.join(key) or '1'} FROM ({sql}) q")
+    shown = ", ".join(f'"{column}"' for column in key) or "1"
+    rows = DATABASE.rows(f"SELECT {shown} FROM ({sql}) q")
     return max(Counter(rows).values(), default=0) > 1
 
 
@@ -63,6 +66,27 @@ def test_what_is_said_to_be_missing_makes_a_key(seed: int) -> None:
     if found.missing and "(SELECT" not in sql:
         again, keys = _case(seed, found.missing)
         assert keys.keys, again
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_two_rows_of_a_view_of_the_campaigns_agree_on_a_key(seed: int) -> None:
+    dice = Random(seed)
+    sql, found = _drawn(dice)
+    for _ in range(3):
+        DATABASE.fill(keyed(dice))
+        for key in found.keys:
+            assert not _has_repetitions(sql, key), (key, sql)
+
+
+def _drawn(dice: Random) -> tuple[str, ViewKeys]:
+    """A view that is kept, and its keys."""
+    relations = {f"db.{alias}": dict.fromkeys(COLUMNS, "BIGINT") for alias in ALIASES}
+    while True:
+        try:
+            sql = drawn_query(dice, relations, room=3)
+            return sql, keys_of(parse_view("v", sql, CATALOG))
+        except (NoQuery, ViewRefused):
+            continue
 
 
 def test_keys_are_found_and_none_of_their_columns_can_be_spared() -> None:
