@@ -13,6 +13,7 @@ import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.types import ColumnType
+from protocols.operators.means import mean
 from protocols.operators.placed import presence, within
 from protocols.views.tree import Aggregate
 
@@ -48,7 +49,7 @@ def aggregated(
             found = _with_extreme(found, placed, by, each, known)
         elif each.distinct:
             found = _with_distinct(found, placed, by, each, types)
-    return found.with_columns(_result(each, types).alias(each.name) for each in aggregates)
+    return found.with_columns(_result(each).alias(each.name) for each in aggregates)
 
 
 def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
@@ -85,7 +86,7 @@ def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]
     return [number.alias(_number(each)), (exact * times).alias(_sum(each))]
 
 
-def _result(each: Aggregate, types: Mapping[str, ColumnType]) -> pl.Expr:
+def _result(each: Aggregate) -> pl.Expr:
     """The aggregate from what was added up."""
     if each.function in ("min", "max"):
         return pl.col(each.name)
@@ -95,10 +96,11 @@ def _result(each: Aggregate, types: Mapping[str, ColumnType]) -> pl.Expr:
     assert each.column is not None
     if each.function == "sum":
         return pl.when(number > 0).then(pl.col(_sum(each)))
-    # As DuckDB does it: one division of the unscaled sum.
-    _, scale = _precise(types[each.column])
-    unscaled = pl.col(_sum(each)).to_physical().cast(pl.Float64)
-    return pl.when(number > 0).then(unscaled / (number.cast(pl.Float64) * float(10**scale)))
+    both = pl.struct(pl.col(_sum(each)).alias("sum"), number.alias("number"))
+    return both.map_batches(
+        lambda rows: mean(rows.struct.field("sum"), rows.struct.field("number")),
+        return_dtype=pl.Float64,
+    )
 
 
 def _with_distinct(

@@ -7,7 +7,8 @@ there. The second batch finds the memories that the first one left.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -147,15 +148,23 @@ def _counted(rows: pl.DataFrame, view: TreeView) -> Rows:
 def _by_duckdb(
     view: TreeView, catalog: Catalog, histories: dict[str, History], position: int
 ) -> Rows:
-    with duckdb.connect(":memory:", config={"threads": 1}) as database:
-        database.execute("CREATE SCHEMA s")
-        for relation in catalog:
-            rows = _frame(dict(relation.columns), histories[relation.name].at[position])
-            database.register("rows", rows.to_arrow())
-            database.execute(f"CREATE TABLE s.{relation.name} AS SELECT * FROM rows")
-        casts = ", ".join(f"{name}::{type_.name}" for name, type_ in view.schema.items())
-        found = database.execute(f"SELECT {casts} FROM ({view.sql})").fetchall()
+    database = _database()
+    for relation in catalog:
+        rows = _frame(dict(relation.columns), histories[relation.name].at[position])
+        database.register("rows", rows.to_arrow())
+        database.execute(f"CREATE OR REPLACE TABLE s.{relation.name} AS SELECT * FROM rows")
+    casts = ", ".join(f"{name}::{type_.name}" for name, type_ in view.schema.items())
+    found = database.execute(f"SELECT {casts} FROM ({view.sql})").fetchall()
     return Counter(tuple(map(one_nan, row)) for row in found)
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect(":memory:", config={"threads": 1})
+    database.execute("CREATE SCHEMA s")
+    # It makes AVG a quotient of two DOUBLEs in some plans: other digits than AVG itself.
+    database.execute("SET disabled_optimizers = 'aggregate_function_rewriter'")
+    return database
 
 
 def _frame(columns: dict[str, Any], rows: Iterable[Row]) -> pl.DataFrame:
@@ -171,13 +180,17 @@ def _catalog(types: tuple[str, str]) -> Catalog:
     return catalog_from_json({"s": {"relations": {"l": relation, "r": relation}}})
 
 
-def right(sql: str, types: tuple[str, str], seeds: range) -> bool:
-    """Whether it is right on the data of all these seeds."""
-    found = {seed: wrong_position(sql, types, seed) for seed in seeds}
-    wrong = {seed: position for seed, position in found.items() if position is not None}
-    if wrong:
-        print(sql, types, wrong)
-    return not wrong
+def right(
+    sql: str, seeds: range = range(4), kinds: Sequence[tuple[str, str]] = tuple(TYPES)
+) -> bool:
+    """Whether it is right on the data of all these seeds, the types in turns."""
+    for seed in seeds:
+        types = kinds[seed % len(kinds)]
+        position = wrong_position(sql, types, seed)
+        if position is not None:
+            print(f"{sql} over {types}: seed {seed} is wrong at position {position}")
+            return False
+    return True
 
 
 # -- the operators ---------------------------------------------------------------------------------
@@ -193,87 +206,73 @@ ON = {
 }
 
 
-@pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("on", ON)
 @pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
-def test_outer_joins(kind: str, on: str, types: tuple[str, str]) -> None:
+def test_outer_joins(kind: str, on: str) -> None:
     shown = "l.k AS lk, l.v AS lv, r.k AS rk, r.v AS rv"
-    assert right(f"SELECT {shown} FROM s.l {kind} JOIN s.r ON {ON[on]}", types, range(3))
+    assert right(f"SELECT {shown} FROM s.l {kind} JOIN s.r ON {ON[on]}")
 
 
-@pytest.mark.parametrize("types", TYPES)
-def test_inner_joins_of_what_is_no_relation(types: tuple[str, str]) -> None:
+@pytest.mark.parametrize("on", ON)
+def test_inner_joins_of_what_is_no_relation(on: str) -> None:
     two = "(SELECT DISTINCT k, v FROM s.l) AS l JOIN (SELECT DISTINCT k, v FROM s.r) AS r"
-    for on in ON.values():
-        assert right(f"SELECT l.k, l.v, r.v AS rv FROM {two} ON {on}", types, range(3))
+    assert right(f"SELECT l.k, l.v, r.v AS rv FROM {two} ON {ON[on]}")
 
 
-@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("on", ON)
 @pytest.mark.parametrize("negated", ["", "NOT "])
-def test_exists(negated: str, types: tuple[str, str]) -> None:
-    for on in ON.values():
-        sql = f"SELECT l.k, l.v FROM s.l WHERE {negated}EXISTS (SELECT 1 FROM s.r WHERE {on})"
-        assert right(sql, types, range(3))
+def test_exists(negated: str, on: str) -> None:
+    subquery = f"SELECT 1 FROM s.r WHERE {ON[on]}"
+    assert right(f"SELECT l.k, l.v FROM s.l WHERE {negated}EXISTS ({subquery})")
 
 
-@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("link", ["", " WHERE r.k = l.k"])
 @pytest.mark.parametrize("form", ["IN", "NOT IN", "< ANY", "> ALL", "<> ALL", "= ANY"])
-def test_quantified_comparisons(form: str, types: tuple[str, str]) -> None:
-    for link in ("", " WHERE r.k = l.k"):
-        sql = f"SELECT l.k, l.v FROM s.l WHERE l.v {form} (SELECT r.v FROM s.r{link})"
-        assert right(sql, types, range(3))
-        # As a value: what is neither true nor false shows.
-        assert right(
-            f"{sql} IS NULL".replace("WHERE l.v", "WHERE (l.v", 1).replace(
-                ") IS NULL", ")) IS NULL"
-            ),
-            types,
-            range(2),
-        )
+def test_quantified_comparisons(form: str, link: str) -> None:
+    test = f"l.v {form} (SELECT r.v FROM s.r{link})"
+    assert right(f"SELECT l.k, l.v FROM s.l WHERE {test}")
+    # As a value, what is neither true nor false shows.
+    assert right(f"SELECT l.k, {test} AS held FROM s.l")
 
 
-@pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("keys", ["", "k"])
 @pytest.mark.parametrize("distinct", ["", "DISTINCT "])
-def test_aggregates(distinct: str, keys: str, types: tuple[str, str]) -> None:
-    functions = ["count", "min", "max"]
-    if types[1] in ("BIGINT", "DECIMAL(18,4)"):
-        functions += ["sum", "avg"]
-    each = [f"{function}({distinct}v) AS {function}_" for function in functions]
-    every = [f"{f}_{i}" for i, f in enumerate(each)]
+@pytest.mark.parametrize("function", ["count", "min", "max", "sum", "avg"])
+def test_aggregates(function: str, distinct: str, keys: str) -> None:
     key, group = (f"{keys}, ", f" GROUP BY {keys}") if keys else ("", "")
-    for one in every:
-        assert right(f"SELECT {key}{one} FROM s.l{group}", types, range(3))
-    several = f"SELECT {key}{', '.join(every)}, count(*) AS n FROM s.l{group}"
-    assert right(several, types, range(6))
+    sql = f"SELECT {key}{function}({distinct}v) AS one, count(*) AS n FROM s.l{group}"
+    # A sum of DOUBLE depends on the order of its rows and is refused.
+    exact = [types for types in TYPES if types[1] in ("BIGINT", "DECIMAL(18,4)")]
+    assert right(sql, range(8), exact if function in ("sum", "avg") else TYPES)
 
 
-@pytest.mark.parametrize("types", TYPES)
-def test_groups_of_groups_and_having(types: tuple[str, str]) -> None:
+def test_several_aggregates_of_one_group() -> None:
+    every = "count(v) AS a, min(v) AS b, max(v) AS c, count(DISTINCT v) AS d, count(*) AS e"
+    assert right(f"SELECT k, {every} FROM s.l GROUP BY k", range(8))
+    assert right(f"SELECT {every} FROM s.l", range(8))
+
+
+def test_groups_of_groups_and_having() -> None:
     inner = "SELECT k, count(*) AS n, max(v) AS m FROM s.l GROUP BY k HAVING count(*) > 1"
-    assert right(inner, types, range(4))
-    sql = f"SELECT g.n, count(*) AS j, max(g.m) AS m FROM ({inner}) AS g GROUP BY g.n"
-    assert right(sql, types, range(4))
+    assert right(inner)
+    assert right(f"SELECT g.n, count(*) AS j, max(g.m) AS m FROM ({inner}) AS g GROUP BY g.n")
 
 
-@pytest.mark.parametrize("types", TYPES)
 @pytest.mark.parametrize("every", ["", " ALL"])
 @pytest.mark.parametrize("operation", ["UNION", "INTERSECT", "EXCEPT"])
-def test_set_operations(operation: str, every: str, types: tuple[str, str]) -> None:
-    both = f"SELECT k, v FROM s.l {operation}{every} SELECT k, v FROM s.r"
-    assert right(both, types, range(4))
-    assert right(f"SELECT v FROM s.l {operation}{every} SELECT v FROM s.r", types, range(4))
+def test_set_operations(operation: str, every: str) -> None:
+    assert right(f"SELECT k, v FROM s.l {operation}{every} SELECT k, v FROM s.r")
+    assert right(f"SELECT v FROM s.l {operation}{every} SELECT v FROM s.r")
 
 
-@pytest.mark.parametrize("types", TYPES)
-def test_distinct(types: tuple[str, str]) -> None:
-    assert right("SELECT DISTINCT k FROM s.l", types, range(6))
+def test_distinct() -> None:
+    assert right("SELECT DISTINCT k FROM s.l", range(8))
 
 
 def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
-    types = ("BIGINT", "DECIMAL(18,4)")
-    assert right("SELECT k, avg(v) AS a, sum(v) AS s FROM s.l GROUP BY k", types, range(25))
-    assert right("SELECT avg(v) AS a, avg(DISTINCT v) AS d FROM s.l", types, range(25))
+    decimals = [("BIGINT", "DECIMAL(18,4)")]
+    assert right("SELECT k, avg(v) AS a, sum(v) AS s FROM s.l GROUP BY k", range(12), decimals)
+    assert right("SELECT avg(v) AS a, avg(DISTINCT v) AS d FROM s.l", range(12), decimals)
 
 
 # -- and what is not right ------------------------------------------------------------------------
@@ -285,11 +284,11 @@ def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(joins, "presence", at_once)
     monkeypatch.setattr("protocols.operators.partners.presence", at_once)
-    assert not right("SELECT l.v FROM s.l LEFT JOIN s.r ON l.k = r.k", TYPES[0], range(6))
+    assert not right("SELECT l.v FROM s.l LEFT JOIN s.r ON l.k = r.k")
 
 
 def test_nan_that_is_below_all_numbers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         aggregates, "_extreme", lambda function: getattr(pl.col("_value"), function)()
     )
-    assert not right("SELECT max(v) AS m FROM s.l", TYPES[1], range(6))
+    assert not right("SELECT max(v) AS m FROM s.l", range(6), [TYPES[1]])
