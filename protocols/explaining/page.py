@@ -126,7 +126,7 @@ def _block(joins: BlockAnalysis) -> Iterator[str]:
     for term in joins.form.terms:
         yield from _item(str(term), "  ")
     yield from as_text(subsumption_drawing(joins.subsumption)).splitlines()
-    yield "D: comes and goes with rows of the updated relation; I: with or without a partner by them"
+    yield "D: rows with the updated relation; I: orphans that these make, or take in"
     for update in joins.updates:
         yield from as_text(maintenance_drawing(update.graph)).splitlines()
         yield from _item(f"D together: {update.primary}", "  ")
