@@ -1,5 +1,6 @@
 """What an operator or a function is, and how it is applied to a value and to a column."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,9 @@ class Function:
         """The value for these arguments."""
         if self.null_in_null_out and None in arguments:
             return None
-        return self.value(type_, *arguments)
+        found = self.value(type_, *arguments)
+        # One NaN object for all: rows are dictionary keys in the reference algebra.
+        return math.nan if found != found else found
 
     def to_polars(self, type_: ColumnType, arguments: Sequence[pl.Expr]) -> pl.Expr:
         """The same of whole columns."""

@@ -37,6 +37,11 @@ class Operand:
         return self.constant is not ...
 
     @property
+    def is_column(self) -> bool:
+        """Is it a column in the text?"""
+        return isinstance(self.node, exp.Column)
+
+    @property
     def is_open(self) -> bool:
         """Would it take any type? A text that is no number, for instance, still may be a date."""
         return self.is_constant and not isinstance(self.constant, Number | bool)

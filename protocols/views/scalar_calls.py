@@ -82,8 +82,10 @@ def _shifted(
     """A DATE or TIMESTAMP and an interval of one unit, which is a constant."""
     unit = str(interval.args["unit"] or "").upper().removesuffix("S")
     try:
-        count = sign * int(str(interval.this.this))
-    except (ValueError, AttributeError):
+        if not isinstance(interval.this, exp.Literal):
+            raise ValueError
+        count = sign * int(interval.this.this)
+    except ValueError:
         scalars.refuse(interval, "only an INTERVAL of a whole number of one unit is supported")
     if unit not in _MONTHS and unit not in _MICROSECONDS:
         units = ", ".join([*_MONTHS, *_MICROSECONDS])
@@ -144,7 +146,9 @@ def _trim(scalars: "Scalars", node: exp.Trim) -> Operand:
     """TRIM(x), TRIM(LEADING 'ab' FROM x), LTRIM(x, 'ab')."""
     position = str(node.args.get("position") or "").upper()
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
-    arguments = [node.this, *filter(None, [node.expression])]
+    arguments = scalars.arguments(node, "this", "expression", "position")
+    if position:
+        arguments.pop()
     return scalars.call(node, name, *map(scalars.operand, arguments))
 
 

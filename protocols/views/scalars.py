@@ -165,9 +165,9 @@ class Scalars:
         if left.is_constant and right.is_constant:
             self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
         self._check_exponents((left, right))
-        if right.is_constant and (right.is_open or isinstance(left.expression, ex.Column)):
+        if right.is_constant and (right.is_open or left.is_column):
             return ex.Comparison(left.expression, op, self._constant(right, left))
-        if left.is_constant and (left.is_open or isinstance(right.expression, ex.Column)):
+        if left.is_constant and (left.is_open or right.is_column):
             return ex.Comparison(self._constant(left, right), op, right.expression)
         common = common_type(left.type, right.type)
         if common is None:
@@ -184,16 +184,15 @@ class Scalars:
                 value = FROM_DIGITS[type_.family](value)
             return ex.Literal(type_.decode(value), type_)
         except (ValueError, KeyError):
-            which = "the column" if isinstance(other.expression, ex.Column) else "the other side"
+            which = "the column" if other.is_column else "the other side"
             text = constant.node.sql("duckdb")
             self.refuse(constant.node, f"{text} is no {type_.name}, which {which} is")
 
     def _refuse_two_types(
         self, node: exp.Expr, what: str, left: Operand, right: Operand
     ) -> NoReturn:
-        columns = all(isinstance(side.expression, ex.Column) for side in (left, right))
         names = " and ".join(type_name(side.type) for side in (left, right))
-        things = "columns" if columns else "values"
+        things = "columns" if left.is_column and right.is_column else "values"
         self.refuse(node, f"{things} of two types {what}: {names}; cast one of them")
 
     # -- values ---------------------------------------------------------------------------------
