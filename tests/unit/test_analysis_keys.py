@@ -111,6 +111,29 @@ CASES = [
         f" FROM {_sum('credits', '')} c FULL JOIN {_sum('debits', '')} d ON c.account = d.account",
         [],
     ),
+    # What is constant below a join that pads is NULL at times.
+    (
+        "SELECT DISTINCT l.item FROM shop.orders o"
+        " LEFT JOIN (SELECT * FROM shop.lines WHERE item = 5) l ON l.id = o.id",
+        [("item",)],
+    ),
+    (
+        "SELECT DISTINCT l.item FROM shop.orders o"
+        " FULL JOIN (SELECT * FROM shop.lines WHERE item = 5) l ON l.id = o.id",
+        [("item",)],
+    ),
+    # The group of visits without a customer is NULL in front, and so is a row without a group.
+    (
+        "SELECT DISTINCT v.customer, v.n FROM shop.orders o LEFT JOIN"
+        " (SELECT customer, count(*) AS n FROM shop.visits GROUP BY customer) v ON v.n = o.day",
+        [("customer", "n")],
+    ),
+    (
+        "SELECT DISTINCT v.customer, v.n FROM shop.orders o LEFT JOIN"
+        " (SELECT customer, count(*) AS n FROM shop.visits WHERE customer > 0 GROUP BY customer) v"
+        " ON v.n = o.day",
+        [("customer",)],
+    ),
     # Groups: their keys, less what one of them determines; none for a group over everything.
     ("SELECT customer, count(*) AS n FROM shop.visits GROUP BY customer", [("customer",)]),
     ("SELECT DISTINCT customer, day FROM shop.visits", [("customer", "day")]),

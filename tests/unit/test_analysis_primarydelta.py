@@ -122,6 +122,13 @@ def test_a_right_operand_that_no_condition_leads_into_stays_whole() -> None:
     assert not is_left_deep(delta)
 
 
+def test_what_no_condition_leads_to_from_there_stays_where_it_is() -> None:
+    """Pulled out, t would be joined with an r that has no s."""
+    right = Joined("left", _leaf("s"), _leaf("t"), _conditions("t.x = t.u"))
+    joined = Joined("left", _leaf("r"), right, _conditions("r.s = s.r"))
+    assert str(left_deep(primary_delta(joined, "r"))) == "Δr ⟕ (s ⟕ t)"
+
+
 def test_an_alias_that_is_not_there_is_refused() -> None:
     with pytest.raises(WrongUse, match="no alias 'x'"):
         primary_delta(_block(V1), "x")
