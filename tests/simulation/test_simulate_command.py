@@ -130,6 +130,8 @@ def test_all_schedules_are_counted(tmp_path: Path) -> None:
         (("--replay", FIGURE_5), "has 'scenario'"),
         (("--random", "--protocol", "sweep", "--seeds", "1..2", "--trace", "x"), "--seed N"),
         ((FIGURE_5, "--protocol", "sweep", "--updates", "3"), "it needs --random"),
+        ((FIGURE_5, "--protocol", "sweep", "--views"), "which views are drawn"),
+        (("--random", "--views", "--protocol", "lca"), "inner joins only"),
         ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale is a knob"),
         (("--random", "--protocol", "strobe", "--stale"), "strobe needs FIFO"),
     ],
@@ -167,3 +169,14 @@ def test_a_crash_of_viewsweep_exits_3_with_its_seed_and_no_traceback(
     result = run(TWO, "--exhaustive", "--protocol", "sweep")
     assert result.exit_code == 3
     assert "schedule 1: broke: RuntimeError: no protocol today" in result.stdout
+
+
+def test_random_views_are_a_family_of_their_own_and_say_what_they_covered() -> None:
+    words = ("--random", "--views", "--protocol", "batched-sweep", "--seeds", "1..6")
+    result = run(*words, "--workers", "1", "--json")
+    found = answer(result)
+    assert result.exit_code == 0, result.output
+    assert found["shapes"] == {"view": 6}
+    assert found["plans"] > 1
+    assert sum(found["operators_met"].values()) > 0
+    assert "--random --views --protocol batched-sweep" in found["reproduce"]
