@@ -77,9 +77,13 @@ def one_by_one(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> T
     return TreeSweep(view, mailbox, at_most=1, memories=memories)
 
 
-def believing(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
-    """The control: each update by itself, every answer taken for the state that was wanted."""
-    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered, memories)
+def believing(view: TreeView, mailbox: Mailbox[Frame], _memories: Memories) -> TreeSweep:
+    """The control: each update by itself, every answer taken for the state that was wanted.
+
+    It makes no use of what the first state, which was read rightly, has taught the operators:
+    where that is all that has to be known, there would be no answers to believe.
+    """
+    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered)
 
 
 def contents(
