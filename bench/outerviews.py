@@ -31,7 +31,7 @@ from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, relation_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
 from streaming.linechart import Chart, drawn
 

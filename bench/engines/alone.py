@@ -20,7 +20,7 @@ from protocols.maintenance.questions import Answer, Maintenance, Query, Question
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
 T = TypeVar("T")

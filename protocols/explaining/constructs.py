@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from protocols.errors import ViewRefused
 from protocols.explaining.costs import Costs, RelationCosts, costs_of
 from protocols.views.catalog import catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 
 #: What the examples are over.
 CATALOG = catalog_from_json(

@@ -20,7 +20,7 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
 
 

@@ -13,7 +13,7 @@ from protocols.maintenance.registry import Entry
 from protocols.simulation.drawn import LINKED, Maker, Place, Shaped, join_some, places
 from protocols.simulation.drawnsql import NoQuery, drawn_query
 from protocols.views.catalog import catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
 #: Relations that a view names, about.

@@ -401,6 +401,8 @@ class Scalars:
             self.refuse(
                 node, f"{text} is another value each time; ask for it when the view is read"
             )
+        if isinstance(node, exp.If):
+            self.refuse(node, "PostgreSQL has no IF; write CASE WHEN … THEN … ELSE … END")
         if isinstance(node, exp.AggFunc):
             self.refuse(node, f"the aggregate {text} cannot stand here")
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):

@@ -37,7 +37,7 @@ from protocols.analysis.primarydelta import primary_delta, simplified
 from protocols.analysis.secondarydelta import SecondaryDelta, UpdateKind, secondary_deltas
 from protocols.views.binding.select import Binder
 from protocols.views.binding.statement import Text
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import Core, TreeView
 
 KEYED, BAGS = catalog(keyed=True), catalog(keyed=False)

@@ -13,7 +13,7 @@ from outer_join_cases import ALIASES, COLUMNS, Database, catalog, keyed, view
 from protocols.analysis.keys import ViewKeys, keys_of
 from protocols.errors import ViewRefused
 from protocols.simulation.drawnsql import NoQuery, drawn_query
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 
 DATABASE = Database()
 CATALOG = catalog(keyed=True)

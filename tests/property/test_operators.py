@@ -26,7 +26,7 @@ from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
 from protocols.simulation.algebras import one_nan
 from protocols.views.catalog import Catalog, catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 from protocols.views.view import View
 

@@ -16,7 +16,7 @@ from protocols.simulation.campaign import Campaign, trouble_of
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.scenario import scenario_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 
 BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))
 #: Schedules per story.

@@ -58,6 +58,23 @@ GOOD = (
     "SELECT NULLIF(no, 0) AS n, weight / 2 AS half, CAST(no AS DECIMAL(20,2)) AS d FROM shop.lines",
     "SELECT item || '!' AS loud, upper(item) AS up, item LIKE 'a%' AS likes FROM shop.lines",
     "SELECT abs(no) AS a, floor(weight) AS f, ceil(weight) AS c FROM shop.lines",
+    "SELECT extract(year FROM day) AS y, date_trunc('month', seen) AS m, day + 1 AS next,"
+    " seen + INTERVAL 2 HOUR AS later FROM shop.orders WHERE day >= DATE '2024-01-01'",
+    "SELECT substring(item, 1, 2) AS a, length(item) AS b, trim(item) AS c, concat(item, no) AS d,"
+    " greatest(no, id) AS e FROM shop.lines",
+    "SELECT 1 AS one, 1.50 AS price, 'x' AS x, true AS t, 10000000000 AS big, NULL::DATE AS never"
+    " FROM shop.lines",
+    # whole numbers of the text, which are INTEGER also in what is made of them
+    "SELECT t.x * 1.5 AS a, t.d + t.x AS b FROM (SELECT 1 AS x, price AS d FROM shop.orders) t",
+    "SELECT max(1) + 1.5 AS a, sum(2) AS b, (SELECT min(3) FROM shop.lines) + 0.5 AS c"
+    " FROM shop.orders",
+    "SELECT t.x + 1.5 AS a FROM (SELECT 1 AS x FROM shop.orders UNION ALL SELECT no AS x FROM"
+    " shop.lines) t",
+    "SELECT t.x + 1.5 AS a FROM (SELECT 1 AS x FROM shop.orders INTERSECT SELECT 2 AS x FROM"
+    " shop.lines) t",
+    "SELECT x + 1.5 AS a FROM (SELECT id, 1 AS x FROM shop.orders) a FULL JOIN (SELECT id, no AS x"
+    " FROM shop.lines) b USING (id, x)",
+    "SELECT DISTINCT CAST(id AS INTEGER) + 1.5 AS a FROM shop.orders",
     # outer joins
     "SELECT o.id, name FROM shop.orders o LEFT JOIN crm.customers c ON o.customer = c.customer"
     " AND c.boss > 3",

@@ -7,7 +7,7 @@ a pair of columns of its own, called after the other table.
 from protocols.analysis.block import NamedBlock, block_of
 from protocols.analysis.foreignkeys import ForeignKey
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import Core, Node, TreeView
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from protocols.analysis.keys import ViewKeys, keys_of
 from protocols.views.catalog import catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 
 CATALOG = catalog_from_json(
     {

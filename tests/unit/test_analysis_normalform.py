@@ -23,7 +23,7 @@ from protocols.errors import WrongUse
 from protocols.views.binding.select import Binder
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Relation, catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
 

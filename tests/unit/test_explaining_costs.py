@@ -22,7 +22,7 @@ from protocols.explaining.constructs import CATALOG, constructs
 from protocols.explaining.costs import KINDS, Cost, Costs, Kind, costs_of
 from protocols.simulation.scenario import Update
 from protocols.views.catalog import Catalog, Relation
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from sources.workloads import workload
 

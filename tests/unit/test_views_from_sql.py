@@ -128,6 +128,14 @@ def test_a_self_join_has_two_atoms_of_one_relation() -> None:
     assert view.atoms[1].columns == ("customer", "name")
 
 
+def test_names_of_atoms_differ_by_more_than_case() -> None:
+    view = _view(
+        "SELECT A.id, t.name FROM shop.orders A,"
+        " (SELECT customer, name FROM crm.customers a) t WHERE A.customer = t.customer"
+    )
+    assert [atom.alias for atom in view.atoms] == ["A", "a_2"]
+
+
 def test_a_star_expands_to_all_columns_in_order() -> None:
     view = _view("SELECT * FROM crm.customers")
     assert [output.name for output in view.outputs] == ["customer", "name", "boss"]

@@ -1,7 +1,7 @@
 """View texts that are damaged at random: each is either kept or refused, and never anything else.
 
-What is kept, DuckDB has to be able to run, with columns of the same names and types. Of every kind
-of damage a good part has to be kept, or the second half of this would test nothing.
+What is kept, DuckDB has to be able to run, with columns of the same names and types. A good part
+has to be kept, some of every kind of damage, or that would be tested of nothing.
 """
 
 from collections import Counter
@@ -109,7 +109,8 @@ def test_a_damaged_view_is_refused_or_has_the_columns_that_duckdb_gives_it(
         if columns is not None:
             assert columns == tables.columns(sql), sql
             kept[kind] += 1
-    assert min(kept[kind] for kind in KINDS) > MUTATIONS // 100, kept
+    assert kept.total() > MUTATIONS // 5
+    assert set(kept) == set(KINDS)
 
 
 def test_the_comparison_with_duckdb_can_fail(tables: EmptyTables) -> None:

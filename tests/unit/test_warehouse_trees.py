@@ -17,7 +17,7 @@ import pytest
 from protocols.algebra.delta import COUNT
 from protocols.maintenance.deliveries import Deliveries
 from protocols.views.catalog import Catalog, relation_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 from warehouse.definition import stored_view
 from warehouse.standing import Standing

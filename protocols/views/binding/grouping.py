@@ -126,10 +126,11 @@ class Grouping:
                 many = "DISTINCT takes one value in an aggregate"
                 self._text.refuse(call, f"{many}; count the rows of a SELECT DISTINCT in FROM")
             argument = argument.expressions[0]
-        if argument is None or (isinstance(argument, exp.Star) and function != "count"):
+        counts_rows = isinstance(argument, exp.Star) and function == "count" and not distinct
+        if argument is None or (isinstance(argument, exp.Star) and not counts_rows):
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
         name = self._select.names.fresh(function)
-        if isinstance(argument, exp.Star):
+        if counts_rows:
             return self._count_all(name, condition), BIGINT
         column = self._argument(argument, condition)
         type_ = self._type(function, column.type, call)

@@ -11,11 +11,10 @@ from typing import NoReturn
 import duckdb
 import orjson
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokenizer_core import TokenType
 
 from protocols.errors import ViewRefused
 
@@ -48,10 +47,10 @@ class Text:
         self._refuse_no_sql()
         try:
             statements = [s for s in sqlglot.parse(self.sql, read=_Dialect) if s is not None]
-        except SqlglotError:
-            self._refuse_at(self._first, f"{_WHAT}; this is something else")
+        except SqlglotError as error:
+            self._refuse_dialect(error)
         statement = statements[0]
-        if not isinstance(statement, exp.Query) or isinstance(statement, exp.Table | exp.Values):
+        if not isinstance(statement, exp.Query):
             self._refuse_at(self._first, f"{_WHAT}; this is {self._word(self._first)}")
         return statement
 
@@ -81,6 +80,15 @@ class Text:
             self._refuse_at(second, f"{_WHAT}; here a second statement begins")
         if statements[0].type != duckdb.StatementType.SELECT:
             self._refuse_at(self._first, f"{_WHAT}; this is {self._word(self._first)}")
+
+    def _refuse_dialect(self, error: SqlglotError) -> NoReturn:
+        """For what DuckDB reads and sqlglot does not: some syntax that only DuckDB has."""
+        told = error.errors[0] if isinstance(error, ParseError) else {}
+        near = told.get("highlight") or ""
+        reason = f"only DuckDB has the syntax near {near!r}; write it in plain SQL"
+        # sqlglot names the last letter of a word.
+        column = (told.get("col") or 1) - max(len(near) - 1, 0)
+        raise ViewRefused(reason, told.get("line") or 1, max(column, 1))
 
     def _refuse_as_duckdb(self, error: str) -> NoReturn:
         told = orjson.loads(error[error.index("{") :])

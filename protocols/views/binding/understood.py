@@ -48,6 +48,7 @@ _WHY = {
     "locks": "FOR UPDATE is not supported: a view locks nothing",
     "all": "GROUP BY ALL is not supported; list what is grouped by",
     "on": "DISTINCT ON is not supported: which row it takes depends on an order",
+    "field": "IN takes a list in parentheses or a subquery",
     "when": "AT is not supported: a view is about the present",
     **dict.fromkeys(
         ("except_", "replace", "rename", "ilike"),
