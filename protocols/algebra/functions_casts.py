@@ -146,6 +146,9 @@ def _cast_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     if type_.family == "DECIMAL":
         # From BIGINT, digits permitting.
         return of_units(units(column.cast(pl.Decimal(19, 0)), type_.precision_and_scale[1]), type_)
+    if column.dtype == pl.Float64() and type_.family == "BIGINT":
+        within = ((column < 2.0**63) & (column >= -(2.0**63))).all()
+        return column.round(0, mode="half_to_even").cast(pl.Int64) if within else None
     if (column.dtype, type_.family) in _AS_POLARS_DOES:
         return column.cast(type_.dtype)
     return None
@@ -164,6 +167,8 @@ def _decimals(type_: ColumnType, column: pl.Series) -> pl.Series | None:
             return None if whole is None or largest(whole) >= 2**63 else whole.cast(pl.Int64)
         case "DOUBLE" if column.dtype.scale > 0:
             return column.cast(pl.Float64)
+        case "VARCHAR":
+            return column.cast(pl.String)
     return None
 
 
