@@ -13,7 +13,15 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, Signature, Unfit
-from protocols.algebra.functions_numbers import EXACT, SHORT_DIGITS, fitting, of_units, units
+from protocols.algebra.functions_numbers import (
+    EXACT,
+    SHORT_DIGITS,
+    coarser,
+    fitting,
+    largest,
+    of_units,
+    units,
+)
 from protocols.algebra.types import BIGINT, DOUBLE, ColumnType
 from protocols.errors import NoValue
 
@@ -138,6 +146,9 @@ def _cast_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     if type_.family == "DECIMAL":
         # From BIGINT, digits permitting.
         return of_units(units(column.cast(pl.Decimal(19, 0)), type_.precision_and_scale[1]), type_)
+    if column.dtype == pl.Float64() and type_.family == "BIGINT":
+        within = ((column < 2.0**63) & (column >= -(2.0**63))).all()
+        return column.round(0, mode="half_to_even").cast(pl.Int64) if within else None
     if (column.dtype, type_.family) in _AS_POLARS_DOES:
         return column.cast(type_.dtype)
     return None
@@ -145,10 +156,19 @@ def _cast_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
 
 def _decimals(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     assert isinstance(column.dtype, pl.Decimal)
-    if type_.family == "DECIMAL" and type_.precision_and_scale[1] >= column.dtype.scale:
-        return of_units(units(column, type_.precision_and_scale[1]), type_)
-    if type_.family == "DOUBLE" and column.dtype.scale > 0:
-        return column.cast(pl.Float64)
+    scale = type_.precision_and_scale[1] if type_.family == "DECIMAL" else 0
+    match type_.family:
+        case "DECIMAL" if scale < column.dtype.scale:
+            return of_units(coarser(column, scale), type_)
+        case "DECIMAL":
+            return of_units(units(column, scale), type_)
+        case "BIGINT":
+            whole = coarser(column, 0)
+            return None if whole is None or largest(whole) >= 2**63 else whole.cast(pl.Int64)
+        case "DOUBLE" if column.dtype.scale > 0:
+            return column.cast(pl.Float64)
+        case "VARCHAR":
+            return column.cast(pl.String)
     return None
 
 

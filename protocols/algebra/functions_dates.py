@@ -130,23 +130,31 @@ def _months_later(moment: datetime, months: int) -> datetime:
     return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
 
 
-_FIRST, _LAST = datetime.min, datetime.max
+def _microseconds_later(moment: datetime, count: int) -> datetime:
+    return moment + timedelta(microseconds=count)
 
 
-def _moments_later(_type: ColumnType, moments: pl.Series, counts: pl.Series) -> pl.Series | None:
-    if counts.null_count() or counts.abs().max() is None:
-        return None
-    low, high = moments.min(), moments.max()
-    if not isinstance(low, datetime) or not isinstance(high, datetime):
-        return None
-    try:
-        for each in (low, high):
-            for count in (counts.min(), counts.max()):
-                assert isinstance(count, int)
-                each + timedelta(microseconds=count)
-    except OverflowError:
-        return None
-    return moments + counts.cast(pl.Duration("us"))
+def _days_later(day: date, count: int) -> date:
+    return day + timedelta(days=count)
+
+
+def _later_column(
+    what: Callable[[Any, int], Any], of_column: Callable[[pl.Series, int], pl.Series]
+) -> Callable[[ColumnType, pl.Series, pl.Series], pl.Series | None]:
+    """What is added is a constant, and both ends of the column stay in the years that there are."""
+
+    def applied(_type: ColumnType, starts: pl.Series, counts: pl.Series) -> pl.Series | None:
+        ends = [end for end in (starts.min(), starts.max()) if end is not None]
+        if len(counts) != 1 or counts[0] is None or not ends:
+            return None
+        try:
+            for end in ends:
+                what(end, counts[0])
+        except (ValueError, OverflowError):
+            return None
+        return of_column(starts, counts[0])
+
+    return applied
 
 
 DATES: Iterable[Function] = (
@@ -157,19 +165,21 @@ DATES: Iterable[Function] = (
         _takes("+ INTERVAL", (TIMESTAMP,), (BIGINT,), gives=TIMESTAMP),
         _later(_months_later),
         lambda _, texts: f"({texts[0]} + to_months(({texts[1]})::INTEGER))",
+        _later_column(_months_later, lambda moments, count: moments.dt.offset_by(f"{count}mo")),
     ),
     Function(
         "add microseconds",
         _takes("+ INTERVAL", (TIMESTAMP,), (BIGINT,), gives=TIMESTAMP),
-        _later(lambda moment, count: moment + timedelta(microseconds=count)),
+        _later(_microseconds_later),
         lambda _, texts: f"({texts[0]} + to_microseconds({texts[1]}))",
-        _moments_later,
+        _later_column(_microseconds_later, lambda m, count: m + timedelta(microseconds=count)),
     ),
     Function(
         "add days",
         _takes("+", (DATE,), (BIGINT,), gives=DATE),
-        _later(lambda day, count: day + timedelta(days=count)),
+        _later(_days_later),
         lambda _, texts: f"({texts[0]} + ({texts[1]})::INTEGER)",
+        _later_column(_days_later, lambda days, count: days.dt.offset_by(f"{count}d")),
     ),
     Function(
         "days between",

@@ -207,6 +207,18 @@ def _rounded(rounding: str) -> Callable[[ColumnType, Any], Any]:
     return applied
 
 
+def _rounded_column(rounding: str) -> Callable[[ColumnType, pl.Series], pl.Series | None]:
+    def applied(type_: ColumnType, column: pl.Series) -> pl.Series | None:
+        if not isinstance(column.dtype, pl.Decimal):
+            return column.floor() if rounding == ROUND_FLOOR else column.ceil()
+        factor = 10**column.dtype.scale
+        one, below = (pl.Series([number], dtype=pl.Int128) for number in (factor, factor - 1))
+        whole = column.to_physical()
+        return of_units((whole if rounding == ROUND_FLOOR else whole + below) // one, type_)
+
+    return applied
+
+
 def _integer(_type: ColumnType, number: int) -> int:
     if not -(2**31) <= number < 2**31:
         raise NoValue(f"{number} is no INTEGER; cast to BIGINT before")
@@ -224,6 +236,16 @@ def units(column: pl.Series, scale: int) -> pl.Series | None:
     if largest(whole) * factor >= _WIDEST:
         return None
     return whole if factor == 1 else whole * pl.Series([factor], dtype=pl.Int128)
+
+
+def coarser(column: pl.Series, scale: int) -> pl.Series | None:
+    """A DECIMAL column rounded to whole numbers of 10^-scale, of which it has more digits."""
+    assert isinstance(column.dtype, pl.Decimal)
+    whole, factor = column.to_physical(), 10 ** (column.dtype.scale - scale)
+    if largest(whole) + factor >= _WIDEST:
+        return None
+    one, half = (pl.Series([number], dtype=pl.Int128) for number in (factor, factor // 2))
+    return (whole.abs() + half) // one * whole.sign()
 
 
 def of_units(whole: pl.Series | None, type_: ColumnType) -> pl.Series | None:
@@ -331,7 +353,25 @@ NUMBERS: Iterable[Function] = (
     Function("%", _remainder, _remainder_of, infix("%"), _remainder_columns),
     Function("negate", _same("-"), _negated, call("-"), _negated_column),
     Function("abs", _same("ABS"), _absolute, call("abs"), _absolute_column),
-    Function("floor", _to_whole("FLOOR"), _rounded(ROUND_FLOOR), call("floor")),
-    Function("ceil", _to_whole("CEIL"), _rounded(ROUND_CEILING), call("ceil")),
-    Function("integer", _same("INTEGER"), _integer, lambda _, x: f"{x[0]}::INTEGER::BIGINT"),
+    Function(
+        "floor",
+        _to_whole("FLOOR"),
+        _rounded(ROUND_FLOOR),
+        call("floor"),
+        _rounded_column(ROUND_FLOOR),
+    ),
+    Function(
+        "ceil",
+        _to_whole("CEIL"),
+        _rounded(ROUND_CEILING),
+        call("ceil"),
+        _rounded_column(ROUND_CEILING),
+    ),
+    Function(
+        "integer",
+        _same("INTEGER"),
+        _integer,
+        lambda _, texts: f"{texts[0]}::INTEGER::BIGINT",
+        lambda _, column: column if largest(column) < 2**31 else None,
+    ),
 )

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 
@@ -82,9 +83,28 @@ def _substring(_type: ColumnType, text: str, start: int, length: int | None = No
 def _substring_column(
     _type: ColumnType, texts: pl.Series, start: pl.Series, length: pl.Series | None = None
 ) -> pl.Series | None:
-    if len(start) != 1 or start[0] is None or start[0] < 1 or length is not None:
+    if (
+        _constant(start) is None
+        or start[0] < 1
+        or (length is not None and _constant(length) is None)
+    ):
         return None
-    return texts.str.slice(start[0] - 1)
+    return texts.str.slice(start[0] - 1, None if length is None else length[0])
+
+
+def _constant(column: pl.Series) -> Any:
+    """The value that stands for a whole column, if it is one."""
+    return column[0] if len(column) == 1 else None
+
+
+def _with_constants(change: Callable[..., pl.Series]) -> Callable[..., pl.Series | None]:
+    """What Polars does if the arguments after the first are constants."""
+
+    def applied(_type: ColumnType, texts: pl.Series, *others: pl.Series) -> pl.Series | None:
+        constants = list(map(_constant, others))
+        return None if None in constants or "" in constants[:1] else change(texts, *constants)
+
+    return applied
 
 
 def _left(_type: ColumnType, text: str, count: int) -> str:
@@ -116,10 +136,10 @@ def _like(_type: ColumnType, text: str, pattern: str, escape: str = "") -> bool:
 def _like_column(
     _type: ColumnType, texts: pl.Series, pattern: pl.Series, escape: pl.Series | None = None
 ) -> pl.Series | None:
-    if len(pattern) != 1 or pattern[0] is None or (escape is not None and len(escape) != 1):
+    wanted, sign = _constant(pattern), "" if escape is None else _constant(escape)
+    if wanted is None or sign is None:
         return None
-    parts = _regular(pattern[0], "" if escape is None else escape[0], _by_number)
-    return texts.str.contains(rf"(?s)\A{parts}\z")
+    return texts.str.contains(rf"(?s)\A{_regular(wanted, sign, _by_number)}\z")
 
 
 def _by_number(letter: str) -> str:
@@ -159,7 +179,7 @@ def _trimming(
     ) -> pl.Series | None:
         if letters is None:
             return column(texts, SPACES)
-        return column(texts, letters[0]) if len(letters) == 1 and letters[0] else None
+        return column(texts, letters[0]) if _constant(letters) else None
 
     return Function(
         name,
@@ -206,8 +226,20 @@ TEXTS: Iterable[Function] = (
         call("substring"),
         _substring_column,
     ),
-    Function("left", _takes("LEFT", VARCHAR, BIGINT, gives=VARCHAR), _left, call("left")),
-    Function("right", _takes("RIGHT", VARCHAR, BIGINT, gives=VARCHAR), _right, call("right")),
+    Function(
+        "left",
+        _takes("LEFT", VARCHAR, BIGINT, gives=VARCHAR),
+        _left,
+        call("left"),
+        _with_constants(lambda texts, count: texts.str.head(count)),
+    ),
+    Function(
+        "right",
+        _takes("RIGHT", VARCHAR, BIGINT, gives=VARCHAR),
+        _right,
+        call("right"),
+        _with_constants(lambda texts, count: texts.str.tail(count)),
+    ),
     _trimming("trim", str.strip, lambda texts, letters: texts.str.strip_chars(letters)),
     _trimming("ltrim", str.lstrip, lambda texts, letters: texts.str.strip_chars_start(letters)),
     _trimming("rtrim", str.rstrip, lambda texts, letters: texts.str.strip_chars_end(letters)),
@@ -216,12 +248,14 @@ TEXTS: Iterable[Function] = (
         _takes("REPLACE", VARCHAR, VARCHAR, VARCHAR, gives=VARCHAR),
         lambda _, text, old, new: text.replace(old, new) if old else text,
         call("replace"),
+        _with_constants(lambda texts, old, new: texts.str.replace_all(old, new, literal=True)),
     ),
     Function(
         "starts_with",
         _takes("STARTS_WITH", VARCHAR, VARCHAR, gives=BOOLEAN),
         lambda _, text, start: text.startswith(start),
         call("starts_with"),
+        _with_constants(lambda texts, start: texts.str.starts_with(start)),
     ),
     Function(
         "strpos",
