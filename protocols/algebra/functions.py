@@ -27,7 +27,9 @@ FUNCTIONS: dict[str, Function] = {
 def check_call(name: str, arguments: Sequence[ColumnType], result: ColumnType) -> None:
     """Raises ValueError unless the function takes exactly these and gives this."""
     if name == CAST.name:
-        reason = cast_refusal(arguments[0], result) if len(arguments) == 1 else "one argument"
+        reason = (
+            cast_refusal(arguments[0], result) if len(arguments) == 1 else "CAST takes one value"
+        )
         if reason is not None:
             raise Unfit(reason)
         return

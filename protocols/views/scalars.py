@@ -258,13 +258,14 @@ class Scalars:
         if operand.has_exponent and target != DOUBLE:
             self._check_exponents((operand,))
         if operand.is_open:
-            return Operand(node, self._decoded(node, operand, kept(target)), target)
+            value = self._decoded(node, operand, kept(target))
+        else:
+            value = self.as_(operand, target)
         if target == INTEGER:
-            whole = ex.Call("integer", (self.as_(operand, BIGINT),), BIGINT)
-            return Operand(node, whole, INTEGER)
-        return Operand(node, self.as_(operand, target), target)
+            value = ex.Call("integer", (value,), BIGINT)
+        return Operand(node, value, target)
 
-    def _decoded(self, node: exp.Expr, operand: Operand, type_: ColumnType) -> ex.Literal:
+    def _decoded(self, node: exp.Expr, operand: Operand, type_: ColumnType) -> ex.Expression:
         """CAST of a quoted constant: DATE '2024-02-29'."""
         value = operand.constant
         try:

@@ -88,9 +88,8 @@ REFUSED = [
     # What changes by itself, and what is no scalar.
     ("RANDOM() < 0.5", 1, "another value each time"),
     ("m < NOW()", 5, r"NOW\(\) is another value each time"),
-    ("y = CURRENT_DATE", 1, "CURRENT_DATE is another value"),
-    ("SUM(b) > 1", 1, r"the aggregate SUM\(b\) cannot stand here"),
-    ("b = (SELECT 1)", 13, "the subquery .* cannot stand here"),
+    ("y = CURRENT_DATE", 5, "CURRENT_DATE is another value"),
+    ("SUM(b) > 1", 1, r"SUM\(b\) is an aggregate, which cannot stand here"),
     ("mine(b) = 1", 1, r"MINE\(b\) is not supported"),
     ("ROW_NUMBER() OVER () = 1", 1, "not supported"),
     # What does not fit.
@@ -108,7 +107,7 @@ REFUSED = [
     ("p > 1.555", 5, r"1\.555 is no DECIMAL\(8,2\), which the column is"),
     ("CASE WHEN t THEN b ELSE s END = 1", 11, "values of two types|columns of two types"),
     ("COALESCE(NULL, NULL) = b", 1, "has no type"),
-    ("NULL + NULL = b", 15, "has no type"),
+    ("NULL + NULL = b", 1, "has no type"),
     ("y = DATE '2023-02-29'", 10, "'2023-02-29' is no DATE"),
     ("b = 123456789012345678901", 5, "more digits than a BIGINT or a DECIMAL; write CAST"),
     ("b + 9223372036854775808 = 1", 5, "more digits than a BIGINT"),
@@ -186,6 +185,7 @@ FAILING: list[tuple[str, dict[str, Any], str]] = [
     ("CAST(d AS BIGINT)", {"d": float("nan")}, "nan is no BIGINT"),
     ("CAST(d AS BIGINT)", {"d": 1e19}, "cannot be cast to BIGINT"),
     ("CAST(b AS INTEGER)", {"b": 2**31}, "2147483648 is no INTEGER"),
+    ("CAST('2147483648' AS INTEGER)", {"b": 1}, "2147483648 is no INTEGER"),
     ("2147483647 + 1", {"b": 1}, "2147483648 is no INTEGER"),
     ("y + 1", {"y": datetime.date(9999, 12, 31)}, "is no DATE of the years 1 to 9999"),
     ("y - 1", {"y": datetime.date(1, 1, 1)}, "is no DATE of the years 1 to 9999"),
