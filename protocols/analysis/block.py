@@ -9,13 +9,14 @@ together. Anything that is no join, selection or SELECT list (a group, a union) 
 called by all the aliases below it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.substitution import in_condition, in_value
+from protocols.analysis.nullrejection import rejects_null
 from protocols.analysis.wording import conditions_text
 from protocols.views.catalog import Relation
 from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs, nodes
@@ -166,6 +167,12 @@ def columns_of_aliases(condition: ex.Condition, aliases: frozenset[str]) -> froz
     """The columns of these aliases that a condition mentions."""
     mentioned = ex.columns_of(condition)
     return frozenset(column for column in mentioned if column.rpartition(".")[0] in aliases)
+
+
+def reject_padding(conditions: Conditions, aliases: Collection[str]) -> bool:
+    """Whether the conditions hold for no row that is padded on all these aliases."""
+    columns = (columns_of_aliases(each, frozenset(aliases)) for each in conditions)
+    return any(c and rejects_null(e, c) for e, c in zip(conditions, columns, strict=True))
 
 
 def _operand(block: Block) -> str:

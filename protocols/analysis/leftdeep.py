@@ -29,9 +29,8 @@ from protocols.analysis.block import (
     NullIf,
     Selection,
     aliases_in,
-    columns_of_aliases,
+    reject_padding,
 )
-from protocols.analysis.nullrejection import rejects_null
 
 #: A join of a and b, met from the side of a: what of it is left for the join with b.
 _FROM_THE_LEFT: dict[JoinKind, JoinKind] = {
@@ -104,7 +103,7 @@ def _two_joins(
     if of_b:
         then = "inner"
     reached = any(_speaks_of(each, a) for each in of_a)
-    if not reached or (kind == "left" and not _reject(between + of_b, a)):
+    if not reached or (kind == "left" and not reject_padding(between + of_b, a.aliases)):
         return None
     one = _pulled(kind, path, a, of_a)
     if kind == "inner":
@@ -115,9 +114,3 @@ def _two_joins(
 
 def _speaks_of(condition: ex.Condition, block: Block) -> bool:
     return not aliases_in(condition).isdisjoint(block.aliases)
-
-
-def _reject(conditions: Conditions, block: Block) -> bool:
-    """Whether the conditions hold for nothing that is padded on the whole block."""
-    columns = (columns_of_aliases(each, frozenset(block.aliases)) for each in conditions)
-    return any(c and rejects_null(e, c) for e, c in zip(conditions, columns, strict=True))

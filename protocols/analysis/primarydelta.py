@@ -24,11 +24,10 @@ from protocols.analysis.block import (
     JoinKind,
     Leaf,
     Selection,
-    columns_of_aliases,
     leaves,
+    reject_padding,
 )
 from protocols.analysis.foreignkeys import ForeignKey, joined_children
-from protocols.analysis.nullrejection import rejects_null
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation
 
@@ -99,8 +98,4 @@ class _Simplification:
         """Whether they need a row that references the change, or one that is not there."""
         if joined_children(self.updated, self.relations, conditions, self.foreign_keys):
             return True
-        padded = (columns_of_aliases(each, frozenset(self.absent)) for each in conditions)
-        return any(
-            columns and rejects_null(each, columns)
-            for each, columns in zip(conditions, padded, strict=True)
-        )
+        return reject_padding(conditions, self.absent)

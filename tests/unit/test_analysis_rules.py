@@ -338,6 +338,18 @@ def test_section_7_2_as_printed_lets_an_update_bring_in_what_it_does_not_concern
     assert again.maintained(BAD_FLIGHT, _rules(BAD_FLIGHT)) == set()
 
 
+def test_what_excluded_together_and_goes_together_is_looked_for_as_it_was_before() -> None:
+    """The reservation and its flight are deleted in one transaction; each alone had one partner."""
+    sql = VIEWS["two excluded"]
+    flight: Rows = {7: (7, 1, 3)}
+    res: Rows = {1: (1, 2, 7, 3)}
+    psgr: Rows = {2: (2, 0, 0, 0, 5)}
+    before = {"flight": flight, "ff": {}, "psgr": psgr, "res": res}
+    airline = Airline(before, {**before, "flight": {}, "res": {}})
+    assert airline.maintained(sql, ()) == set()
+    assert airline.maintained(sql, _rules(sql)) == airline.expected(sql) == {(2,)}
+
+
 def test_every_reference_has_a_rule_for_every_event() -> None:
     for sql in VIEWS.values():
         rules = _rules(sql)
