@@ -49,8 +49,8 @@ def test_null_extension_before_compensation_is_caught(monkeypatch: pytest.Monkey
     """What stood on a side before the batch is taken as it was answered, and padded."""
     believed = planted(
         tree_sweep.tree_at_work,
-        "changing(core, mailbox), read)",
-        "changing(core, mailbox), as_answered)",
+        "changing(node, mailbox), read)",
+        "changing(node, mailbox), as_answered)",
     )
     monkeypatch.setattr(tree_sweep, "tree_at_work", believed)
     assert _hunted().of("wrong")
