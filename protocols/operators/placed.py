@@ -141,8 +141,8 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The same rows when they are not there, as entries."""
-    always = there.select(by).unique() if by else pl.DataFrame(height=1)
+    """The same rows when they are not there, as entries; of others nothing is said."""
+    always = there.select(by).unique() if by else pl.DataFrame(height=min(there.height, 1))
     ones = always.with_columns(
         pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(1, pl.Int64).alias(COUNT)
     )

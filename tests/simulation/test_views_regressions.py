@@ -211,6 +211,9 @@ def test_right_under_all_schedules(name: str) -> None:
         "SELECT l.k FROM a.l GROUP BY l.k HAVING max(l.v) > ALL (SELECT r.v FROM b.r)",
         "SELECT count(*) FILTER (WHERE l.v IN (SELECT r.v FROM b.r)) AS n FROM a.l",
         "SELECT l.v NOT IN (SELECT r.v FROM b.r) AS x FROM a.l",
+        # A subquery linked by nothing that has never had a row: each row was an orphan twice.
+        "SELECT l.v FROM a.l WHERE NOT EXISTS (SELECT 1 FROM (SELECT sum(r.v) AS s FROM b.r) AS t"
+        " WHERE t.s > 100)",
         # WITH names a relation that nobody reads; the judge knew only those of the plan.
         "WITH w AS (SELECT v FROM b.r) SELECT DISTINCT l.v FROM a.l",
     ],
