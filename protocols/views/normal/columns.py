@@ -1,9 +1,10 @@
 """Only the columns that somebody reads, down to what sources are asked for."""
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from protocols.algebra.expressions import Column, Condition, Expression, columns_of
+from protocols.algebra.expressions import Column, Condition, Expression, Literal, columns_of
 from protocols.algebra.substitution import in_value
 from protocols.views import tree
 from protocols.views.view import View
@@ -41,13 +42,20 @@ def _compute(node: tree.Compute, wanted: Collection[str]) -> tree.Node:
     values = tuple(value for value in node.values if value[0] in wanted)
     if isinstance(node.input, tree.Compute):
         below = {name: value for name, value, _ in node.input.values}
-        values = tuple(
-            (name, in_value(value, lambda column: below[column.name]), type_)
-            for name, value, type_ in values
-        )
-        return _compute(tree.Compute(node.input.input, values), [name for name, _, _ in values])
+        if _copies_nothing([value for _, value, _ in values], below):
+            values = tuple(
+                (name, in_value(value, lambda column: below[column.name]), type_)
+                for name, value, type_ in values
+            )
+            return _compute(tree.Compute(node.input.input, values), [name for name, _, _ in values])
     read = {name for _, value, _ in values for name in _of(value)}
     return tree.Compute(narrowed(node.input, read), values)
+
+
+def _copies_nothing(values: Sequence[Expression], below: Mapping[str, Expression]) -> bool:
+    """Whether nothing that is computed would have to be computed in several places."""
+    used = Counter(name for value in values for name in _of(value))
+    return all(n == 1 or isinstance(below[name], Column | Literal) for name, n in used.items())
 
 
 def _exactly(node: tree.Node, wanted: Collection[str], union: tree.Union) -> tree.Node:
@@ -82,12 +90,12 @@ def _read(condition: Condition | None) -> set[str]:
     return set() if condition is None else columns_of(condition)
 
 
-def _of(value: Expression) -> set[str]:
-    """The columns that a value reads."""
-    found: set[str] = set()
+def _of(value: Expression) -> list[str]:
+    """The columns that a value reads, as often as it does."""
+    found: list[str] = []
 
     def seen(column: Column) -> Expression:
-        found.add(column.name)
+        found.append(column.name)
         return column
 
     in_value(value, seen)

@@ -1,10 +1,10 @@
 """Conditions as far down as they may go.
 
-A condition goes below whatever leaves the columns that it reads as they are: below a Compute with
-the values in their place, below a Group if it reads nothing but keys, to the side of a join that
-has its columns and is never padded. On its way it is tested whether it lets padded rows through: a
-condition that cannot be true where the columns of one side are all NULL makes an outer join an
-inner one on that side (section 2 of the paper on outer joins: join simplification).
+A condition goes below whatever leaves the columns that it reads as they are: below a Compute if
+it reads nothing that is computed there, below a Group if it reads nothing but keys, to the side of
+a join that has its columns and is never padded. On its way it is tested whether it lets padded rows
+through: a condition that cannot be true where the columns of one side are all NULL makes an outer
+join an inner one on that side (section 2 of the paper on outer joins: join simplification).
 """
 
 from collections.abc import Collection, Sequence
@@ -40,8 +40,11 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
             return _region(parts, [*own, *tests])
         case tree.Compute():
             values = {name: value for name, value, _ in node.values}
-            below = [in_condition(test, lambda column: values[column.name]) for test in tests]
-            return replace(node, input=pushed(node.input, below))
+            # What is computed is computed once: a condition on it stays above.
+            passed = [name for name, value in values.items() if isinstance(value, Column | Literal)]
+            inside, above = _apart(tests, passed)
+            below = [in_condition(test, lambda column: values[column.name]) for test in inside]
+            return filtered(replace(node, input=pushed(node.input, below)), above)
         case tree.Multiply():
             return replace(node, input=pushed(node.input, tests))
         case tree.Union():
