@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench commits costs peers lock clean
+.PHONY: setup demo test lint soak tables bench commits costs outer peers lock clean
 
 setup: .venv/ready
 
@@ -48,6 +48,10 @@ bench: setup
 # Append and read after 2,000 commits as against 20.
 commits: setup
 	$(BIN)/python bench/commits.py
+
+# What an outer join costs beside its core, as in the paper on outer-join views.
+outer: setup
+	$(BIN)/python -m bench.outerviews --into docs/outer.svg
 
 # How costs grow, drawn. One thread: what idle threads of a pool burn would count as cost.
 costs: setup

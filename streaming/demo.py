@@ -21,7 +21,7 @@ from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from sources.workloads import WORKLOADS
 from sources.workloads import workload as workload_named
 from streaming.checking import show_verdict

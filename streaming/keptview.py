@@ -27,7 +27,7 @@ from protocols.maintenance.questions import Answer, Question
 from protocols.maintenance.registry import Entry, protocol
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from protocols.views.view import View
 from streaming.commits import Commits

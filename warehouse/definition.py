@@ -12,7 +12,7 @@ import orjson
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
-from protocols.views.reading import parse_view
+from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 
 FORMAT = 1
