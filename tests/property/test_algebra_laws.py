@@ -185,7 +185,7 @@ def test_rows_of_one_hash_are_still_told_apart(case: Case) -> None:
     found = p.select(ENDS).lifetimes(q.select(PLACED)), p.plus(q).consolidated()
     one = pl.Series([1], dtype=pl.UInt64)
     with mock.patch.object(
-        production, "_hashes", lambda data, _: one.new_from_index(0, data.height)
+        production, "row_hashes", lambda data, _: one.new_from_index(0, data.height)
     ):
         again = p.select(ENDS).lifetimes(q.select(PLACED)), p.plus(q).consolidated()
     for expected, same in zip(found, again, strict=True):
