@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -33,6 +32,7 @@ from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
+from streaming.driving import finish
 from streaming.linechart import Chart, drawn
 
 #: The paper's view, with the names of TPC-H and an alias for each relation.
@@ -172,8 +172,10 @@ class Kept:
         [self._lines] = [r for r in self.view.relations if r.name == "lineitem"]
         memories = Memories()
         self.questions = self.rows_read = 0
+        #: Seconds that the answers took.
+        self._away = 0.0
         if isinstance(self.view, TreeView):
-            self._finished(contents(self.view, self._mailbox, 0, memories=memories))
+            finish(contents(self.view, self._mailbox, 0, memories=memories), self._ask)
         self._protocol = protocol("batched-sweep").begin_with(
             self.view, self._mailbox, lambda: Frame(pl.DataFrame()), memories
         )
@@ -197,23 +199,18 @@ class Kept:
         self._mailbox.deliver_each(("lines",), which, versions)
         work = self._protocol.begin()
         assert work is not None
-        [install] = self._finished(work)
+        [install] = finish(work, self._ask)
         self._mailbox.forget(self._mailbox.last_position)
         seconds = time.perf_counter() - begun - self._away
         columns = [*self.view.schema, POSITION, COUNT]
+        assert install.change is not None, "every size is large enough to change the view"
         return install.change.data.select(columns), seconds
 
-    def _finished(self, work: Any) -> Any:
-        self._away = 0.0
-        try:
-            questions = next(work)
-            while True:
-                begun = time.perf_counter()
-                answers = [self._answer(each) for each in questions]
-                self._away += time.perf_counter() - begun
-                questions = work.send(answers)
-        except StopIteration as end:
-            return end.value
+    def _ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        begun = time.perf_counter()
+        answers = [self._answer(each) for each in questions]
+        self._away += time.perf_counter() - begun
+        return answers
 
     def _answer(self, query: Question[Frame]) -> Answer[Frame]:
         assert isinstance(query, Query)

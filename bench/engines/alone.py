@@ -6,7 +6,6 @@ contains updates that the engine has to take out again.
 
 import time
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -16,14 +15,13 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Maintenance, Query, Question
+from protocols.maintenance.questions import Answer, Query, Question
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
-
-T = TypeVar("T")
+from streaming.driving import finish
 
 
 class LocalSources:
@@ -79,7 +77,7 @@ class EngineAlone:
             self._mailbox.receive(base.relation.source, burst.share, changes)
         memories = Memories()
         if isinstance(self._view, TreeView):
-            self._finished(contents(self._view, self._mailbox, 0, memories=memories))
+            finish(contents(self._view, self._mailbox, 0, memories=memories), self.sources.ask)
             self.sources.forget()
         entry = protocol("batched-sweep")
         self._protocol = entry.begin_with(self._view, self._mailbox, _nothing, memories)
@@ -94,18 +92,9 @@ class EngineAlone:
         """All that was delivered: the changes of the view with their positions."""
         work = self._protocol.begin()
         assert work is not None
-        [install] = self._finished(work)
+        [install] = finish(work, self.sources.ask)
         self._mailbox.forget(self._mailbox.last_position)
         return self._placed(install)
-
-    def _finished(self, work: Maintenance[Frame, T]) -> T:
-        try:
-            questions = next(work)
-            while True:
-                questions = work.send(self.sources.ask(questions))
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
     def _placed(self, install: Install[Frame]) -> pl.DataFrame:
         names = [*self._view.schema, POSITION, COUNT]
