@@ -15,7 +15,7 @@ and the like in what is evaluated is an error (`NoValue`), as in the databases, 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -158,39 +158,54 @@ def parts_of(what: Condition | Expression) -> Iterator[Condition | Expression]:
             yield default
 
 
-def renamed(condition: Condition, name: Callable[[str], str]) -> Condition:
-    """The same condition over columns with other names."""
+#: What stands for a column.
+Values: TypeAlias = Callable[[Column], Expression]
+
+
+def in_value(value: Expression, stands_for: Values) -> Expression:
+    """The value with something else in the place of each column."""
+    match value:
+        case Column():
+            return stands_for(value)
+        case Literal():
+            return value
+        case Call(function, arguments, type_):
+            return Call(function, tuple(in_value(a, stands_for) for a in arguments), type_)
+        case Case(branches, default, type_):
+            replaced = tuple(
+                (in_condition(test, stands_for), in_value(then, stands_for))
+                for test, then in branches
+            )
+            return Case(replaced, in_value(default, stands_for), type_)
+        case Truth(condition):
+            return Truth(in_condition(condition, stands_for))
+
+
+def in_condition(condition: Condition, stands_for: Values) -> Condition:
+    """The condition with something else in the place of each column."""
     match condition:
         case Comparison(left, op, right):
-            return Comparison(renamed_value(left, name), op, renamed_value(right, name))
+            return Comparison(in_value(left, stands_for), op, in_value(right, stands_for))
         case IsNull(operand):
-            return IsNull(renamed_value(operand, name))
+            return IsNull(in_value(operand, stands_for))
         case IsTrue(operand):
-            return IsTrue(renamed_value(operand, name))
+            return IsTrue(in_value(operand, stands_for))
         case Not(inner):
-            return Not(renamed(inner, name))
+            return Not(in_condition(inner, stands_for))
         case And(parts):
-            return And(tuple(renamed(part, name) for part in parts))
+            return And(tuple(in_condition(part, stands_for) for part in parts))
         case Or(parts):
-            return Or(tuple(renamed(part, name) for part in parts))
+            return Or(tuple(in_condition(part, stands_for) for part in parts))
+
+
+def renamed(condition: Condition, name: Callable[[str], str]) -> Condition:
+    """The same condition over columns with other names."""
+    return in_condition(condition, lambda column: Column(name(column.name)))
 
 
 def renamed_value(expression: Expression, name: Callable[[str], str]) -> Expression:
     """The same value of columns with other names."""
-    match expression:
-        case Column(old):
-            return Column(name(old))
-        case Literal():
-            return expression
-        case Call(function, arguments, type_):
-            return Call(function, tuple(renamed_value(a, name) for a in arguments), type_)
-        case Case(branches, default, type_):
-            moved = tuple(
-                (renamed(when, name), renamed_value(then, name)) for when, then in branches
-            )
-            return Case(moved, renamed_value(default, name), type_)
-        case Truth(condition):
-            return Truth(renamed(condition, name))
+    return in_value(expression, lambda column: Column(name(column.name)))
 
 
 # ---------------------------------------------------------------------------------------- types

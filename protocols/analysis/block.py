@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from protocols.algebra import expressions as ex
-from protocols.algebra.substitution import in_condition, in_value
+from protocols.algebra.expressions import in_condition, in_value
 from protocols.analysis.nullrejection import rejects_null
 from protocols.analysis.wording import conditions_text
 from protocols.views.catalog import Relation

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from protocols.algebra import expressions as ex
-from protocols.algebra.substitution import in_condition
+from protocols.algebra.expressions import in_condition
 from protocols.analysis.coalesce import coalesced
 from protocols.analysis.nullrejection import never_null_where
 from protocols.views.catalog import Relation

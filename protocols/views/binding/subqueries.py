@@ -30,8 +30,8 @@ from protocols.algebra.expressions import (
     Not,
     Or,
     conjunction,
+    in_value,
 )
-from protocols.algebra.substitution import in_value
 from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import either

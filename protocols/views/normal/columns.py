@@ -4,8 +4,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from protocols.algebra.expressions import Column, Condition, Expression, Literal, columns_of
-from protocols.algebra.substitution import in_value
+from protocols.algebra.expressions import (
+    Column,
+    Condition,
+    Expression,
+    Literal,
+    columns_of,
+    in_value,
+)
 from protocols.views import tree
 from protocols.views.view import View
 

@@ -25,9 +25,9 @@ from protocols.algebra.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    in_condition,
 )
 from protocols.algebra.functions import FUNCTIONS
-from protocols.algebra.substitution import in_condition
 from protocols.views import tree
 from protocols.views.normal.regions import filtered, joined, region
 
