@@ -14,7 +14,7 @@ import polars as pl
 from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
 from protocols.algebra.types import ColumnType
 from protocols.operators.means import mean
-from protocols.operators.placed import presence, within
+from protocols.operators.placed import entries, presence, within
 from protocols.views.tree import Aggregate
 
 #: How many rows a group has.
@@ -40,8 +40,7 @@ def aggregated(
             sums += _summands(each, types)
     steps = placed.group_by([*by, POSITION]).agg(value.sum() for value in sums)
     if known is not None:
-        before = known.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
-        steps = pl.concat([before.select(steps.columns), steps])
+        steps = entries(known, steps)
     names = [value.meta.output_name() for value in sums]
     found = steps.sort(POSITION).with_columns(within(pl.col(name).cum_sum(), by) for name in names)
     for each in aggregates:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, empty_frame
@@ -38,6 +38,8 @@ from protocols.operators.placed import (
     keys,
     pairs,
     presence,
+    throughout,
+    unmatched,
 )
 from protocols.views import tree
 
@@ -141,7 +143,7 @@ class Join:
                 partners = self._partners[side]
                 if partners is not None:
                     partners.seen(self._able(side, rows))
-        rows = self._rows(_at_once(left), _at_once(right)).drop(POSITION)
+        rows = self._rows(throughout(left), throughout(right)).drop(POSITION)
         return added_up(rows if wanted is None else among(rows, wanted))
 
     def settle(self) -> None:
@@ -204,7 +206,7 @@ class Join:
         return pl.concat(
             [
                 lonely.select(rows.columns),
-                _unmatched(able, found.there, found.on, found.nulls_equal),
+                unmatched(able, found.there, found.on, found.nulls_equal),
                 rows.clear() if test is None else rows.filter(test.fill_null(False).not_()),
             ]
         )
@@ -222,7 +224,7 @@ class Join:
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        met = pairs(_at_once(each), others, on).filter(self._test)
+        met = pairs(throughout(each), others, on).filter(self._test)
         met_rows = presence(met.select(*mine, POSITION, COUNT), mine)
         return _Partner(met_rows, [(name, name) for name in mine], nulls_equal=True)
 
@@ -290,23 +292,3 @@ def _part(wanted: pl.DataFrame | None, side: Collection[str]) -> pl.DataFrame | 
 def _all_null(wanted: pl.DataFrame) -> bool:
     """Whether some key says nothing but NULL, as the columns of an orphan's missing side do."""
     return bool(wanted.select(pl.all_horizontal(pl.all().is_null()).any()).item())
-
-
-def _at_once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows as entries that have always been there."""
-    return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
-
-
-def _unmatched(
-    rows: pl.DataFrame, others: pl.DataFrame, on: Sequence[tuple[str, str]], nulls_equal: bool
-) -> pl.DataFrame:
-    """The rows that agree with none of the others."""
-    if rows.is_empty() or others.is_empty():
-        return rows
-    return rows.join(
-        others,
-        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
-        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
-        how="anti",
-        nulls_equal=nulls_equal,
-    )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.operators.memory import Memory
-from protocols.operators.placed import added_up, among, presence
+from protocols.operators.placed import added_up, among, entries, presence
 
 _NUMBER = "_number"
 
@@ -47,8 +47,7 @@ class Partners:
         if wanted.known is not None:
             before.append(wanted.known.select(*self._by, pl.col(_NUMBER).alias(COUNT)))
         steps = self._counted(change, POSITION)
-        first = pl.concat(before).with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
-        placed = pl.concat([first.select(steps.columns), steps])
+        placed = entries(pl.concat(before), steps)
         self._learn(wanted.keys, placed)
         return presence(placed, self._by)
 

@@ -22,8 +22,12 @@ _THEIRS = "_theirs"
 
 def entries(before: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
     """What was there before a batch, and its changes."""
-    placed = before.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
-    return pl.concat([placed.select(change.columns), change])
+    return pl.concat([throughout(before).select(change.columns), change])
+
+
+def throughout(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows as entries that have always been there."""
+    return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
 
 
 def change_of(placed: pl.DataFrame) -> pl.DataFrame:
@@ -104,10 +108,22 @@ def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
 
 def without(rows: pl.DataFrame, others: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """The rows that agree with none of the others; NULL agrees with NULL."""
+    return unmatched(rows, others, [(name, name) for name in by], nulls_equal=True)
+
+
+def unmatched(
+    rows: pl.DataFrame, others: pl.DataFrame, on: Sequence[tuple[str, str]], nulls_equal: bool
+) -> pl.DataFrame:
+    """The rows that agree in `on` (ours, theirs) with none of the others."""
     if rows.is_empty() or others.is_empty():
         return rows
-    on = [*(pl.col(name) for name in by), pl.lit(1)]
-    return rows.join(others, on=on, how="anti", nulls_equal=True)
+    return rows.join(
+        others,
+        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
+        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
+        how="anti",
+        nulls_equal=nulls_equal,
+    )
 
 
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -143,9 +159,7 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """The same rows when they are not there, as entries; of others nothing is said."""
     always = there.select(by).unique() if by else pl.DataFrame(height=min(there.height, 1))
-    ones = always.with_columns(
-        pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(1, pl.Int64).alias(COUNT)
-    )
+    ones = throughout(always).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
     return added_up(pl.concat([ones, there.with_columns(-pl.col(COUNT)).select(ones.columns)]))
 
 
