@@ -31,6 +31,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_REVERSED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
@@ -341,6 +342,9 @@ def _condition(condition: Condition, rows: pl.Expr | None) -> pl.Expr:
         return pl.lit(constant.value, dtype=pl.Boolean)
     match condition:
         case Comparison(left, op, right):
+            if not columns_of(left):
+                # Polars loses the length of `constant < CASE of constants`, not of the reverse.
+                left, op, right = right, _REVERSED[op], left
             comparison: pl.Expr = COMPARISONS[op](_value(left, rows), _value(right, rows))
             return comparison
         case IsNull(operand):
