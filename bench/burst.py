@@ -61,13 +61,18 @@ class Base:
         """The rows after the burst."""
         return self.history.filter(pl.col(UNTIL) == FOREVER).drop(UNTIL)
 
-    @property
+    @cached_property
     def history(self) -> pl.DataFrame:
         """Every row there ever was; `revision` wrote it, and `_until` is what ended it."""
         written = pl.concat([self.rows, self._signed(1)])
         ended = self._ended.rename({VERSION: UNTIL})
         lives = written.join(ended, on=["number", "revision"], how="left")
         return lives.with_columns(pl.col(UNTIL).fill_null(FOREVER))
+
+    def at(self, version: int) -> pl.DataFrame:
+        """The rows when so many transactions of the burst have been committed."""
+        there = (pl.col("revision") <= version) & (pl.col(UNTIL) > version)
+        return self.history.filter(there).drop(UNTIL)
 
     @property
     def inserts_only(self) -> pl.DataFrame:
@@ -112,6 +117,10 @@ class Burst:
         """After how many updates states are looked at: evenly, and not at round numbers."""
         number = self.settings.states
         return [1 + self.updates * (2 * each + 1) // (2 * number + 1) for each in range(number)]
+
+    def cuts_of(self, view: str | None) -> list[int]:
+        """The same for one of the other views, whose states are evaluated one by one: fewer."""
+        return self.cuts if view is None else self.cuts[:: max(1, self.settings.states // 4)]
 
     @cached_property
     def first_view(self) -> pl.DataFrame:

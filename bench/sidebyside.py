@@ -122,8 +122,17 @@ class Jury:
         if outcome.sql is not None:
             truth = evaluated(outcome.sql, {base.relation: base.final for base in burst.bases})
         right = None if outcome.rows is None else same_rows(unfolded(outcome.rows), truth)
-        explained = [self._histories.explain(state) for state in outcome.states]
-        return Judged(outcome, right, explained.count(None))
+        return Judged(outcome, right, self._wrong_states(outcome))
+
+    def _wrong_states(self, outcome: Outcome) -> int:
+        """How many of the states never were: at no vector, or, of another view, not at its own."""
+        if outcome.sql is None:
+            return [self._histories.explain(state) for state in outcome.states].count(None)
+        wrong = 0
+        for state, vector in zip(outcome.states, outcome.vectors, strict=True):
+            rows = {b.relation: b.at(vector.get(b.relation.source, 0)) for b in self.burst.bases}
+            wrong += not same_rows(unfolded(state), evaluated(outcome.sql, rows))
+        return wrong
 
 
 class _Broker:

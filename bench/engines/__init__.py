@@ -4,22 +4,26 @@ from bench.engines.engine import Engine
 from bench.engines.inprocess import InProcess
 from bench.engines.path import WholePath
 from bench.engines.topics import OverTopics
-from bench.shapes import SHAPES
 from protocols.errors import WrongUse
+from sources.workloads import LINKED_VIEWS
 
 ENGINES: tuple[Engine, ...] = (
     WholePath(),
+    *(
+        WholePath(f"viewsweep-{view}", f"whole path with another view: {about}", view)
+        for view, about in LINKED_VIEWS.items()
+    ),
     InProcess(
         "viewsweep-engine", "engine alone: no Kafka, no Delta; complete", "alone", keeps_base=False
     ),
     *(
         InProcess(
-            f"viewsweep-{shape}",
-            f"engine alone over another view: {about}",
-            shape,
+            f"viewsweep-engine-{view}",
+            f"engine alone with another view: {about}",
+            view,
             keeps_base=False,
         )
-        for shape, about in SHAPES.items()
+        for view, about in LINKED_VIEWS.items()
     ),
     InProcess(
         "limit",

@@ -66,15 +66,18 @@ class EngineAlone:
 
     def __init__(self, burst: Burst, sql: str | None = None) -> None:
         """Over the burst's view, or over another one of its relations."""
-        self._sources = burst.view.sources
         catalog = burst.workload.catalog
         self._view = parse_view("bench", burst.view.sql if sql is None else sql, catalog)
+        #: Those of the view's relations, one relation at each.
+        self.names = self._view.sources
+        self.updates = burst.share * len(self.names)
         self.sources = LocalSources(burst)
-        logs = {base.relation: FrameLog() for base in burst.bases}
-        self._mailbox = Mailbox[Frame](logs, dict.fromkeys(burst.view.sources, 0))
+        logs = {relation: FrameLog() for relation in self._view.relations}
+        self._mailbox = Mailbox[Frame](logs, dict.fromkeys(self.names, 0))
         for base in burst.bases:
-            changes = {base.relation: base.changes}
-            self._mailbox.receive(base.relation.source, burst.share, changes)
+            if base.relation in logs:
+                changes = {base.relation: base.changes}
+                self._mailbox.receive(base.relation.source, burst.share, changes)
         memories = Memories()
         if isinstance(self._view, TreeView):
             finish(contents(self._view, self._mailbox, 0, memories=memories), self.sources.ask)
@@ -84,9 +87,14 @@ class EngineAlone:
 
     def deliver(self, upto: int) -> None:
         """Positions up to this one: one version of each source after the other."""
-        sources = self._sources
-        versions, places = np.divmod(np.arange(self._mailbox.last_position, upto), len(sources))
-        self._mailbox.deliver_each(sources, places, versions + 1)
+        arrivals = np.arange(self._mailbox.last_position, upto)
+        versions, places = np.divmod(arrivals, len(self.names))
+        self._mailbox.deliver_each(self.names, places, versions + 1)
+
+    def vector_at(self, position: int) -> dict[str, int]:
+        """The versions that this order of delivery has reached at a position."""
+        whole, more = divmod(position, len(self.names))
+        return {name: whole + (place < more) for place, name in enumerate(self.names)}
 
     def sweep(self) -> pl.DataFrame:
         """All that was delivered: the changes of the view with their positions."""

@@ -46,6 +46,8 @@ class Outcome:
     p99_ms: float | None = None
     #: The SQL of another view than the burst's, if it kept another one.
     sql: str | None = None
+    #: For another view: the vector (source → version) that each of the states is said to belong to.
+    vectors: list[dict[str, int]] = field(default_factory=list)
     #: Seconds by step, where the engine says so.
     steps: dict[str, float] = field(default_factory=dict)
 

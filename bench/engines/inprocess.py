@@ -24,13 +24,13 @@ from bench.burst import UNTIL, Burst, Settings, evaluated, folded
 from bench.engines.alone import EngineAlone
 from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory
-from bench.shapes import SHAPES, shaped
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import VERSION
 from protocols.errors import ViewsweepError
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
+from sources.workloads import LINKED_VIEWS
 
 _PATIENCE_SECONDS = 1800
 
@@ -44,42 +44,37 @@ class Run:
     rows: pl.DataFrame | None
     states: list[pl.DataFrame] = field(default_factory=list)
     steps: dict[str, float] = field(default_factory=dict)
+    #: How many updates it took, if not all; and the vectors of the states of another view.
+    updates: int | None = None
+    vectors: list[dict[str, int]] = field(default_factory=list)
 
 
-def engine_alone(burst: Burst, shape: str | None = None) -> Run:
+def engine_alone(burst: Burst, view: str | None = None) -> Run:
     """The whole burst as one batch; all of it is concurrent with every answer."""
-    engine = EngineAlone(burst, None if shape is None else shaped(burst, shape))
+    sql = burst.workload.view_named(view)
+    engine = EngineAlone(burst, sql)
     begun = time.perf_counter()
-    engine.deliver(burst.updates)
+    engine.deliver(engine.updates)
     delivered = time.perf_counter()
     placed = engine.sweep()
     seconds = time.perf_counter() - begun
     steps = {"order of delivery": delivered - begun, "sources": engine.sources.seconds}
     steps["engine"] = seconds - sum(steps.values())
-    if shape is not None:
-        return Run(seconds, _last_state(burst, shape, placed), [], steps)
-    return Run(seconds, *_states(burst, placed), steps)
+    at = _states(evaluated(sql, {base.relation: base.rows for base in burst.bases}), placed)
+    cuts = [cut for cut in burst.cuts_of(view) if cut <= engine.updates]
+    vectors = [] if view is None else [engine.vector_at(cut) for cut in cuts]
+    states = [at(cut) for cut in cuts]
+    return Run(seconds, at(engine.updates), states, steps, engine.updates, vectors)
 
 
-def _last_state(burst: Burst, shape: str, placed: pl.DataFrame) -> pl.DataFrame:
-    """The view before the burst and all its changes."""
-    first = evaluated(shaped(burst, shape), {base.relation: base.rows for base in burst.bases})
+def _states(first: pl.DataFrame, placed: pl.DataFrame) -> Callable[[int], pl.DataFrame]:
+    """The state at a position: the view before the burst and its changes up to there."""
     changes = placed.drop(POSITION)
     counted = first.with_columns(pl.lit(1, pl.Int64).alias(COUNT)).select(changes.columns)
     # DuckDB's sums are of a type that Polars reads as another one.
-    return folded(pl.concat([counted.cast(changes.schema), changes]))
-
-
-def _states(burst: Burst, placed: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """The last state and some on the way: the first one is the view before the burst."""
-    names = list(burst.view.schema)
-    first = burst.first_view.select(*names, pl.lit(1, pl.Int64).alias(COUNT))
-
-    def at(position: int) -> pl.DataFrame:
-        changes = placed.filter(pl.col(POSITION) <= position).select(*names, COUNT)
-        return folded(pl.concat([first, changes]))
-
-    return at(burst.updates), [at(position) for position in burst.cuts]
+    before = counted.cast(changes.schema)
+    position = placed.get_column(POSITION)
+    return lambda cut: folded(pl.concat([before, changes.filter(position <= cut)]))
 
 
 # ------------------------------------------------------------------------------------- the limit
@@ -167,7 +162,7 @@ FUNCTIONS: dict[str, Callable[[Burst], Run]] = {
     "alone": engine_alone,
     "limit": limit,
     "recompute": recompute,
-    **{shape: partial(engine_alone, shape=shape) for shape in SHAPES},
+    **{view: partial(engine_alone, view=view) for view in LINKED_VIEWS},
 }
 
 
@@ -197,13 +192,14 @@ class InProcess:
         rows = place.directory / "rows.parquet"
         return Outcome(
             figures["seconds"],
-            burst.updates,
+            figures["updates"] or burst.updates,
             pl.read_parquet(rows) if rows.exists() else None,
             states,
             memory.bytes,
             sum(base.final.height for base in burst.bases) if self.keeps_base else 0,
             steps=figures["steps"],
-            sql=shaped(burst, self.function) if self.function in SHAPES else None,
+            sql=burst.workload.view_named(self.function) if self.function in LINKED_VIEWS else None,
+            vectors=figures["vectors"],
         )
 
 
@@ -215,7 +211,12 @@ def main(function: str, settings: str, directory: str) -> None:
         state.write_parquet(place / f"state-{number:04}.parquet")
     if run.rows is not None:
         run.rows.write_parquet(place / "rows.parquet")
-    figures = {"seconds": run.seconds, "steps": run.steps}
+    figures = {
+        "seconds": run.seconds,
+        "steps": run.steps,
+        "updates": run.updates,
+        "vectors": run.vectors,
+    }
     (place / "figures.json").write_bytes(orjson.dumps(figures))
 
 

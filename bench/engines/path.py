@@ -25,7 +25,6 @@ from bench.burst import Burst, folded
 from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory, descendants
 from infra.owned import OwnedProcess
-from protocols.algebra.delta import COUNT
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import DEFAULT
 from sources.client import SourceClient
@@ -48,13 +47,22 @@ class WholePath:
 
     name: str = "viewsweep"
     about: str = "whole path: Kafka, Spark, Delta; complete and durable, nothing copied"
+    #: The view that is kept, if not the inner join of all relations.
+    view: str | None = None
 
     def missing(self) -> str | None:
         return None
 
     def measure(self, burst: Burst, place: Place) -> Outcome:
         settings = burst.settings
-        load = Load(settings.workload, burst.updates, _AT_ONCE, settings.seed, settings.base_rows)
+        load = Load(
+            settings.workload,
+            burst.updates,
+            _AT_ONCE,
+            settings.seed,
+            settings.base_rows,
+            self.view,
+        )
         bootstrap, memory = place.bootstrap(), PeakMemory()
         with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
             place.say("the sources and the first state of the view")
@@ -76,8 +84,8 @@ class WholePath:
             ended = tables.progress()["installed_at"].max()
             assert isinstance(ended, datetime)
             seconds = ended.replace(tzinfo=UTC).timestamp() - begun
-            outcome = _outcome(burst, tables, seconds, summary, memory.bytes)
-            return replace(outcome, updates=burst.updates - warm * len(burst.bases))
+            outcome = _outcome(burst, tables, seconds, summary, memory.bytes, self.view)
+            return replace(outcome, updates=(burst.share - warm) * len(load.sources))
 
 
 class _Sources:
@@ -163,22 +171,33 @@ def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTabl
 
 
 def _outcome(
-    burst: Burst, tables: ViewTables, seconds: float, summary: dict[str, Any], memory: int
+    burst: Burst,
+    tables: ViewTables,
+    seconds: float,
+    summary: dict[str, Any],
+    memory: int,
+    view: str | None = None,
 ) -> Outcome:
-    changes = tables.changes().collect()
+    changes, progress = tables.changes().collect(), tables.progress()
     last = tables.standing().position
+    cuts = [position for position in burst.cuts_of(view) if position <= last]
 
     def at(position: int) -> pl.DataFrame:
-        there = changes.filter(pl.col(POSITION) <= position)
-        return folded(there.select(*burst.view.schema, COUNT))
+        return folded(changes.filter(pl.col(POSITION) <= position).drop(POSITION))
+
+    def vector(position: int) -> dict[str, int]:
+        there = progress.filter(pl.col("position") <= position)
+        return dict(there.group_by("source").agg(pl.col("version").max()).iter_rows())
 
     return Outcome(
         seconds,
         burst.updates,
         at(last),
-        [at(position) for position in burst.cuts if position <= last],
+        [at(position) for position in cuts],
         memory,
         steps=summary["step_seconds"],
+        sql=None if view is None else burst.workload.view_named(view),
+        vectors=[] if view is None else [vector(position) for position in cuts],
     )
 
 

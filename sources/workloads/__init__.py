@@ -3,6 +3,7 @@
 from protocols.errors import WrongUse
 from sources.workloads.bank import BANK
 from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
+from sources.workloads.linkedviews import LINKED_VIEWS
 from sources.workloads.retail import RETAIL
 from sources.workloads.shop import SHOP
 from sources.workloads.stream import Workload, WorkloadSource
@@ -10,7 +11,16 @@ from sources.workloads.stream import Workload, WorkloadSource
 #: Those for demonstrations and tests; the family for measurements (linked.py) comes beside them.
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK, SHOP)}
 
-__all__ = ["NAMES", "WORKLOADS", "Linked", "LinkedSource", "Workload", "WorkloadSource", "workload"]
+__all__ = [
+    "LINKED_VIEWS",
+    "NAMES",
+    "WORKLOADS",
+    "Linked",
+    "LinkedSource",
+    "Workload",
+    "WorkloadSource",
+    "workload",
+]
 
 
 def workload(name: str) -> Workload | Linked:

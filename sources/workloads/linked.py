@@ -31,6 +31,7 @@ from protocols.algebra.frame import VERSION
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation, relation_from_json
 from sources.transaction import RowChange, Transaction
+from sources.workloads.linkedviews import LINKED_VIEWS, linked_view
 
 #: (source, relation, what the links of others call it).
 _PLACES = (
@@ -90,10 +91,15 @@ class Linked:
         return text + "\n"
 
     def view_named(self, name: str | None) -> str:
-        """Its view, which has no name."""
-        if name is not None:
-            raise WrongUse(f"workload {self.name} has no view {name!r} beside its own")
-        return self.view
+        """One of its views; without a name the inner join."""
+        if name is None:
+            return self.view
+        if name not in LINKED_VIEWS:
+            raise WrongUse(
+                f"workload {self.name} has no view {name!r}; beside its inner join it has"
+                f" {', '.join(LINKED_VIEWS)}"
+            )
+        return linked_view(name, self.view, self.catalog)
 
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "LinkedSource":
         """One of its sources; the same scale and seed make the same source again."""
