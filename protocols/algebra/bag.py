@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from protocols.algebra.delta import BEGINNING, FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import BEGINNING, FOREVER, POSITION, SINCE, UNTIL, Outputs
 from protocols.algebra.expressions import Condition, holds
 
 Row = tuple[Any, ...]
@@ -62,9 +62,10 @@ class Bag:
             ),
         )
 
-    def keys(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
-        pick = self._picker([column for _, column in outputs])
-        found = {pick(row) for row in self.counts}
+    def keys(self, outputs: Outputs, *more: "tuple[Bag, Outputs]") -> "Bag":
+        found: set[Row] = set()
+        for each, columns in ((self, outputs), *more):
+            found.update(map(each._picker([column for _, column in columns]), each.counts))
         names = tuple(name for name, _ in outputs)
         return Bag(names, {row: 1 for row in found if None not in row})
 
@@ -101,6 +102,10 @@ class Bag:
             for row, changed in steps.items()
             for span, count in _spans(self.counts.get(row, 0), changed)
         }
+        return Bag((*self.columns, SINCE, UNTIL), spans)
+
+    def throughout(self) -> "Bag":
+        spans = {(*row, BEGINNING, FOREVER): count for row, count in self.counts.items()}
         return Bag((*self.columns, SINCE, UNTIL), spans)
 
     def split(self, column: str) -> "dict[Any, Bag]":

@@ -14,7 +14,7 @@ Two implementations obey these laws, and property tests hold them to each other:
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 from protocols.algebra.expressions import Condition
 
@@ -25,6 +25,9 @@ POSITION = "_position"
 SINCE, UNTIL = "_since", "_until"
 #: Before and behind all positions.
 BEGINNING, FOREVER = -1, 2**62
+
+#: Columns, each with its new name and from which it is.
+Outputs: TypeAlias = Sequence[tuple[str, str]]
 
 
 class Delta(Protocol):
@@ -66,8 +69,11 @@ class Delta(Protocol):
         """
         ...
 
-    def keys(self, outputs: Sequence[tuple[str, str]]) -> Self:
-        """The distinct rows of these columns without a NULL, each with count 1."""
+    def keys(self, outputs: Outputs, *more: "tuple[Self, Outputs]") -> Self:
+        """The distinct rows of these columns without a NULL, each with count 1.
+
+        Also those of more deltas, with columns of the same names. Rows that cancel out count.
+        """
         ...
 
     def matching(self, keys: Self) -> Self:
@@ -93,6 +99,10 @@ class Delta(Protocol):
         it is there once in [3, 5) and twice in [5, FOREVER).
         Changes that cancel out may cut a span in two of the same count.
         """
+        ...
+
+    def throughout(self) -> Self:
+        """The same rows, there SINCE the BEGINNING and UNTIL FOREVER."""
         ...
 
     def split(self, column: str) -> Mapping[Any, Self]:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL, Outputs
 from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
 
@@ -76,8 +76,9 @@ class Frame:
         columns = [joined.get_column(name) for name in (*self.columns, *other.columns)]
         return Frame(pl.DataFrame([*columns, count]))
 
-    def keys(self, outputs: Sequence[tuple[str, str]]) -> "Frame":
-        found = picked(self.data, outputs)
+    def keys(self, outputs: Outputs, *more: "tuple[Frame, Outputs]") -> "Frame":
+        parts = [picked(each.data, columns) for each, columns in ((self, outputs), *more)]
+        found = parts[0] if len(parts) == 1 else pl.concat(parts)
         if any(column.null_count() for column in found):
             found = found.drop_nulls()
         if found.height > 1:
@@ -105,6 +106,12 @@ class Frame:
         by = list(self.columns)
         ends = self.data.with_columns(pl.lit(FOREVER, pl.Int64).alias(POSITION))
         return _lifetimes(pl.concat([changes.data.select(ends.columns), ends]), by)
+
+    def throughout(self) -> "Frame":
+        spans = {SINCE: BEGINNING, UNTIL: FOREVER}
+        ends = [pl.Series(n, np.full(self.data.height, at, np.int64)) for n, at in spans.items()]
+        columns = [self.data.get_column(name) for name in self.columns]
+        return Frame(pl.DataFrame([*columns, *ends, self.data.get_column(COUNT)]))
 
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():

@@ -10,13 +10,13 @@ column) and the atom a where it begins (partials of one origin lie in one delta)
 (k, a) needs an atom b at the cut k if b stands before a in FROM, else at k - 1; this tie-break adds
 up to V@k - V@(k-1), also when one transaction changes several relations or one relation occurs
 twice. All tags share one question per visit: the union of their keys. Its answer belongs to no cut,
-so it is turned into the rows of all cuts of the batch at once (Lemma 1). What an update between the
-answer and the batch's cuts touches gets a lifetime, *since* and *until* which position it is there;
-all other rows are there throughout. A tag takes the rows that are alive at its cut:
+so it is turned into the rows of all cuts of the batch at once (Lemma 1), each with its lifetime:
+*since* and *until* which position it is there. What no update touches is there throughout. A tag
+takes the rows that are alive at its cut:
 
     end      = answer - (updates in it, behind the batch) + (updates not in it, up to its end)
     history  = end, and going back from it the updates of the batch, each at its position
-    rows@cut = rows that no update touches + rows of the history with since <= cut < until
+    rows@cut = rows of the history with since <= cut < until
 
 So the correction is worked out once per visit, however many tags there are, and nothing wrong is
 joined that would have to be taken out again.
@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta
+from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta, Outputs
 from protocols.algebra.expressions import And, Column, Comparison, Condition
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.partials import extended, seed, total
@@ -79,15 +79,6 @@ class _Partial(Generic[D]):
     origin: Atom
     bound: list[Atom]
     rows: D
-
-
-@dataclass(frozen=True)
-class _Rows(Generic[D]):
-    """The rows of an atom in all cuts of a batch."""
-
-    steady: D
-    #: What comes or goes in between, with its lifetimes; None when nothing does.
-    history: D | None
 
 
 class BatchedSweep(Generic[D]):
@@ -143,10 +134,10 @@ class BatchedSweep(Generic[D]):
                 atom = visit.atom
                 query = Query(atom.relation, atom.columns, atom.condition, keys, None, last)
                 questions.append(query)
-            concerned.append((visit.atom, here, bool(keys)))
+            concerned.append((visit.atom, here, keys))
         answers = iter((yield [*questions]) if questions else ())
-        for atom, here, was_asked in concerned:
-            rows = self._reread(atom, next(answers), first, last) if was_asked else None
+        for atom, here, keys in concerned:
+            rows = self._reread(atom, keys, next(answers), first, last) if keys else None
             for partial in here:
                 if rows is None:
                     # Without a link value other than NULL no tag finds a partner.
@@ -156,51 +147,52 @@ class BatchedSweep(Generic[D]):
 
     def _keys(self, atom: Atom, partials: Sequence[_Partial[D]]) -> tuple[D, ...]:
         """The distinct link values of all tags, one set per combination of columns."""
-        sets: dict[tuple[str, ...], list[D]] = {}
+        sets: dict[tuple[str, ...], list[tuple[D, Outputs]]] = {}
         for partial in partials:
-            step = step_to(self._view, partial.bound, atom)
-            keys = partial.rows.keys(step.keys)
-            sets.setdefault(keys.columns, []).append(keys)
-        united = (_united(several) for several in sets.values())
+            links = step_to(self._view, partial.bound, atom).keys
+            sets.setdefault(tuple(name for name, _ in links), []).append((partial.rows, links))
+        united = (rows.keys(links, *more) for (rows, links), *more in sets.values())
         return tuple(keys for keys in united if not keys.is_empty())
 
-    def _extend(self, partial: _Partial[D], atom: Atom, rows: _Rows[D]) -> None:
+    def _extend(self, partial: _Partial[D], atom: Atom, rows: D) -> None:
         """Takes the atom into a partial, for each tag as of its own cut."""
         step = step_to(self._view, partial.bound, atom)
         partial.bound.append(atom)
-        joined = extended(partial.rows, rows.steady, step)
-        if rows.history is not None:
+        joined = extended(partial.rows, rows, step)
+        if SINCE in rows.columns:
             # The tag's cut is k for an atom before the origin, k - 1 for one behind it.
             before = atom.index < partial.origin.index
-            alive = _ALIVE_AT if before else _ALIVE_BEFORE
-            columns = [(name, name) for name in joined.columns]
-            found = extended(partial.rows, rows.history, step).where(alive)
-            joined = joined.plus(found.select(columns))
+            joined = joined.where(_ALIVE_AT if before else _ALIVE_BEFORE)
+            columns = [(n, n) for n in joined.columns if n not in (SINCE, UNTIL)]
+            joined = joined.select(columns)
         partial.rows = joined
 
-    def _reread(self, atom: Atom, answer: Answer[D], first: int, last: int) -> _Rows[D]:
-        """An answer as the rows of every cut from `first - 1` to `last`."""
+    def _reread(self, atom: Atom, keys: Sequence[D], answer: Answer[D], first: int, last: int) -> D:
+        """An answer as the rows of every cut from `first - 1` to `last`.
+
+        With lifetimes, unless they are the same in all of them.
+        """
         rows = answer.rows.select(atom.renaming)
         names = [(name, name) for name in atom.qualified_columns]
-        errors = [error.select(names) for error in self._errors(atom, answer, last)]
-        changes = self._logged(atom, None, *self._span(atom, first, last))
+        errors = [error.select(names) for error in self._errors(atom, keys, answer, last)]
+        changes = self._logged(atom, keys, None, *self._span(atom, first, last))
         touching = errors if changes is None else [*errors, changes.select(names)]
         if not touching:
-            return _Rows(rows, None)
+            return rows
         touched, steady = rows.apart(_sum(touching), _identity(atom))
         ends = _sum([touched, *errors])
         if changes is None:
-            return _Rows(steady.plus(ends.consolidated()), None)
-        return _Rows(steady, ends.lifetimes(changes))
+            return steady.plus(ends.consolidated())
+        return steady.throughout().plus(ends.lifetimes(changes))
 
-    def _errors(self, atom: Atom, answer: Answer[D], last: int) -> Iterator[D]:
+    def _errors(self, atom: Atom, keys: Sequence[D], answer: Answer[D], last: int) -> Iterator[D]:
         """What takes the answer to the end of the batch, forward or back."""
         latest = self._versions(atom, last)
         for condition, version in answer.readings:
-            behind = self._logged(atom, condition, latest, version)
+            behind = self._logged(atom, keys, condition, latest, version)
             if behind is not None:
                 yield behind.negated()
-            missing = self._logged(atom, condition, version, latest)
+            missing = self._logged(atom, keys, condition, version, latest)
             if missing is not None:
                 yield missing
 
@@ -208,9 +200,16 @@ class BatchedSweep(Generic[D]):
         """The versions (after, upto] of the batch."""
         return self._versions(atom, first - 1), self._versions(atom, last)
 
-    def _logged(self, atom: Atom, condition: Condition | None, after: int, upto: int) -> D | None:
-        """The changes of an atom in these versions, each with its position."""
+    def _logged(
+        self, atom: Atom, keys: Sequence[D], condition: Condition | None, after: int, upto: int
+    ) -> D | None:
+        """The changes of an atom in these versions, each with its position.
+
+        Of those that match no key no tag would take any; one set of keys is asked for most often.
+        """
         rows = self._mailbox.placed(atom.relation, after, upto) if after < upto else None
+        if rows is not None and len(keys) == 1:
+            rows = rows.matching(keys[0])
         for test in (condition, atom.condition):
             if rows is not None and test is not None:
                 rows = rows.where(test)
@@ -227,13 +226,6 @@ def _sum(parts: Sequence[D]) -> D:
     for other in others:
         first = first.plus(other)
     return first
-
-
-def _united(sets: Sequence[D]) -> D:
-    """The keys that are in any of these sets."""
-    if len(sets) == 1:
-        return sets[0]
-    return _sum(sets).keys([(name, name) for name in sets[0].columns])
 
 
 def _identity(atom: Atom) -> tuple[str, ...]:

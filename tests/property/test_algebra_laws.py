@@ -100,12 +100,16 @@ def _operations(case: Case) -> dict[str, Callable[[Any, Any, Any], Any]]:
             q.select([("i", "a"), ("j", "b")]), [("y", "j")]
         ),
         "keys": lambda p, *_: p.consolidated().keys([("x", "a"), ("y", "b")]),
+        "keys of several": lambda p, q, r: p.consolidated().keys(
+            [("x", "a")], (q.consolidated(), [("x", "a")]), (r.consolidated(), [("x", "x")])
+        ),
         "matching": lambda p, _, r: r.matching(p.consolidated().keys([("x", "a"), ("y", "b")])),
         "positive": lambda p, *_: p.positive(),
         "earliest": lambda p, *_: p.consolidated().earliest(("a", "b"), "c"),
         "touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x",))[0],
         "not touched": lambda p, _, r: r.apart(p.consolidated().select(AS_R), ("x", "y"))[1],
         "lifetimes": lambda p, q, _: p.select(ENDS).lifetimes(q.consolidated().select(PLACED)),
+        "throughout": lambda p, *_: p.consolidated().throughout(),
         "matching on one": lambda p, _, r: r.matching(p.consolidated().keys([("y", "b")])),
     }
     for op in COMPARISONS:
@@ -175,6 +179,15 @@ def test_what_is_alive_at_a_cut_is_what_is_there_in_the_end_less_what_came_later
         not_gone = Comparison(Column(UNTIL), ">", Literal(cut, TYPES["BIGINT"]))
         alive = spans.where(born).where(not_gone).select(ENDS)
         assert _same(alive, ends.plus(changes.where(later).select(ENDS).negated()), algebra)
+
+
+@given(cases(), st.sampled_from(["bag", "frame"]))
+@settings(max_examples=60, deadline=None)
+def test_what_nothing_changes_is_there_throughout(case: Case, algebra: str) -> None:
+    p, q, _ = _in(case, algebra)
+    ends = p.select(ENDS)
+    never = Comparison(Column(POSITION), "<>", Column(POSITION))
+    assert _same(ends.lifetimes(q.select(PLACED).where(never)), ends.throughout(), algebra)
 
 
 @given(cases())

@@ -277,7 +277,7 @@ def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPat
 
 def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compensate for what comes after the batch, and not for what is in it."""
-    right = "changes = self._logged(atom, None, *self._span(atom, first, last))"
+    right = "changes = self._logged(atom, keys, None, *self._span(atom, first, last))"
     unordered = "changes = None"
     monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, unordered))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
