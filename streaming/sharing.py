@@ -1,9 +1,8 @@
 """Questions that coincide are asked once.
 
 Views of one job, or several atoms of one view, may look the same relation up at the same moment.
-Each of them only needs a superset of its own keys answered (algorithms.md, section 5, Lemma 2: the
-join that follows drops the rest), and a row more is no error, for it is corrected like all others.
-So questions about one relation, under one condition and by the same combinations of columns, become
+Each of them only needs a superset of its own keys answered: the join that follows drops the rest
+(algorithms.md, section 5, Lemma 2), corrected or not. So questions about one relation, under one condition and by the same combinations of columns, become
 one: the union of their keys, the union of their columns.
 """
 
