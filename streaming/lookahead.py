@@ -17,9 +17,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -201,7 +202,10 @@ class _Ahead:
 
 
 class _Reader(threading.Thread):
-    """Consumes and decodes until it is told to stop."""
+    """Consumes and decodes until it is told to stop.
+
+    What is much is decoded by other threads, outside of Python's lock, while more is consumed.
+    """
 
     def __init__(
         self, bootstrap: str, feeds: Mapping[str, Feed], ahead: _Ahead, bounds: Mapping[str, int]
@@ -210,6 +214,8 @@ class _Reader(threading.Thread):
         self._feeds = dict(feeds)
         self._ahead = ahead
         self._decoding = ThreadPoolExecutor(min(len(feeds), os.cpu_count() or 1), "decoding")
+        #: What is being decoded, in the order in which it was read.
+        self._under_way: list[tuple[str, Future[list[_Weighed]]]] = []
         self._consumer = consumer(bootstrap, bounds)
         self._consumer.assign(
             [TopicPartition(topic, 0, feed.next_offset) for topic, feed in feeds.items()]
@@ -227,23 +233,42 @@ class _Reader(threading.Thread):
             self._consumer.close()
 
     def _read(self) -> None:
-        first = self._consumer.poll(_MOMENT)
-        if first is None:
-            return
-        messages = [first, *self._consumer.consume(_AT_ONCE, _GATHERING)]
-        topics = _by_topic(messages)
-        each = self._decoding.map if len(messages) >= _WORTH_THREADS else map
-        for topic, chunks in zip(topics, each(self._chunks, topics.items()), strict=True):
-            for chunk, weight in chunks:
-                self._ahead.put(topic, chunk, weight)
+        topics = _by_topic(self._consumed())
+        much = sum(map(len, topics.values())) >= _WORTH_THREADS
+        begun = [
+            (topic, self._decoding.submit(self._chunks, topic, topics[topic]))
+            for topic in (topics if much else ())
+        ]
+        self._hand_over()
+        self._under_way = begun
+        for topic in () if much else topics:
+            self._put(topic, self._chunks(topic, topics[topic]))
 
-    def _chunks(self, read: tuple[str, list[Message]]) -> list[tuple[Chunk, int]]:
+    def _consumed(self) -> list[Message]:
+        """What has come; does not wait for it while something is being decoded."""
+        first = self._consumer.poll(0 if self._under_way else _MOMENT)
+        return [] if first is None else [first, *self._consumer.consume(_AT_ONCE, _GATHERING)]
+
+    def _hand_over(self) -> None:
+        """What has been under way, when it is decoded."""
+        for topic, decoded in self._under_way:
+            self._put(topic, decoded.result())
+
+    def _put(self, topic: str, chunks: Iterable["_Weighed"]) -> None:
+        for chunk, weight in chunks:
+            self._ahead.put(topic, chunk, weight)
+
+    def _chunks(self, topic: str, messages: list[Message]) -> list["_Weighed"]:
         """What was read of a topic, and its weight."""
-        topic, messages = read
         feed = self._feeds[topic]
         records = [m for m in messages if m.error() is None]
-        found = [(_decoded(feed, records), _weight(records))] if records else []
-        return [*found, *((feed.ended(loss), 0) for loss in _losses(messages))]
+        found = [_decoded(feed, records)] if records else []
+        losses = _losses(messages) if len(records) < len(messages) else ()
+        return [*found, *((feed.ended(loss), 0) for loss in losses)]
+
+
+#: A chunk and what it counts for.
+_Weighed: TypeAlias = tuple[Chunk, int]
 
 
 def _by_topic(messages: list[Message]) -> dict[str, list[Message]]:
@@ -255,13 +280,11 @@ def _by_topic(messages: list[Message]) -> dict[str, list[Message]]:
     return topics
 
 
-def _decoded(feed: Feed, records: list[Message]) -> Chunk:
+def _decoded(feed: Feed, records: list[Message]) -> _Weighed:
     offsets = np.array([m.offset() for m in records], dtype=np.int64)
-    return feed.decoded(offsets, pl.Series("value", [m.value() for m in records], pl.Binary))
-
-
-def _weight(records: list[Message]) -> int:
-    return sum(1 + len(m) // _RECORD_BYTES for m in records)
+    values = pl.Series("value", [m.value() for m in records], pl.Binary)
+    weight = len(records) + int((values.bin.size() // _RECORD_BYTES).sum())
+    return feed.decoded(offsets, values), weight
 
 
 def _losses(messages: list[Message]) -> Iterator[SourceViolation]:

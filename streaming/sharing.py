@@ -2,8 +2,9 @@
 
 Views of one job, or several atoms of one view, may look the same relation up at the same moment.
 Each of them only needs a superset of its own keys answered: the join that follows drops the rest
-(algorithms.md, section 5, Lemma 2), corrected or not. So questions about one relation, under one condition and by the same combinations of columns, become
-one: the union of their keys, the union of their columns.
+(algorithms.md, section 5, Lemma 2), corrected or not. So questions about one relation, under one
+condition and by the same combinations of columns, become one: the union of their keys, the union
+of their columns.
 """
 
 from collections.abc import Sequence
