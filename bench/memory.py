@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_EVERY_SECONDS = 0.5
+#: To ask for the pages of a large process takes milliseconds, which whoever is measured lacks.
+_EVERY_SECONDS = 1.0
 _PROC = Path("/proc")
 
 

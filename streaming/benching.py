@@ -5,6 +5,7 @@ Exit code: 0 when our results and states were right, 1 when one was wrong or a r
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -14,8 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from sources.workloads import NAMES
+from streaming import markdown
+from streaming.barchart import Bar, bars
 
 _OURS = "viewsweep"
+_MARK = "bench"
 
 
 def bench(
@@ -43,8 +47,17 @@ def bench(
         bool, typer.Option("--quick", help="A small burst; its figures mean little.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw updates per second into this file (SVG).")
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+    ] = None,
 ) -> None:
     """Measure this machine: our engine beside others, each result compared with DuckDB's."""
+    if into is not None:
+        markdown.around(into, _MARK)
     # The engines bring Spark and others, and no other command needs them.
     from bench.burst import Settings
     from bench.engines import engines as engines_of
@@ -63,6 +76,11 @@ def bench(
     if rate is not None:
         chosen, settings = [SteadyPath(rate)], replace(settings, updates=int(rate * seconds))
     report = side_by_side(chosen, settings, repeats, _say).to_json()
+    if plot is not None:
+        markdown.write(plot, _drawn(report))
+        _say(f"{plot}: updates per second")
+    if into is not None:
+        markdown.put(into, _MARK, _markdown(report))
     if json:
         sys.stdout.write(orjson.dumps(report).decode() + "\n")
     else:
@@ -114,6 +132,44 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{memory / 1e6:,.0f}" if memory else "-",
         f"{row['base_rows_kept']:,}",
     ]
+
+
+def _measured(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in report["rows"] if row["updates_per_s"] is not None]
+
+
+def _drawn(report: dict[str, Any]) -> str:
+    settings = report["settings"]
+    title = (
+        f"Updates per second: {settings['updates']:,} updates of {settings['workload']} over"
+        f" {settings['base_rows']:,} base rows, medians of {settings['repeats']}"
+    )
+    rows = [
+        Bar(
+            row["engine"],
+            row["updates_per_s"],
+            row["runs"],
+            _remark(row),
+            "#1b6ca8" if row["engine"] == _OURS else "#8fa3b0",
+        )
+        for row in _measured(report)
+    ]
+    return bars(title, rows)
+
+
+def _remark(row: dict[str, Any]) -> str:
+    if row["right"] is False:
+        return "(WRONG)"
+    return f"({row['wrong_states']} states wrong)" if row["wrong_states"] else ""
+
+
+def _markdown(report: dict[str, Any]) -> str:
+    """The table, and what was measured."""
+    rows = [[*_cells(row), row["about"]] for row in _measured(report)]
+    settings = ", ".join(
+        f"{name} {value}" for name, value in report["settings"].items() if name != "machine"
+    )
+    return f"{markdown.table([*_HEADINGS, 'what it is'], rows)}\n\n{settings}."
 
 
 def _shares(steps: dict[str, float]) -> str:

@@ -162,12 +162,12 @@ def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTabl
     """The view's tables, once they contain this version of every source."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
+        time.sleep(0.5)
         tables = system.tables()
         if tables is not None and min(tables.standing().vector.values()) >= version:
             return tables
         if job.ended() is not None or time.monotonic() > deadline:
             raise ViewsweepError(f"the job does not get there:\n{job.last_words()}")
-        time.sleep(0.5)
 
 
 def _outcome(
@@ -231,6 +231,8 @@ class SteadyPath:
             place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
             system.serve()
             warm = datetime.now(UTC).replace(tzinfo=None) + _WARMING
+            # To look how far it is would take time from what is measured.
+            time.sleep(burst.updates / self.rate)
             tables = _caught_up(system, job, load.share)
             summary = system.stop_job(job)
         return _with_freshness(burst, tables, warm, summary, memory.bytes)
