@@ -25,6 +25,9 @@ from infra.progress import Progress, on_stderr
 DEFAULT_MASTER = "local[2]"
 
 _LOG4J = Path(__file__).parent / "log4j2.properties"
+#: The driver plans one small batch after the other. To compile that twice, and to collect garbage
+#: in threads beside it, took its JVM as long again, on the cores that the batch itself waits for.
+_DRIVER_OPTIONS = Path(__file__).parent / "driver.options"
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -65,6 +68,7 @@ _STREAMING = {
 
 _QUIET = {
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.defaultJavaOptions": f'-XX:VMOptionsFile="{_DRIVER_OPTIONS}"',
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
 

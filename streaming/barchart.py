@@ -1,4 +1,4 @@
-"""Bars beside their names as SVG: one length each, and a line from the least to the greatest run."""
+"""Bars beside their names as SVG; a line in each goes from the least run to the greatest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
