@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench commits costs outer peers lock clean
+.PHONY: setup demo test lint soak tables bench commits costs outer memory peers lock clean
 
 setup: .venv/ready
 
@@ -52,6 +52,10 @@ commits: setup
 # What an outer join costs beside its core, as in the paper on outer-join views.
 outer: setup
 	$(BIN)/python -m bench.outerviews --into docs/outer.svg
+
+# What the job needs of memory, against the base and with a million updates in one batch.
+memory: setup
+	$(BIN)/python -m bench.jobmemory --into docs/memory.svg
 
 # How costs grow, drawn. One thread: what idle threads of a pool burn would count as cost.
 costs: setup

@@ -88,12 +88,16 @@ class Sizes:
     batches: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
     bases: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
     base: int = 1_000_000
-    #: The batch where the base or the number of relations is varied.
+    #: The batches where the base is varied. Of the smallest one few updates meet each other even
+    #: in the smallest base; those of a larger one share what they ask for, the more the less there
+    #: is, which makes small bases look cheap.
+    base_batches: tuple[int, ...] = (1_000, 10_000)
+    #: The batch where the number of relations is varied.
     batch: int = 10_000
     repeats: int = 3
 
 
-QUICK = Sizes((1, 10, 100), (2_000, 4_000, 8_000), 4_000, 100, 1)
+QUICK = Sizes((1, 10, 100), (2_000, 4_000, 8_000), 4_000, (10, 100), 100, 1)
 
 
 def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
@@ -106,21 +110,25 @@ def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
     return found
 
 
-def by_base(sizes: Sizes) -> list[Cost]:
-    """The costs at each size of the base."""
+def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
+    """Per size of the batch the costs at each size of the base."""
     settings = [Settings("chain4", base_rows=base) for base in sizes.bases]
-    return _medians(settings, sizes)
+    bursts = _bursts(settings, sizes.base_batches[-1])
+    return {batch: _medians(bursts, batch, sizes.repeats) for batch in sizes.base_batches}
 
 
 def by_relations(sizes: Sizes) -> list[Cost]:
     """The costs for chains of each length."""
-    return _medians([Settings(name, base_rows=sizes.base) for name in _RELATIONS], sizes)
+    settings = [Settings(name, base_rows=sizes.base) for name in _RELATIONS]
+    return _medians(_bursts(settings, sizes.batch), sizes.batch, sizes.repeats)
 
 
-def _medians(settings: Sequence[Settings], sizes: Sizes) -> list[Cost]:
-    updates = sizes.batch * (_BATCHES + 1)
-    bursts = [Burst(replace(each, updates=updates)) for each in settings]
-    rounds = [[cost(burst, sizes.batch) for burst in bursts] for _ in range(sizes.repeats)]
+def _bursts(settings: Sequence[Settings], batch: int) -> list[Burst]:
+    return [Burst(replace(each, updates=batch * (_BATCHES + 1))) for each in settings]
+
+
+def _medians(bursts: Sequence[Burst], batch: int, repeats: int) -> list[Cost]:
+    rounds = [[cost(burst, batch) for burst in bursts] for _ in range(repeats)]
     return [
         replace(
             runs[0],
@@ -132,7 +140,9 @@ def _medians(settings: Sequence[Settings], sizes: Sizes) -> list[Cost]:
 
 
 def charts(
-    batches: Mapping[str, Sequence[Cost]], bases: Sequence[Cost], relations: Sequence[Cost]
+    batches: Mapping[str, Sequence[Cost]],
+    bases: Mapping[int, Sequence[Cost]],
+    relations: Sequence[Cost],
 ) -> list[Chart]:
     """The plots."""
     asked: dict[str, Sequence[tuple[float, float]]] = {
@@ -145,11 +155,16 @@ def charts(
     sent = {
         shape: [(c.batch, c.bytes_per_update) for c in costs] for shape, costs in batches.items()
     }
-    size = f"batches of {bases[0].batch}"
+    of_base = {
+        f"{name}, {size:,} at once": points
+        for size, costs in bases.items()
+        for name, points in _times(costs).items()
+    }
+    size = f"batches of {relations[0].batch:,}"
     return [
         Chart("Questions per batch", "updates in the batch", "questions", asked),
         Chart("Bytes per update", "updates in the batch", "bytes of keys and rows", sent),
-        Chart(f"Cost against base size, {size}", "base rows", "CPU µs per update", _times(bases)),
+        Chart("Cost against base size", "base rows", "CPU µs per update", of_base),
         Chart(
             f"Cost against n, {size}",
             "relations in the chain (n)",
@@ -182,7 +197,7 @@ def main(
     forms = {
         "threads": pl.thread_pool_size(),
         "by_batch": {shape: [asdict(c) for c in costs] for shape, costs in batches.items()},
-        "by_base": [asdict(c) for c in bases],
+        "by_base": {str(size): [asdict(c) for c in costs] for size, costs in bases.items()},
         "by_relations": [asdict(c) for c in relations],
     }
     sys.stdout.write(orjson.dumps(forms, option=orjson.OPT_INDENT_2).decode() + "\n")

@@ -17,12 +17,15 @@ _PROC = Path("/proc")
 
 
 class PeakMemory:
-    """Watches inside `with` all children that were not there when it was made."""
+    """Watches inside `with` all children that were not there when it was made.
 
-    def __init__(self) -> None:
-        self._root = os.getpid()
+    Or one process with all that it starts.
+    """
+
+    def __init__(self, process: int | None = None) -> None:
+        self._process = process
         #: What runs already does not belong to what is watched: the broker.
-        self._before = descendants(self._root)
+        self._before = descendants(os.getpid()) if process is None else set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
         self.bytes = 0
@@ -42,7 +45,9 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while True:
-            tree = descendants(self._root, self._before)
+            tree = descendants(self._process or os.getpid(), self._before)
+            if self._process is not None:
+                tree.add(self._process)
             self.bytes = max(self.bytes, sum(map(_resident, tree)))
             if self._over.wait(_EVERY_SECONDS):
                 return

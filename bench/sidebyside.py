@@ -68,6 +68,8 @@ class Line:
             "wrong_states": sum(run.wrong_states for run in self.runs) if checked else None,
             "states_checked": checked or None,
             "peak_rss_bytes": max((o.peak_rss_bytes or 0 for o in outcomes), default=0) or None,
+            "job_peak_rss_bytes": max((o.job_peak_rss_bytes or 0 for o in outcomes), default=0)
+            or None,
             "base_rows_kept": max((o.base_rows_kept for o in outcomes), default=None),
             "right": all(verdicts) if verdicts else None,
             "inserts_only": any(outcome.inserts_only for outcome in outcomes),

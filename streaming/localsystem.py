@@ -35,6 +35,9 @@ bootstrap = "{bootstrap}"
 [views.{view}]
 sql = "view.sql"
 protocol = "{protocol}"
+
+[job]
+{job}
 """
 
 
@@ -71,8 +74,12 @@ class Load:
 class LocalSystem:
     """Processes in one directory, ended together at the end of `with`."""
 
-    def __init__(self, directory: Path, bootstrap: str, load: Load, protocol: str) -> None:
+    def __init__(
+        self, directory: Path, bootstrap: str, load: Load, protocol: str, job: str = ""
+    ) -> None:
+        """`job`: lines of the configuration's section of that name."""
         self.directory = directory
+        self._job = job
         self.load = load
         self._bootstrap = bootstrap
         self._protocol = protocol
@@ -159,7 +166,11 @@ class LocalSystem:
             for name, address in addresses.items()
         )
         text = _CONFIGURATION.format(
-            bootstrap=self._bootstrap, sources=sources, view=VIEW, protocol=self._protocol
+            bootstrap=self._bootstrap,
+            sources=sources,
+            view=VIEW,
+            protocol=self._protocol,
+            job=self._job,
         )
         (self.directory / "view.sql").write_text(self.load.sql)
         (self.directory / "warehouse.toml").write_text(text)

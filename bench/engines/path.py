@@ -49,6 +49,8 @@ class WholePath:
     about: str = "whole path: Kafka, Spark, Delta; complete and durable, nothing copied"
     #: The view that is kept, if not the inner join of all relations.
     view: str | None = None
+    #: Lines of the section [job] of its configuration.
+    job: str = ""
 
     def missing(self) -> str | None:
         return None
@@ -64,7 +66,8 @@ class WholePath:
             self.view,
         )
         bootstrap, memory = place.bootstrap(), PeakMemory()
-        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
+        running = LocalSystem(place.directory, bootstrap, load, DEFAULT, self.job)
+        with running as system, memory:
             place.say("the sources and the first state of the view")
             _make_first_state(system)
             sources = _Sources(burst, system.serve())
@@ -79,13 +82,15 @@ class WholePath:
                 sources.commit_up_to(burst.share)
                 place.say("the job catches up")
                 begun = time.time()
-            tables = _caught_up(system, job, burst.share)
+            with PeakMemory(job.pid) as of_job:
+                tables = _caught_up(system, job, burst.share)
             summary = system.stop_job(job)
             ended = tables.progress()["installed_at"].max()
             assert isinstance(ended, datetime)
             seconds = ended.replace(tzinfo=UTC).timestamp() - begun
             outcome = _outcome(burst, tables, seconds, summary, memory.bytes, self.view)
-            return replace(outcome, updates=(burst.share - warm) * len(load.sources))
+            updates = (burst.share - warm) * len(load.sources)
+            return replace(outcome, updates=updates, job_peak_rss_bytes=of_job.bytes)
 
 
 class _Sources:

@@ -36,10 +36,10 @@ def test_questions_stay_within_the_bound_and_bytes_per_update_fall() -> None:
 
 
 def test_bases_and_relations_are_varied_one_at_a_time() -> None:
-    assert [(c.workload, c.base_rows) for c in by_base(_TINY)] == [
-        ("chain4", 2_000),
-        ("chain4", 4_000),
-    ]
+    bases = by_base(_TINY)
+    assert [c.batch for costs in bases.values() for c in costs] == [10, 10, 100, 100]
+    for costs in bases.values():
+        assert [(c.workload, c.base_rows) for c in costs] == [("chain4", 2_000), ("chain4", 4_000)]
     found = by_relations(_TINY)
     assert [c.workload for c in found] == [f"chain{n}" for n in range(2, 9)]
     assert {(c.base_rows, c.batch) for c in found} == {(3_000, 100)}
@@ -50,7 +50,7 @@ def test_the_plots_are_drawn_with_a_line_for_each_series() -> None:
     batches, bases, relations = by_batch(_TINY), by_base(_TINY), by_relations(_TINY)
     picture = ET.fromstring(drawn(charts(batches, bases, relations)))
     lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 6 + 3 + 2 + 2
+    assert len(lines) == 6 + 3 + 2 * 2 + 2
     assert all(len((line.get("points") or "").split()) > 1 for line in lines)
 
 
