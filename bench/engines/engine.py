@@ -38,8 +38,6 @@ class Outcome:
     states: list[pl.DataFrame] = field(default_factory=list)
     #: Of all processes together, sources and their databases included, the broker not.
     peak_rss_bytes: int | None = None
-    #: Of the job alone (Python and JVM), where there is one.
-    job_peak_rss_bytes: int | None = None
     #: Rows of base relations that the engine holds copies of.
     base_rows_kept: int = 0
     #: Whether modifications and deletions were left out because the engine cannot take them.
@@ -52,6 +50,8 @@ class Outcome:
     vectors: list[dict[str, int]] = field(default_factory=list)
     #: Seconds by step, where the engine says so.
     steps: dict[str, float] = field(default_factory=dict)
+    #: Of the job alone (Python and JVM), where there is one.
+    job_peak_rss_bytes: int | None = None
 
 
 class Engine(Protocol):
