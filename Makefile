@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench commits costs outer memory peers lock clean
+.PHONY: setup demo test lint soak tables bench bench-tables commits costs outer memory peers lock clean
 
 setup: .venv/ready
 
@@ -44,6 +44,10 @@ tables: setup
 # Our engine beside others, medians of runs in turns: make bench ARGS="--quick"
 bench: setup
 	$(BIN)/viewsweep bench $(ARGS)
+
+# The same, with its table and its plot put into the README; a quarter of an hour, after make peers.
+bench-tables: setup
+	$(BIN)/viewsweep bench --into README.md --plot docs/bench.svg
 
 # Append and read after 2,000 commits as against 20.
 commits: setup
