@@ -59,11 +59,10 @@ def pairs(
         return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
-    # With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
     joined = left.join(
         right,
-        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
-        right_on=[*(pl.col(other) for _, other in on), pl.lit(1)],
+        left_on=compared(left, [ours for ours, _ in on]),
+        right_on=compared(right, [other for _, other in on]),
         how="inner",
         coalesce=False,
         nulls_equal=nulls_equal,
@@ -75,6 +74,15 @@ def pairs(
         pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
         pl.col(COUNT) * pl.col(COUNT + _THEIRS),
     )
+
+
+def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
+    """These columns to join on.
+
+    With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
+    """
+    more = not by or (len(by) == 1 and rows.schema[by[0]] == pl.Float64())
+    return [*(pl.col(name) for name in by), *([pl.lit(1)] if more else [])]
 
 
 def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
@@ -102,7 +110,7 @@ def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """The rows that agree with one of the wanted ones; NULL agrees with NULL."""
     if rows.is_empty() or wanted.is_empty():
         return rows.clear()
-    on = [*(pl.col(name) for name in wanted.columns), pl.lit(1)]
+    on = compared(rows, wanted.columns)
     return rows.join(wanted, on=on, how="semi", nulls_equal=True)
 
 
@@ -119,8 +127,8 @@ def unmatched(
         return rows
     return rows.join(
         others,
-        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
-        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
+        left_on=compared(rows, [ours for ours, _ in on]),
+        right_on=compared(others, [theirs for _, theirs in on]),
         how="anti",
         nulls_equal=nulls_equal,
     )
