@@ -38,6 +38,7 @@ from protocols.operators.placed import (
     distinct,
     entries,
     keys,
+    once,
     pairs,
     running,
     throughout,
@@ -272,7 +273,7 @@ class Join:
         """The join keys of the other side as this side calls them."""
         theirs = {pair[side]: pair[1 - side] for pair in reversed(self._on)}
         found = picked(others, [(name, theirs[name]) for name in self._by[side]])
-        return found if len(set(theirs.values())) == others.width else found.unique()
+        return found if len(set(theirs.values())) == others.width else once(found)
 
     def _met_by(self, side: int, rows: pl.DataFrame) -> pl.DataFrame | None:
         """The keys on the other side that rows of one side meet; None stands for all there are."""
@@ -301,7 +302,7 @@ def _united(some: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """The keys that are in one of these sets."""
     if some.is_empty() or others.is_empty():
         return others if some.is_empty() else some
-    return pl.concat([some, others]).unique(maintain_order=True)
+    return once(pl.concat([some, others]))
 
 
 def _voids(numbers: pl.DataFrame) -> pl.DataFrame:

@@ -96,8 +96,7 @@ def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
-    found = rows.select(columns)
-    return found if found.height < 2 else found.unique(maintain_order=True)
+    return once(rows.select(columns))
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
@@ -105,7 +104,16 @@ def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame
     found = picked(rows, dict(columns).items())
     if any(column.null_count() for column in found):
         found = found.drop_nulls()
-    return found if found.height < 2 else found.unique(maintain_order=True)
+    return once(found)
+
+
+def once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row once, in order; one column by itself is gone through much faster than rows."""
+    if rows.height < 2:
+        return rows
+    if rows.width == 1:
+        return rows.to_series().unique(maintain_order=True).to_frame()
+    return rows.unique(maintain_order=True)
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
