@@ -5,15 +5,16 @@ join pads with NULL, its *orphans*, is what has no partner:
 
     orphans = left joined with (absence of a partner)
 
-Absence is taken per join key, or, where a pair has to satisfy more than equalities, per row of
-the left side. So an orphan appears at the very position at which the last partner goes, and goes
-when the first one comes. NULL in a join key meets nothing and is always an orphan.
+Absence is taken per join key, and then pairs and orphans are found in one pass (`outer.py`); or,
+where a pair has to satisfy more than equalities, per row of the left side. So an orphan appears at
+the very position at which the last partner goes, and goes when the first one comes. NULL in a join
+key meets nothing and is always an orphan.
 
 Null extension is not linear. It is right here because it comes last: the sources are asked for
 inner matches only, and answers are corrected before anything is padded.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -21,11 +22,12 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
-from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.frame import Frame, empty_frame, picked
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
+from protocols.operators.outer import outer_pairs
 from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
     absence,
@@ -36,19 +38,20 @@ from protocols.operators.placed import (
     distinct,
     entries,
     keys,
+    once,
     pairs,
-    presence,
+    running,
     throughout,
-    unmatched,
+    when_there,
 )
 from protocols.views import tree
 
 
 @dataclass(frozen=True)
 class _Partner:
-    """When rows have a partner: entries, and how rows find theirs."""
+    """How many partners rows have from when on, and how rows find theirs."""
 
-    there: pl.DataFrame
+    numbers: pl.DataFrame
     on: Sequence[tuple[str, str]]
     nulls_equal: bool
 
@@ -66,6 +69,8 @@ class Join:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
+        #: What each side is joined on.
+        self._by = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
         self._sides = node.left.columns, node.right.columns
         of_left, of_right, of_both = _by_side(node)
         #: What a row has to satisfy by itself to have a partner at all.
@@ -77,9 +82,8 @@ class Join:
         #: Of the sides whose number of rows per key decides who on the other side is an orphan.
         self._partners: tuple[Partners | None, Partners | None] = (None, None)
         if self._on and self._test is None and self._kind != "inner":
-            columns = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
-            lefts = Partners(columns[0], memory(0, columns[0])) if self._kind == "full" else None
-            self._partners = (lefts, Partners(columns[1], memory(1, columns[1])))
+            lefts = Partners(self._by[0], memory(0, self._by[0])) if self._kind == "full" else None
+            self._partners = (lefts, Partners(self._by[1], memory(1, self._by[1])))
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -88,7 +92,7 @@ class Join:
         if left.is_empty() and right.is_empty():
             return no_change(self)
         changes = (left, right)
-        asked, wanted = zip(*(self._asked(side, changes) for side in (0, 1)), strict=True)
+        asked, wanted = zip(*self._asked(changes), strict=True)
         sides = (self._left, self._right)
         there = yield from together(
             [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
@@ -98,29 +102,35 @@ class Join:
         return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
 
     def _asked(
-        self, side: int, changes: tuple[pl.DataFrame, pl.DataFrame]
-    ) -> tuple[pl.DataFrame | None, Wanted | None]:
-        """The keys of one side that have to be read, and those whose rows have to be counted.
+        self, changes: tuple[pl.DataFrame, pl.DataFrame]
+    ) -> Iterator[tuple[pl.DataFrame | None, Wanted | None]]:
+        """For each side the keys that have to be read, and those whose rows have to be counted.
 
         What changes on the other side meets rows here. What changes here may be the first or the
         last partner of something there, so it matters what it stands beside.
         """
-        own, other = changes[side], changes[1 - side]
-        partners = self._partners[side]
-        if partners is None:
-            pads = {"inner": (), "full": (0, 1)}.get(self._kind, (1,))
-            both = (other, own) if side in pads else (other,)
-            return self._keys(side, *both, first=1 - side), None
-        counted = self._keys(side, other, own, first=1 - side)
-        assert counted is not None
-        wanted = partners.wanted(counted)
-        if self._kind in ("semi", "anti"):
-            return wanted.unknown, wanted
-        met = self._keys(side, other, first=1 - side)
-        assert met is not None
-        if wanted.unknown.is_empty():
-            return met, wanted
-        return pl.concat([met, wanted.unknown]).unique(maintain_order=True), wanted
+        if not self._on:
+            # Everything meets everything.
+            left, right = (not each.is_empty() for each in changes)
+            yield None if right or (left and self._pads_for(0)) else pl.DataFrame(), None
+            yield None if left or (right and self._pads_for(1)) else pl.DataFrame(), None
+            return
+        touched = [self._keys(side, changes[side]) for side in (0, 1)]
+        for side in (0, 1):
+            met, own = self._named(side, touched[1 - side]), touched[side]
+            partners = self._partners[side]
+            if partners is None:
+                yield _united(met, own) if self._pads_for(side) else met, None
+            elif self._kind in ("semi", "anti"):
+                wanted = partners.wanted(_united(met, own))
+                yield wanted.unknown, wanted
+            else:
+                wanted = partners.wanted(own)
+                yield _united(met, wanted.unknown), wanted
+
+    def _pads_for(self, side: int) -> bool:
+        """Whether it matters on the other side if there are rows on this one."""
+        return self._kind == "full" or (self._kind != "inner" and side == 1)
 
     def _counted(
         self,
@@ -129,12 +139,12 @@ class Join:
         there: Sequence[pl.DataFrame],
         changes: Sequence[pl.DataFrame],
     ) -> pl.DataFrame | None:
-        """When there are rows of which keys on one side, if somebody on the other needs them."""
+        """How many rows keys of one side have, if somebody on the other needs to know."""
         partners = self._partners[side]
         if partners is None or wanted is None:
             return None
         before, change = (self._able(side, rows[side]) for rows in (there, changes))
-        return partners.presence(wanted, before, change)
+        return partners.numbers(wanted, before, change)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         left, right = yield from self._sides_before(span, wanted)
@@ -164,18 +174,37 @@ class Join:
     ) -> pl.DataFrame:
         """The entries of the join of these entries.
 
-        `of_left` and `of_right` say when there is a row of a key on that side, if it was counted.
+        `of_left` and `of_right` are the numbers of rows per key on that side, if counted.
         """
         if self._kind == "semi":
-            return self._met(0, left, right, of_right)
+            return self._met(left, right, of_right)
         if self._kind == "anti":
             return self._orphans(0, left, right, of_right)
-        parts = [self._joined(left, right)]
-        if self._kind in ("left", "full"):
-            parts.append(self._padded(self._orphans(0, left, right, of_right)))
-        if self._kind == "full":
-            parts.append(self._padded(self._orphans(1, right, left, of_left)))
+        if self._kind == "inner":
+            parts = [self._joined(left, right)]
+        elif self._on and self._test is None:
+            parts = self._joined_and_padded((left, right), (of_left, of_right))
+        else:
+            parts = [self._joined(left, right), self._padded(self._orphans(0, left, right))]
+            if self._kind == "full":
+                parts.append(self._padded(self._orphans(1, right, left)))
         return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
+
+    def _joined_and_padded(
+        self,
+        rows: tuple[pl.DataFrame, pl.DataFrame],
+        numbers: tuple[pl.DataFrame | None, pl.DataFrame | None],
+    ) -> list[pl.DataFrame]:
+        """The entries of an outer join of what only has to agree in its keys."""
+        is_full = self._kind == "full"
+        able = [self._able(side, rows[side]) for side in (0, 1)]
+        left, right = (None if each is None else _voids(each) for each in numbers)
+        parts = [outer_pairs(able[0], able[1], self._on, (left, right), is_full=is_full)]
+        for side in (0, 1) if is_full else (0,):
+            test = self._eligible[side]
+            if test is not None:
+                parts.append(self._padded(_failing(test, rows[side])))
+        return parts
 
     def _able(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of one side that may have partners."""
@@ -187,46 +216,45 @@ class Join:
         return found if self._test is None else found.filter(self._test)
 
     def _met(
-        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+        self, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
     ) -> pl.DataFrame:
-        """The entries of one side while they have a partner on the other."""
-        rows = self._able(side, rows)
-        found = self._partner(side, rows, others, there)
-        return pairs(rows, found.there, found.on, found.nulls_equal).select(rows.columns)
+        """The entries of the left side while they have a partner on the right."""
+        rows = self._able(0, rows)
+        found = self._partner(0, rows, others, numbers)
+        there = when_there(found.numbers)
+        return pairs(rows, there, found.on, found.nulls_equal).select(rows.columns)
 
     def _orphans(
-        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+        self,
+        side: int,
+        rows: pl.DataFrame,
+        others: pl.DataFrame,
+        numbers: pl.DataFrame | None = None,
     ) -> pl.DataFrame:
         """The entries of one side while they have none."""
         able = self._able(side, rows)
-        found = self._partner(side, able, others, there)
-        by = columns_of(found.there)
-        lonely = pairs(able, absence(found.there, by), found.on, found.nulls_equal)
+        found = self._partner(side, able, others, numbers)
+        lonely = outer_pairs(able, absence(found.numbers), found.on, nulls_equal=found.nulls_equal)
         test = self._eligible[side]
-        return pl.concat(
-            [
-                lonely.select(rows.columns),
-                unmatched(able, found.there, found.on, found.nulls_equal),
-                rows.clear() if test is None else rows.filter(test.fill_null(False).not_()),
-            ]
-        )
+        parts = [lonely.select(rows.columns).filter(pl.col(COUNT) != 0)]
+        return pl.concat(parts if test is None else [*parts, _failing(test, rows)])
 
     def _partner(
-        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, there: pl.DataFrame | None
+        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
     ) -> "_Partner":
-        """When who of one side has a partner; `there` if it was counted by key already."""
+        """Of who of one side has how many partners; `numbers` if counted by key already."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
         others = self._able(1 - side, others)
         if self._test is None:
-            if there is None:
-                there = presence(others, list(dict.fromkeys(theirs for _, theirs in on)))
-            return _Partner(there, on, nulls_equal=False)
+            if numbers is None:
+                numbers = running(others, list(dict.fromkeys(theirs for _, theirs in on)))
+            return _Partner(numbers, on, nulls_equal=False)
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         met = pairs(throughout(each), others, on).filter(self._test)
-        met_rows = presence(met.select(*mine, POSITION, COUNT), mine)
-        return _Partner(met_rows, [(name, name) for name in mine], nulls_equal=True)
+        of_rows = running(met.select(*mine, POSITION, COUNT), mine)
+        return _Partner(of_rows, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:
         """Rows of one side, with NULL in the columns of the other."""
@@ -237,19 +265,21 @@ class Join:
 
     # -- what to ask for -------------------------------------------------------------------------
 
-    def _keys(self, side: int, *rows: pl.DataFrame, first: int) -> pl.DataFrame | None:
-        """The join keys of these rows as one side (0, 1) calls them; None stands for all there are.
+    def _keys(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
+        """The different join keys of rows of one side that may have partners."""
+        return keys(self._able(side, rows), [(name, name) for name in self._by[side]])
 
-        The first rows are of side `first`, the next of the other.
-        """
+    def _named(self, side: int, others: pl.DataFrame) -> pl.DataFrame:
+        """The join keys of the other side as this side calls them."""
+        theirs = {pair[side]: pair[1 - side] for pair in reversed(self._on)}
+        found = picked(others, [(name, theirs[name]) for name in self._by[side]])
+        return found if len(set(theirs.values())) == others.width else once(found)
+
+    def _met_by(self, side: int, rows: pl.DataFrame) -> pl.DataFrame | None:
+        """The keys on the other side that rows of one side meet; None stands for all there are."""
         if not self._on:
-            # Everything meets everything.
-            return None if any(not each.is_empty() for each in rows) else pl.DataFrame()
-        sets = []
-        for own, each in zip((first, 1 - first), rows, strict=False):
-            columns = {pair[side]: pair[own] for pair in reversed(self._on)}
-            sets.append(keys(self._able(own, each), columns.items()))
-        return pl.concat(sets).unique(maintain_order=True)
+            return pl.DataFrame() if rows.is_empty() else None
+        return self._named(1 - side, self._keys(side, rows))
 
     def _sides_before(
         self, span: Span, wanted: pl.DataFrame | None
@@ -258,14 +288,31 @@ class Join:
         mine, theirs = (_part(wanted, side) for side in self._sides)
         if mine is not None and not (self._kind == "full" and _all_null(mine)):
             left = yield from before(self._left, span, mine)
-            right = yield from before(self._right, span, self._keys(1, left, first=0))
+            right = yield from before(self._right, span, self._met_by(0, left))
         elif theirs is not None and (self._kind in ("inner", "semi") or not _all_null(theirs)):
             right = yield from before(self._right, span, theirs)
-            left = yield from before(self._left, span, self._keys(0, right, first=1))
+            left = yield from before(self._left, span, self._met_by(1, right))
         else:
             sides = (self._left, self._right)
             left, right = yield from together([before(side, span, None) for side in sides])
         return left, right
+
+
+def _united(some: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """The keys that are in one of these sets."""
+    if some.is_empty() or others.is_empty():
+        return others if some.is_empty() else some
+    return once(pl.concat([some, others]))
+
+
+def _voids(numbers: pl.DataFrame) -> pl.DataFrame:
+    """What stands for the rows of keys as long as there are none."""
+    return absence(numbers).filter(pl.col(COUNT) != 0)
+
+
+def _failing(test: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows for which a condition is not true."""
+    return rows.filter(test.fill_null(False).not_())
 
 
 def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:

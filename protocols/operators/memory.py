@@ -50,7 +50,8 @@ class Memory:
         if self._still is not None and not rest.is_empty():
             old = among(self._still[self._candidates(rest)], rest)
             known = pl.concat([known, old])
-            rest = without(rest, old, self._by)
+            if not self._knows_all:
+                rest = without(rest, old, self._by)
         return known, rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:

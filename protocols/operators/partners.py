@@ -11,7 +11,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.operators.memory import Memory
-from protocols.operators.placed import added_up, among, entries, presence
+from protocols.operators.placed import added_up, among, entries, in_the_end, running
 
 _NUMBER = "_number"
 
@@ -20,7 +20,6 @@ _NUMBER = "_number"
 class Wanted:
     """The keys whose rows a batch has to count."""
 
-    keys: pl.DataFrame
     #: What is remembered of them.
     known: pl.DataFrame | None
     #: Those of which nothing is.
@@ -36,37 +35,31 @@ class Partners:
 
     def wanted(self, keys: pl.DataFrame) -> Wanted:
         """What is known of these keys and what has to be read."""
-        return Wanted(keys, *self._memory.find(keys))
+        return Wanted(*self._memory.find(keys))
 
-    def presence(self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
-        """From when until when there are rows of the wanted keys, as entries.
+    def numbers(self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
+        """How many rows the wanted keys have from when on (see `running`).
 
         `there` has at least all rows before the batch of the keys that were not known.
         """
-        before = [self._counted(among(there, wanted.unknown))]
+        # Also of keys without rows it is known that they have none.
+        none = wanted.unknown.select(*self._by, pl.lit(0, pl.Int64).alias(COUNT))
+        before = [none, self._rows(among(there, wanted.unknown))]
         if wanted.known is not None:
             before.append(wanted.known.select(*self._by, pl.col(_NUMBER).alias(COUNT)))
-        steps = self._counted(change, POSITION)
-        placed = entries(pl.concat(before), steps)
-        self._learn(wanted.keys, placed)
-        return presence(placed, self._by)
+        found = running(entries(pl.concat(before), self._rows(change, POSITION)), self._by)
+        self._memory.learn(in_the_end(found).rename({COUNT: _NUMBER}))
+        return found
 
     def seen(self, rows: pl.DataFrame) -> None:
         """All rows of the side."""
-        counted = self._counted(rows).rename({COUNT: _NUMBER})
+        counted = added_up(self._rows(rows)).rename({COUNT: _NUMBER})
         self._memory.seen(counted, all_of_them=True)
 
     def settle(self) -> None:
         """The batch is done."""
         self._memory.settle()
 
-    def _counted(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
-        """The numbers of rows per key; one with a NULL is no key."""
-        found = rows.select(*self._by, *also, COUNT).drop_nulls(self._by)
-        return added_up(found)
-
-    def _learn(self, keys: pl.DataFrame, placed: pl.DataFrame) -> None:
-        """Also of keys without rows it is known that they have none."""
-        none = keys.select(*self._by, pl.lit(0, pl.Int64).alias(COUNT))
-        sums = pl.concat([placed.select(*self._by, COUNT), none])
-        self._memory.learn(sums.group_by(self._by).agg(pl.col(COUNT).sum().alias(_NUMBER)))
+    def _rows(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
+        """The rows by their keys; one with a NULL is no key."""
+        return rows.select(*self._by, *also, COUNT).drop_nulls(self._by)

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
 from protocols.algebra.frame import Frame, all_equal, picked, row_hashes
 
 _THEIRS = "_theirs"
+_BEGINS = "_begins"
 
 
 def entries(before: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
@@ -59,11 +61,10 @@ def pairs(
         return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
-    # With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
     joined = left.join(
         right,
-        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
-        right_on=[*(pl.col(other) for _, other in on), pl.lit(1)],
+        left_on=compared(left, [ours for ours, _ in on]),
+        right_on=compared(right, [other for _, other in on]),
         how="inner",
         coalesce=False,
         nulls_equal=nulls_equal,
@@ -77,6 +78,15 @@ def pairs(
     )
 
 
+def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
+    """These columns to join on.
+
+    With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
+    """
+    more = not by or (len(by) == 1 and rows.schema[by[0]] == pl.Float64())
+    return [*(pl.col(name) for name in by), *([pl.lit(1)] if more else [])]
+
+
 def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     schema = dict(left.schema)
     theirs = {name: type_ for name, type_ in right.schema.items() if name not in schema}
@@ -86,8 +96,7 @@ def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
-    found = rows.select(columns)
-    return found if found.height < 2 else found.unique(maintain_order=True)
+    return once(rows.select(columns))
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
@@ -95,14 +104,23 @@ def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame
     found = picked(rows, dict(columns).items())
     if any(column.null_count() for column in found):
         found = found.drop_nulls()
-    return found if found.height < 2 else found.unique(maintain_order=True)
+    return once(found)
+
+
+def once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row once, in order; one column by itself is gone through much faster than rows."""
+    if rows.height < 2:
+        return rows
+    if rows.width == 1:
+        return rows.to_series().unique(maintain_order=True).to_frame()
+    return rows.unique(maintain_order=True)
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """The rows that agree with one of the wanted ones; NULL agrees with NULL."""
     if rows.is_empty() or wanted.is_empty():
         return rows.clear()
-    on = [*(pl.col(name) for name in wanted.columns), pl.lit(1)]
+    on = compared(rows, wanted.columns)
     return rows.join(wanted, on=on, how="semi", nulls_equal=True)
 
 
@@ -119,8 +137,8 @@ def unmatched(
         return rows
     return rows.join(
         others,
-        left_on=[*(pl.col(ours) for ours, _ in on), pl.lit(1)],
-        right_on=[*(pl.col(theirs) for _, theirs in on), pl.lit(1)],
+        left_on=compared(rows, [ours for ours, _ in on]),
+        right_on=compared(others, [theirs for _, theirs in on]),
         how="anti",
         nulls_equal=nulls_equal,
     )
@@ -131,8 +149,34 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     A sum below zero says that something went of which it is not known that it was there.
     """
+    return when_there(running(placed, by))
+
+
+def when_there(numbers: pl.DataFrame) -> pl.DataFrame:
+    """The same of rows whose running numbers are known."""
+    return _entries_at(numbers, *_turns(numbers))
+
+
+def absence(numbers: pl.DataFrame) -> pl.DataFrame:
+    """Entries of when there is none of a row whose running numbers are known.
+
+    Each has one at BEGINNING, with count 0 if there are some of it then.
+    """
+    at = numbers.get_column(POSITION).to_numpy()
+    begins, there = numbers.get_column(_BEGINS).to_numpy(), numbers.get_column(COUNT).to_numpy() > 0
+    first = _entries_at(numbers, begins, np.where(there & (at == BEGINNING), 0, 1))
+    turns, steps = _turns(numbers)
+    later = _entries_at(numbers, turns & (at > BEGINNING), -steps)
+    return pl.concat([throughout(first), later])
+
+
+def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """How many there are of each of these rows from each position on at which entries stand.
+
+    The positions of a row follow each other; the first of them is marked.
+    """
     if placed.is_empty():
-        return placed.select(*by, POSITION, COUNT)
+        return placed.select(*by, POSITION, COUNT, pl.lit(True).alias(_BEGINS))
     hashes = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
     at = placed.get_column(POSITION).to_numpy()
     order = np.lexsort((at, hashes))
@@ -140,27 +184,38 @@ def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     goes_on = hashes[1:] == hashes[:-1]
     if not all_equal(placed, list(by), order[:-1][goes_on], order[1:][goes_on]):
         # Different rows have one hash: each kind of row by itself.
-        return pl.concat(presence(part, by) for part in placed.partition_by(by))
+        return pl.concat(running(part, by) for part in placed.partition_by(by))
     begins = np.concatenate(([True], ~goes_on))
     sums = np.cumsum(placed.get_column(COUNT).to_numpy()[order])
     before = np.concatenate(([0], sums[:-1]))[begins]
-    there = sums - before[np.cumsum(begins) - 1] > 0
+    numbers = sums - before[np.cumsum(begins) - 1]
     # Of the entries of a row at one position the last one has the sum of all.
     last = np.concatenate((~goes_on | (at[1:] != at[:-1]), [True]))
     begins = np.maximum.reduceat(begins, np.flatnonzero(np.concatenate(([True], last[:-1]))))
-    place, at, there = order[last], at[last], there[last]
-    was = np.concatenate(([False], there[:-1])) & ~begins
-    turns = there != was
-    rows = placed.select(by)[place[turns]].get_columns() if by else []
-    found = {POSITION: at[turns], COUNT: np.where(there[turns], 1, -1)}
-    return pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())])
+    rows = placed.select(by)[order[last]].get_columns() if by else []
+    places = pl.Series(POSITION, at[last], pl.Int64), pl.Series(COUNT, numbers[last], pl.Int64)
+    return pl.DataFrame([*rows, *places, pl.Series(_BEGINS, begins)])
 
 
-def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The same rows when they are not there, as entries; of others nothing is said."""
-    always = there.select(by).unique() if by else pl.DataFrame(height=min(there.height, 1))
-    ones = throughout(always).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-    return added_up(pl.concat([ones, there.with_columns(-pl.col(COUNT)).select(ones.columns)]))
+def in_the_end(numbers: pl.DataFrame) -> pl.DataFrame:
+    """How many there are of each row behind all positions."""
+    is_last = pl.col(_BEGINS).shift(-1, fill_value=True)
+    return numbers.filter(is_last).drop(POSITION, _BEGINS)
+
+
+def _turns(numbers: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Where the first of a row comes or the last one goes; 1 where it comes, -1 where it goes."""
+    there = numbers.get_column(COUNT).to_numpy() > 0
+    was = np.concatenate(([False], there[:-1])) & ~numbers.get_column(_BEGINS).to_numpy()
+    return there != was, np.where(there, 1, -1)
+
+
+def _entries_at(
+    numbers: pl.DataFrame, where: NDArray[np.bool_], counts: NDArray[np.int64]
+) -> pl.DataFrame:
+    """Entries of some of these rows, with other counts."""
+    counted = numbers.drop(_BEGINS).with_columns(pl.Series(COUNT, counts, pl.Int64))
+    return counted.filter(pl.Series(where))
 
 
 def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:

@@ -20,7 +20,7 @@ from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import empty_frame
-from protocols.operators import aggregates, joins, placed
+from protocols.operators import aggregates, placed
 from protocols.operators.build import build
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
@@ -280,10 +280,9 @@ def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
 
 def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(rows: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-        return placed.presence(rows.with_columns(pl.col(POSITION).max()), by)
+        return placed.running(rows.with_columns(pl.col(POSITION).max()), by)
 
-    monkeypatch.setattr(joins, "presence", at_once)
-    monkeypatch.setattr("protocols.operators.partners.presence", at_once)
+    monkeypatch.setattr("protocols.operators.partners.running", at_once)
     assert not right("SELECT l.v FROM s.l LEFT JOIN s.r ON l.k = r.k")
 
 

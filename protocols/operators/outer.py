@@ -1,0 +1,75 @@
+"""An outer join of entries in one pass.
+
+A key that has no row has a *void* instead: entries of a row of NULLs, there as long as the key has
+none. Voids stand among the rows of their side and are joined like them, so an orphan is what meets
+a void. Only keys whose numbers change in a batch need them: any other key has rows throughout, and
+what meets those is no orphan, or it has none at all, and then nothing is met.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.operators.placed import columns_of, compared
+
+_THEIRS = "_theirs"
+#: Whether it is a row and no void.
+_IS_ROW = "_is_row"
+
+
+def outer_pairs(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    on: Sequence[tuple[str, str]],
+    voids: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None),
+    nulls_equal: bool = False,
+    is_full: bool = False,
+) -> pl.DataFrame:
+    """The entries of the left rows with what they meet on the right, or else with NULL.
+
+    A full join has those of the right rows that meet nothing, too.
+    """
+    of_left, of_right = voids
+    mine = _with_voids(left, [ours for ours, _ in on], of_left)
+    other = _with_voids(right, [theirs for _, theirs in on], of_right)
+    by = [_key(number) for number in range(len(on))]
+    joined = mine.join(
+        other,
+        left_on=compared(mine, by),
+        right_on=compared(other, by),
+        how="full" if is_full else "left",
+        coalesce=False,
+        nulls_equal=nulls_equal,
+        suffix=_THEIRS,
+    )
+    if is_full:
+        joined = joined.filter(pl.col(_IS_ROW) | pl.col(_IS_ROW + _THEIRS))
+    ours = columns_of(left)
+    return joined.select(
+        *ours,
+        *(name for name in columns_of(right) if name not in ours),
+        pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
+        pl.col(COUNT).fill_null(1) * pl.col(COUNT + _THEIRS).fill_null(1),
+    )
+
+
+def _with_voids(rows: pl.DataFrame, by: Sequence[str], voids: pl.DataFrame | None) -> pl.DataFrame:
+    """Rows and voids of one side, with keys to join on: those of a void do not show in its row."""
+    keys = {_key(number): name for number, name in enumerate(by)}
+    found = rows.with_columns(
+        *(pl.col(name).alias(key) for key, name in keys.items()), pl.lit(True).alias(_IS_ROW)
+    )
+    if voids is None:
+        return found
+    marked = voids.select(
+        *(pl.col(name).alias(key) for key, name in keys.items()),
+        POSITION,
+        COUNT,
+        pl.lit(False).alias(_IS_ROW),
+    )
+    return pl.concat([found, marked], how="diagonal")
+
+
+def _key(number: int) -> str:
+    return f"_key.{number}"
