@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import Frame, all_equal, picked, row_hashes
+from protocols.algebra.frame import Frame, picked
+from protocols.operators.order import in_order
 
 _THEIRS = "_theirs"
 
@@ -129,31 +130,19 @@ def unmatched(
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Entries with count 1 from where there is one of these rows, and -1 from where there is none.
 
-    A sum below zero says that something went of which it is not known that it was there.
+    They come row by row, positions ascending. A sum below zero says that something went of which
+    it is not known that it was there.
     """
     if placed.is_empty():
         return placed.select(*by, POSITION, COUNT)
-    hashes = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
-    at = placed.get_column(POSITION).to_numpy()
-    order = np.lexsort((at, hashes))
-    hashes, at = hashes[order], at[order]
-    goes_on = hashes[1:] == hashes[:-1]
-    if not all_equal(placed, list(by), order[:-1][goes_on], order[1:][goes_on]):
-        # Different rows have one hash: each kind of row by itself.
-        return pl.concat(presence(part, by) for part in placed.partition_by(by))
-    begins = np.concatenate(([True], ~goes_on))
-    sums = np.cumsum(placed.get_column(COUNT).to_numpy()[order])
-    before = np.concatenate(([0], sums[:-1]))[begins]
-    there = sums - before[np.cumsum(begins) - 1] > 0
-    # Of the entries of a row at one position the last one has the sum of all.
-    last = np.concatenate((~goes_on | (at[1:] != at[:-1]), [True]))
-    begins = np.maximum.reduceat(begins, np.flatnonzero(np.concatenate(([True], last[:-1]))))
-    place, at, there = order[last], at[last], there[last]
-    was = np.concatenate(([False], there[:-1])) & ~begins
+    order = in_order(placed, by)
+    there = order.sums(placed.get_column(COUNT)).to_numpy() > 0
+    was = np.concatenate(([False], there[:-1])) & ~order.begins
     turns = there != was
-    rows = placed.select(by)[place[turns]].get_columns() if by else []
-    found = {POSITION: at[turns], COUNT: np.where(there[turns], 1, -1)}
-    return pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())])
+    place = order.lasts[turns]
+    rows = picked(placed, by)[place].get_columns() if by else []
+    at = placed.get_column(POSITION)[place]
+    return pl.DataFrame([*rows, at, pl.Series(COUNT, np.where(there[turns], 1, -1), pl.Int64)])
 
 
 def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -161,8 +150,3 @@ def absence(there: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     always = there.select(by).unique() if by else pl.DataFrame(height=min(there.height, 1))
     ones = throughout(always).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
     return added_up(pl.concat([ones, there.with_columns(-pl.col(COUNT)).select(ones.columns)]))
-
-
-def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:
-    """A value that looks at the other rows of its group; without `by` all are one group."""
-    return value.over(by) if by else value
