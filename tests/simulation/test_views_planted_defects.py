@@ -118,12 +118,12 @@ def test_a_memory_older_than_the_view_after_a_crash_is_caught(
 
     def remembered(self: Memory, by: list[str], room: int = 1_000_000) -> None:
         made(self, by, room)
-        self._recent = copies.get(tuple(by))
+        self._parts = list(copies.get(tuple(by), ()))
 
     def settled(self: Memory) -> None:
         settle(self)
-        if self._recent is not None:
-            copies.setdefault(tuple(self._by), self._recent)
+        if self._parts:
+            copies.setdefault(tuple(self._by), list(self._parts))
 
     def begun(self: Any, *given: Any) -> None:
         copies.clear()
