@@ -8,18 +8,38 @@ is why SUM and AVG of DOUBLE columns are refused when a view is read.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import ColumnType
 from protocols.operators.means import mean
-from protocols.operators.placed import entries, presence, within
+from protocols.operators.order import Order, in_order
+from protocols.operators.placed import entries, presence
 from protocols.views.tree import Aggregate
 
 #: How many rows a group has.
 ROWS = "_rows"
-_VALUE = "_value"
+_GROUP, _VALUE = "_group", "_value"
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups wherever they change: one after the other, the positions of each ascending."""
+
+    #: The group, `_position`, `_rows`, and what its aggregates are made from.
+    rows: pl.DataFrame
+    #: Whether a row is the first one of its group.
+    begins: NDArray[np.bool_]
+
+    @property
+    def in_the_end(self) -> pl.DataFrame:
+        """The last row of each group, for others to go on from."""
+        ends = np.append(self.begins[1:], True)[: self.rows.height]
+        return self.rows.drop(POSITION).filter(ends)
 
 
 def aggregated(
@@ -28,27 +48,27 @@ def aggregated(
     aggregates: Sequence[Aggregate],
     types: Mapping[str, ColumnType],
     known: pl.DataFrame | None = None,
-) -> pl.DataFrame:
-    """The groups wherever they change, positions ascending.
+) -> Groups:
+    """The groups wherever they change.
 
     `known` are groups as they were before, of which `placed` has the changes only: rows as they
-    came out of here (see `remembered`).
+    came out of here (see `is_remembered`).
     """
-    sums = [pl.col(COUNT).alias(ROWS)]
-    for each in aggregates:
-        if not each.distinct and each.function in ("count", "sum", "avg"):
-            sums += _summands(each, types)
-    steps = placed.group_by([*by, POSITION]).agg(value.sum() for value in sums)
+    steps = _steps(placed, by, aggregates, types)
     if known is not None:
         steps = entries(known, steps)
-    names = [value.meta.output_name() for value in sums]
-    found = steps.sort(POSITION).with_columns(within(pl.col(name).cum_sum(), by) for name in names)
+    order = in_order(steps, by)
+    of_group = {*by, POSITION}
+    columns = [each[order.lasts] if each.name in of_group else order.sums(each) for each in steps]
     for each in aggregates:
         if each.function in ("min", "max"):
-            found = _with_extreme(found, placed, by, each, known)
-        elif each.distinct:
-            found = _with_distinct(found, placed, by, each, types)
-    return found.with_columns(_result(each).alias(each.name) for each in aggregates)
+            columns.append(_extremes(order, placed, each, known))
+    return Groups(pl.DataFrame(columns), order.begins)
+
+
+def results(rows: pl.DataFrame, aggregates: Sequence[Aggregate]) -> pl.DataFrame:
+    """The aggregates of groups, from what they are made from."""
+    return rows.select(_result(each).alias(each.name) for each in aggregates)
 
 
 def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
@@ -72,17 +92,43 @@ def in_doubt(
     return pl.concat(found).unique()
 
 
+# -- what is added up ------------------------------------------------------------------------------
+
+
+def _steps(
+    placed: pl.DataFrame,
+    by: Sequence[str],
+    aggregates: Sequence[Aggregate],
+    types: Mapping[str, ColumnType],
+) -> pl.DataFrame:
+    """What each entry adds to its group, and what values do that were not there, or are no more."""
+    sums = [each for each in aggregates if each.function in ("count", "sum", "avg")]
+    of_all = [value for each in sums if not each.distinct for value in _summands(each, types)]
+    parts = [placed.select(*by, POSITION, pl.col(COUNT).alias(ROWS), *of_all)]
+    for each in sums:
+        if each.distinct:
+            assert each.column is not None
+            valued = placed.filter(pl.col(each.column).is_not_null())
+            there = presence(valued, list(dict.fromkeys((*by, each.column))))
+            parts.append(there.select(*by, POSITION, *_summands(each, types)))
+    if len(parts) == 1:
+        return parts[0]
+    several = pl.concat(parts, how="diagonal")
+    return several.select(*by, POSITION, pl.exclude(*by, POSITION).fill_null(0))
+
+
 def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]:
     """What is added up for COUNT, SUM and AVG: how many values, and their sum."""
     if each.column is None:
-        return [pl.col(COUNT).alias(_number(each))]
+        # Their number is that of the rows.
+        return []
     value = pl.col(each.column)
-    number = pl.when(value.is_not_null()).then(pl.col(COUNT)).otherwise(0)
+    number = pl.when(value.is_not_null()).then(pl.col(COUNT)).otherwise(0).alias(_number(each))
     if each.function == "count":
-        return [number.alias(_number(each))]
+        return [number]
     _, scale = _precise(types[each.column])
     exact, times = value.cast(pl.Decimal(38, scale)), pl.col(COUNT).cast(pl.Decimal(38, 0))
-    return [number.alias(_number(each)), (exact * times).alias(_sum(each))]
+    return [number, (exact * times).fill_null(0).alias(_sum(each))]
 
 
 def _result(each: Aggregate) -> pl.Expr:
@@ -102,87 +148,78 @@ def _result(each: Aggregate) -> pl.Expr:
     )
 
 
-def _with_distinct(
-    found: pl.DataFrame,
-    placed: pl.DataFrame,
-    by: Sequence[str],
-    each: Aggregate,
-    types: Mapping[str, ColumnType],
-) -> pl.DataFrame:
-    """The sums of the different values that are there."""
-    assert each.column is not None
-    there = presence(placed.filter(pl.col(each.column).is_not_null()), _with(by, each.column))
-    summands = _summands(each, types)
-    names = [summand.meta.output_name() for summand in summands]
-    steps = there.group_by([*by, POSITION]).agg(summand.sum() for summand in summands)
-    met = found.join(steps, on=[*by, POSITION], how="left", nulls_equal=True).sort(POSITION)
-    return met.with_columns(within(pl.col(n).fill_null(0).cum_sum(), by) for n in names)
-
-
-def _with_extreme(
-    found: pl.DataFrame,
-    placed: pl.DataFrame,
-    by: Sequence[str],
-    each: Aggregate,
-    known: pl.DataFrame | None,
-) -> pl.DataFrame:
-    """The least or greatest value that is there, at each position.
-
-    Of the values that are there throughout, one per group is enough.
-    """
-    assert each.column is not None
-    lives = _lives(placed.filter(pl.col(each.column).is_not_null()), by, each.column)
-    extreme = _extreme(each.function)
-    comes_or_goes = lives.filter((pl.col(UNTIL) < FOREVER) | (pl.col(SINCE) >= 0))
-    steady = lives.filter((pl.col(UNTIL) == FOREVER) & (pl.col(SINCE) < 0))
-    one = _grouped(steady, by).agg(extreme, pl.col(SINCE).first(), pl.col(UNTIL).first())
-    values = pl.concat([one.select(comes_or_goes.columns), comes_or_goes])
-    if known is not None:
-        throughout = [
-            pl.lit(BEGINNING, pl.Int64).alias(SINCE),
-            pl.lit(FOREVER, pl.Int64).alias(UNTIL),
-        ]
-        kept = known.filter(pl.col(each.name).is_not_null())
-        values = pl.concat([values, kept.select(*by, pl.col(each.name).alias(_VALUE), *throughout)])
-    met = found.select(*by, POSITION).join(
-        values, on=[*by, pl.lit(1)], how="inner", nulls_equal=True
-    )
-    alive = met.filter((pl.col(SINCE) <= pl.col(POSITION)) & (pl.col(POSITION) < pl.col(UNTIL)))
-    there = alive.group_by([*by, POSITION]).agg(extreme.alias(each.name))
-    return found.join(there, on=[*by, POSITION], how="left", nulls_equal=True).sort(POSITION)
-
-
-def _lives(placed: pl.DataFrame, by: Sequence[str], column: str) -> pl.DataFrame:
-    """From when until when each value is in its group."""
-    value = _with(by, column)
-    turns = presence(placed, value).sort(POSITION)
-    until = pl.col(POSITION).shift(-1).over(value).fill_null(FOREVER)
-    spans = turns.with_columns(pl.col(POSITION).alias(SINCE), until.alias(UNTIL))
-    return spans.filter(pl.col(COUNT) > 0).select(*by, pl.col(column).alias(_VALUE), SINCE, UNTIL)
-
-
-def _with(by: Sequence[str], column: str) -> list[str]:
-    """What tells values of groups apart; a value may be one of the keys itself."""
-    return list(dict.fromkeys((*by, column)))
-
-
-def _extreme(function: str) -> pl.Expr:
-    """By order, not by `min`: there NaN is above all numbers, as in the databases."""
-    ordered = pl.col(_VALUE).sort()
-    return ordered.first() if function == "min" else ordered.last()
-
-
-def _grouped(rows: pl.DataFrame, by: Sequence[str]) -> "pl.dataframe.group_by.GroupBy":
-    return rows.group_by(by if by else pl.lit(1))
-
-
 def _precise(type_: ColumnType) -> tuple[int, int]:
     return type_.precision_and_scale if type_.family == "DECIMAL" else (38, 0)
 
 
 def _number(each: Aggregate) -> str:
-    return f"_number.{each.name}"
+    return ROWS if each.column is None else f"_number.{each.name}"
 
 
 def _sum(each: Aggregate) -> str:
     return f"_sum.{each.name}"
+
+
+# -- the least and the greatest --------------------------------------------------------------------
+
+
+def _extremes(
+    order: Order, placed: pl.DataFrame, each: Aggregate, known: pl.DataFrame | None
+) -> pl.Series:
+    """The least or greatest value that is there, at each step of the groups.
+
+    `order` is that of what is known and of all that is placed, in this sequence.
+    """
+    assert each.column is not None
+    values = placed.select(pl.col(each.column).alias(_VALUE), COUNT)
+    if known is not None:
+        kept = known.select(pl.col(each.name).alias(_VALUE), pl.lit(1, pl.Int64).alias(COUNT))
+        values = pl.concat([kept, values])
+    steps = order.steps[: values.height]
+    values = values.with_columns(pl.Series(_GROUP, order.rows[steps]), pl.Series(POSITION, steps))
+    found, since, until = _lives(values.filter(pl.col(_VALUE).is_not_null()), order)
+    places = _ascending(found, each.function)
+    ranks = np.empty(len(places), np.intp)
+    ranks[places] = np.arange(len(places))
+    best = _greatest(ranks, since, until, len(order.lasts))
+    # Where there is none, the rank is -1: a NULL behind all values.
+    places = np.append(places, found.len())
+    return found.extend_constant(None, 1)[places[best]].alias(each.name)
+
+
+def _ascending(values: pl.Series, function: str) -> NDArray[np.uint32]:
+    """The places of the values, the one to be shown last: NaN is above all numbers."""
+    return values.arg_sort(descending=function == "min").to_numpy()
+
+
+def _lives(
+    values: pl.DataFrame, order: Order
+) -> tuple[pl.Series, NDArray[np.intp], NDArray[np.intp]]:
+    """The values of groups, from which step on and before which one they are there."""
+    turns = presence(values, [_GROUP, _VALUE])
+    comes = turns.get_column(COUNT).to_numpy() > 0
+    since = turns.get_column(POSITION).to_numpy()
+    goes = np.append(~comes[1:], False)[: len(comes)]
+    stops = order.stops[turns.get_column(_GROUP).to_numpy()]
+    until = np.where(goes, np.roll(since, -1), stops)
+    return turns.get_column(_VALUE).filter(comes), since[comes], until[comes]
+
+
+def _greatest(
+    ranks: NDArray[np.intp], since: NDArray[np.intp], until: NDArray[np.intp], steps: int
+) -> NDArray[np.intp]:
+    """The greatest rank among the spans over each step; -1 where there is none.
+
+    A span is made of two whose length is a power of two (they may overlap), and each of these of
+    two half as long. So no span has to be laid out step by step.
+    """
+    best = np.full(steps, -1)
+    lengths = np.log2(until - since).astype(np.intp)
+    for length in range(lengths.max(initial=-1), -1, -1):
+        # `best` holds the spans of twice this length, at their first steps.
+        wide, half = best.copy(), 2**length
+        np.maximum(best[half:], wide[:-half], out=best[half:])
+        here = lengths == length
+        np.maximum.at(best, since[here], ranks[here])
+        np.maximum.at(best, until[here] - half, ranks[here])
+    return best

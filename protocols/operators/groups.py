@@ -8,14 +8,23 @@ even over nothing.
 
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from protocols.algebra.delta import BEGINNING, COUNT, POSITION, UNTIL
+from protocols.algebra.delta import BEGINNING, COUNT, POSITION
 from protocols.algebra.frame import empty_frame
-from protocols.operators.aggregates import ROWS, aggregated, in_doubt, is_remembered
+from protocols.operators.aggregates import (
+    ROWS,
+    Groups,
+    aggregated,
+    in_doubt,
+    is_remembered,
+    results,
+)
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.placed import among, change_of, distinct, entries, within, without
+from protocols.operators.placed import among, distinct, entries, without
 from protocols.views import tree
 
 #: What all rows agree in.
@@ -42,10 +51,10 @@ class Group:
         change = self._grouped(change)
         known, unknown = self._remembered(change)
         there = yield from self._read(span, unknown)
-        rows = self._rows(entries(there, change), known)
+        groups = self._groups(entries(there, change), known)
         if self._memory is not None:
-            self._memory.learn(rows.group_by(self._by, maintain_order=True).last())
-        return self._replaced(rows)
+            self._memory.learn(groups.in_the_end)
+        return self._replaced(groups)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         keys = self._named(wanted)
@@ -54,13 +63,14 @@ class Group:
             known, keys = self._memory.find(keys)
             asked = keys
         there = yield from self._read(span, keys)
-        rows = self._rows(entries(there, self._grouped(no_change(self._below))), asked=asked)
+        rows = self._groups(entries(there, self._grouped(no_change(self._below))), asked=asked)
+        groups = rows.in_the_end
         if self._memory is not None:
-            self._memory.seen(rows, all_of_them=wanted is None)
+            self._memory.seen(groups, all_of_them=wanted is None)
         if known is not None:
-            rows = pl.concat([rows, known.select(rows.columns)])
-        counted = self._there(rows).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        found = counted.select(self.nothing.columns)
+            groups = pl.concat([groups, known.select(groups.columns)])
+        found = self._shown(groups).filter(self._is_there(groups))
+        found = found.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         return found if wanted is None else among(found, wanted)
 
     def settle(self) -> None:
@@ -103,12 +113,12 @@ class Group:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def _rows(
+    def _groups(
         self,
         placed: pl.DataFrame,
         known: pl.DataFrame | None = None,
         asked: pl.DataFrame | None = None,
-    ) -> pl.DataFrame:
+    ) -> Groups:
         """The groups at every position at which they change.
 
         Those that were asked for are among them even if there are no rows: that is known then, too.
@@ -123,17 +133,33 @@ class Group:
         node = self._node
         return aggregated(placed, self._by, node.aggregates, node.input.columns, known)
 
-    def _replaced(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Each row in the place of the one before."""
-        until = within(pl.col(POSITION).shift(-1), self._by)
-        spans = self._there(rows.with_columns(until.alias(UNTIL)))
-        columns = [*self.nothing.columns[:-1], POSITION, COUNT]
-        new = spans.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        old = spans.filter(pl.col(UNTIL).is_not_null()).with_columns(
-            pl.col(UNTIL).alias(POSITION), pl.lit(-1, pl.Int64).alias(COUNT)
-        )
-        return change_of(pl.concat([new.select(columns), old.select(columns)]))
+    def _replaced(self, groups: Groups) -> pl.DataFrame:
+        """Each row in the place of the one before, if they differ."""
+        rows, at = self._shown(groups.rows), groups.rows.get_column(POSITION)
+        is_there = self._is_there(groups.rows)
+        was_there = np.roll(is_there, 1) & ~groups.begins
+        same = is_there & was_there
+        for each in self._node.aggregates:
+            column = rows.get_column(each.name)
+            same &= column.eq_missing(column.shift()).to_numpy()
+        comes = np.flatnonzero(is_there & ~same & (at.to_numpy() > BEGINNING))
+        goes = np.flatnonzero(was_there & ~same)
+        new = _placed(rows[comes], at[comes], 1)
+        old = _placed(rows[goes - 1], at[goes], -1)
+        return pl.concat([new, old])
 
-    def _there(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _shown(self, groups: pl.DataFrame) -> pl.DataFrame:
+        """The groups with their aggregates."""
+        aggregates = results(groups, self._node.aggregates).get_columns()
+        return pl.DataFrame([*(groups.get_column(key) for key in self._node.keys), *aggregates])
+
+    def _is_there(self, groups: pl.DataFrame) -> NDArray[np.bool_]:
         """Groups without rows are not seen, unless there is only one."""
-        return rows.filter(pl.col(ROWS) > 0) if self._node.keys else rows
+        if not self._node.keys:
+            return np.ones(groups.height, np.bool_)
+        return groups.get_column(ROWS).to_numpy() > 0
+
+
+def _placed(rows: pl.DataFrame, at: pl.Series, count: int) -> pl.DataFrame:
+    """Rows as entries at these positions."""
+    return pl.DataFrame([*rows, at, pl.Series(COUNT, np.full(rows.height, count, np.int64))])

@@ -5,21 +5,39 @@ has. It is a copy of what the sources could tell, no more: what is not here is r
 before the batch, and remembered from then on. So a memory may be empty (after a restart) or forget
 (when it is full) at any time, nothing has to be stored or recovered, and no relation is kept.
 
-Finding a few groups among many must not cost what there are: most rows lie still, sorted by the
-hashes of their groups, and those that were learnt since are few. Hashes only say what may be equal.
+Finding a few groups among many must not cost what there are, and neither must learning them. So
+what is learnt is a part of its own, sorted by the hashes of the groups, and merged with parts that
+are not much larger: there are few, each much smaller than the one before it. Hashes only say what
+may be equal.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.frame import row_hashes
-from protocols.operators.placed import among, without
+from protocols.algebra.frame import all_equal, picked, row_hashes
 
-#: How many groups are remembered; those that were not met for longest are forgotten.
+#: How many groups are remembered. When there are more, those that were not learnt for longest are
+#: forgotten, and a tenth of the room with them.
 ROOM = 1_000_000
-#: The still rows are put in order anew when the recent ones are a tenth of them, and more than
-_FEW = 1_000
+#: A part is merged with the next one if it is not so many times as large.
+_MUCH = 4
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Groups in the order of their hashes; of those with one hash there is one."""
+
+    rows: pl.DataFrame
+    hashes: NDArray[np.uint64]
+    #: In which batch each was learnt.
+    learnt: NDArray[np.int64]
+
+    def gathered(self, places: NDArray[np.intp]) -> "_Part":
+        """Some of them."""
+        return _Part(self.rows[places], self.hashes[places], self.learnt[places])
 
 
 class Memory:
@@ -28,13 +46,11 @@ class Memory:
     def __init__(self, by: list[str], room: int = ROOM) -> None:
         self._by = by
         self._room = room
-        #: None as long as nothing was learnt.
-        self._still: pl.DataFrame | None = None
-        self._hashes: NDArray[np.uint64] = np.array([], np.uint64)
-        #: The place among the still rows of each hash.
-        self._places: NDArray[np.int64] = np.array([], np.int64)
-        #: Learnt since, in the place of still rows; the last ones at the end.
-        self._recent: pl.DataFrame | None = None
+        #: What is true of a group is what the last part with it says. None is there as long as
+        #: nothing was learnt.
+        self._parts: list[_Part] = []
+        #: How many batches there were.
+        self._batches = 0
         #: Waiting for the end of the batch: groups as they are then, and groups that were read.
         self._learnt: pl.DataFrame | None = None
         self._seen: pl.DataFrame | None = None
@@ -43,16 +59,18 @@ class Memory:
 
     def find(self, wanted: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
         """What is known of these groups, and the groups that are not known."""
-        if self._recent is None:
-            return None, wanted
-        known = among(self._recent, wanted)
-        rest = without(wanted, known, self._by)
-        if self._still is not None and not rest.is_empty():
-            old = among(self._still[self._candidates(rest)], rest)
-            known = pl.concat([known, old])
-            if not self._knows_all:
-                rest = without(rest, old, self._by)
-        return known, rest.clear() if self._knows_all else rest
+        if not self._parts:
+            return None, wanted.clear() if self._knows_all else wanted
+        hashes = row_hashes(wanted, self._by).to_numpy()
+        # In ascending order they are found in one pass, by and large.
+        places = np.argsort(hashes)
+        hashes, rest = hashes[places], wanted[places]
+        known = []
+        for part in reversed(self._parts):
+            rows, found = self._known(part, rest, hashes)
+            known.append(rows)
+            hashes, rest = hashes[~found], rest.filter(~found)
+        return pl.concat(known), rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:
         """What the groups that a batch changes are like after it."""
@@ -65,44 +83,65 @@ class Memory:
 
     def settle(self) -> None:
         """The batch is done, and what is known is true of the state behind it."""
-        parts = [part for part in (self._learnt, self._seen, self._recent) if part is not None]
+        self._batches += 1
         self._knows_all = self._knows_all or self._saw_all
+        for rows in (self._seen, self._learnt):
+            if rows is not None and not rows.is_empty():
+                self._add(rows)
         self._learnt, self._seen, self._saw_all = None, None, False
-        if not parts:
-            return
-        self._recent = self._newest(parts)
-        still = 0 if self._still is None else self._still.height
-        if self._recent.height > max(_FEW, still // 10):
-            self._put_in_order()
 
-    def _newest(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
-        """All rows; of a group the one in the first part that has it, which comes last."""
-        rows, *older = parts
-        for part in older:
-            rows = pl.concat([without(part.select(rows.columns), rows, self._by), rows])
-        return rows
+    def _known(
+        self, part: _Part, wanted: pl.DataFrame, hashes: NDArray[np.uint64]
+    ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
+        """What a part says of these groups, and of which of them it says something."""
+        places = np.searchsorted(part.hashes, hashes)
+        places[places == len(part.hashes)] = 0
+        found = part.hashes[places] == hashes
+        rows, asked = part.rows[places[found]], wanted.filter(found)
+        columns = [(rows.get_column(name), asked.get_column(name)) for name in self._by]
+        if all(ours.eq_missing(theirs).all() for ours, theirs in columns):
+            return rows, found
+        # Another group has the same hash.
+        same = np.logical_and.reduce([ours.eq_missing(theirs) for ours, theirs in columns])
+        found[found] = same
+        return rows.filter(same), found
 
-    def _put_in_order(self) -> None:
-        """The recent rows take their place among the others; the oldest may have to go."""
-        assert self._recent is not None
-        parts = [self._recent] if self._still is None else [self._recent, self._still]
-        rows = self._newest(parts)
-        self._knows_all = self._knows_all and rows.height <= self._room
-        self._still, self._recent = rows.tail(self._room).rechunk(), rows.clear()
-        hashes = row_hashes(self._still, self._by).to_numpy()
-        self._places = np.argsort(hashes)
-        self._hashes = hashes[self._places]
+    def _add(self, rows: pl.DataFrame) -> None:
+        """Rows in the place of those that are known of their groups."""
+        if self._parts:
+            rows = picked(rows, self._parts[0].rows.columns)
+        hashes = row_hashes(rows, self._by).to_numpy()
+        part = _Part(rows, hashes, np.full(len(hashes), self._batches))
+        several, height = [part.gathered(np.argsort(hashes))], rows.height
+        while self._parts and self._parts[-1].rows.height <= _MUCH * height:
+            several.insert(0, self._parts.pop())
+            height += several[0].rows.height
+        self._parts.append(self._merged(several))
+        if sum(part.rows.height for part in self._parts) > self._room:
+            self._keep_to_the_room()
 
-    def _candidates(self, wanted: pl.DataFrame) -> NDArray[np.int64]:
-        """The places of the still rows with hashes like these groups."""
-        # In ascending order they are found in one pass, by and large.
-        hashes = np.sort(row_hashes(wanted, self._by).to_numpy())
-        first = np.searchsorted(self._hashes, hashes, side="left")
-        stop = np.searchsorted(self._hashes, hashes, side="right")
-        lengths = stop - first
-        steps = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        found: NDArray[np.int64] = self._places[np.repeat(first, lengths) + steps]
-        return found
+    def _merged(self, parts: list[_Part]) -> _Part:
+        """Several parts as one; of a group the last of its rows."""
+        hashes = np.concatenate([part.hashes for part in parts])
+        learnt = np.concatenate([part.learnt for part in parts])
+        whole = _Part(pl.concat([part.rows for part in parts]), hashes, learnt)
+        # Equal ones stay in their order; what is sorted in stretches is merged in one pass.
+        places = np.argsort(hashes, kind="stable")
+        again = hashes[places[1:]] == hashes[places[:-1]]
+        older, newer = places[:-1][again], places[1:][again]
+        if not all_equal(whole.rows, self._by, older, newer):
+            # Another group of the same hash is forgotten.
+            self._knows_all = False
+        return whole.gathered(places[np.append(~again, True)])
+
+    def _keep_to_the_room(self) -> None:
+        """Forgets what was not learnt for longest."""
+        whole = self._merged(self._parts)
+        room = self._room - self._room // 10
+        if whole.rows.height > room:
+            newest = np.argsort(-whole.learnt, kind="stable")[:room]
+            whole, self._knows_all = whole.gathered(np.sort(newest)), False
+        self._parts = [whole]
 
 
 class Memories:

@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import Frame, all_equal, picked, row_hashes
+from protocols.algebra.frame import Frame, picked
+from protocols.operators.order import in_order
 
 _THEIRS = "_theirs"
 _BEGINS = "_begins"
@@ -147,7 +148,8 @@ def unmatched(
 def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Entries with count 1 from where there is one of these rows, and -1 from where there is none.
 
-    A sum below zero says that something went of which it is not known that it was there.
+    They come row by row, positions ascending. A sum below zero says that something went of which
+    it is not known that it was there.
     """
     return when_there(running(placed, by))
 
@@ -177,24 +179,11 @@ def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """
     if placed.is_empty():
         return placed.select(*by, POSITION, COUNT, pl.lit(True).alias(_BEGINS))
-    hashes = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
-    at = placed.get_column(POSITION).to_numpy()
-    order = np.lexsort((at, hashes))
-    hashes, at = hashes[order], at[order]
-    goes_on = hashes[1:] == hashes[:-1]
-    if not all_equal(placed, list(by), order[:-1][goes_on], order[1:][goes_on]):
-        # Different rows have one hash: each kind of row by itself.
-        return pl.concat(running(part, by) for part in placed.partition_by(by))
-    begins = np.concatenate(([True], ~goes_on))
-    sums = np.cumsum(placed.get_column(COUNT).to_numpy()[order])
-    before = np.concatenate(([0], sums[:-1]))[begins]
-    numbers = sums - before[np.cumsum(begins) - 1]
-    # Of the entries of a row at one position the last one has the sum of all.
-    last = np.concatenate((~goes_on | (at[1:] != at[:-1]), [True]))
-    begins = np.maximum.reduceat(begins, np.flatnonzero(np.concatenate(([True], last[:-1]))))
-    rows = placed.select(by)[order[last]].get_columns() if by else []
-    places = pl.Series(POSITION, at[last], pl.Int64), pl.Series(COUNT, numbers[last], pl.Int64)
-    return pl.DataFrame([*rows, *places, pl.Series(_BEGINS, begins)])
+    order = in_order(placed, by)
+    rows = picked(placed, by)[order.lasts].get_columns() if by else []
+    at = placed.get_column(POSITION)[order.lasts]
+    numbers = order.sums(placed.get_column(COUNT))
+    return pl.DataFrame([*rows, at, numbers, pl.Series(_BEGINS, order.begins)])
 
 
 def in_the_end(numbers: pl.DataFrame) -> pl.DataFrame:
@@ -216,8 +205,3 @@ def _entries_at(
     """Entries of some of these rows, with other counts."""
     counted = numbers.drop(_BEGINS).with_columns(pl.Series(COUNT, counts, pl.Int64))
     return counted.filter(pl.Series(where))
-
-
-def within(value: pl.Expr, by: Sequence[str]) -> pl.Expr:
-    """A value that looks at the other rows of its group; without `by` all are one group."""
-    return value.over(by) if by else value

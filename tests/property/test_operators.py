@@ -20,7 +20,7 @@ from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import empty_frame
-from protocols.operators import aggregates, placed
+from protocols.operators import aggregates, order, placed
 from protocols.operators.build import build
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
@@ -275,6 +275,25 @@ def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
     assert right("SELECT avg(v) AS a, avg(DISTINCT v) AS d FROM s.l", range(12), decimals)
 
 
+def test_rows_of_one_hash_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "row_hashes", _one_hash)
+    assert right("SELECT k, count(*) AS n, max(v) AS m FROM s.l GROUP BY k", range(8))
+    assert right("SELECT l.k, r.v FROM s.l FULL JOIN s.r ON l.k = r.k")
+
+
+def _one_hash(rows: pl.DataFrame, _: Sequence[str]) -> pl.Series:
+    return pl.Series([7], dtype=pl.UInt64).new_from_index(0, rows.height)
+
+
+def test_sums_that_fill_a_decimal_are_right() -> None:
+    """Those of several groups together would be too long."""
+    most = 10**38 - 1
+    rows = {"g": [1, 1, 2, 2], "v": [most, -7, 5, most - 5], POSITION: [-1, 3, -1, 4]}
+    placed = pl.DataFrame(rows, schema_overrides={"v": pl.Decimal(38, 0)})
+    sums = order.in_order(placed, ["g"]).sums(placed["v"])
+    assert set(sums) == {most, most - 7, 5}
+
+
 # -- and what is not right ------------------------------------------------------------------------
 
 
@@ -287,7 +306,8 @@ def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.Monkey
 
 
 def test_nan_that_is_below_all_numbers_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    ascending = aggregates._ascending
     monkeypatch.setattr(
-        aggregates, "_extreme", lambda function: getattr(pl.col("_value"), function)()
+        aggregates, "_ascending", lambda v, function: ascending(v.fill_nan(float("-inf")), function)
     )
     assert not right("SELECT max(v) AS m FROM s.l", range(6), [TYPES[1]])

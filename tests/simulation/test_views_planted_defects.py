@@ -79,9 +79,9 @@ def test_not_in_without_a_counter_of_nulls_is_caught(monkeypatch: pytest.MonkeyP
 def test_the_least_value_read_at_the_newest_state_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = "(pl.col(SINCE) <= pl.col(POSITION)) & (pl.col(POSITION) < pl.col(UNTIL))"
-    newest = planted(aggregates._with_extreme, right, "pl.col(UNTIL) == FOREVER")
-    monkeypatch.setattr(aggregates, "_with_extreme", newest)
+    right, wrong = "places[best]", "places[best[order.stops[order.rows] - 1]]"
+    newest = planted(aggregates._extremes, right, wrong)
+    monkeypatch.setattr(aggregates, "_extremes", newest)
     assert _hunted().of("wrong")
 
 
@@ -118,12 +118,12 @@ def test_a_memory_older_than_the_view_after_a_crash_is_caught(
 
     def remembered(self: Memory, by: list[str], room: int = 1_000_000) -> None:
         made(self, by, room)
-        self._recent = copies.get(tuple(by))
+        self._parts = list(copies.get(tuple(by), ()))
 
     def settled(self: Memory) -> None:
         settle(self)
-        if self._recent is not None:
-            copies.setdefault(tuple(self._by), self._recent)
+        if self._parts:
+            copies.setdefault(tuple(self._by), list(self._parts))
 
     def begun(self: Any, *given: Any) -> None:
         copies.clear()
@@ -143,8 +143,8 @@ def test_null_that_equals_null_in_a_join_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_group_that_stays_when_it_is_empty_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    stays = planted(Group._there, "pl.col(ROWS) > 0", "pl.col(ROWS) >= 0")
-    monkeypatch.setattr(Group, "_there", stays)
+    stays = planted(Group._is_there, "to_numpy() > 0", "to_numpy() >= 0")
+    monkeypatch.setattr(Group, "_is_there", stays)
     assert _hunted().of("wrong")
 
 

@@ -39,10 +39,9 @@ def test_one_update_at_a_time_is_right_too() -> None:
     assert_telling(assert_right(campaign.over(range(1000, 1016))))
 
 
-def test_a_memory_that_forgets_and_is_put_in_order_all_the_time_is_right(
+def test_a_memory_that_forgets_all_the_time_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "_FEW", 0)
     monkeypatch.setattr(memory.Memory.__init__, "__defaults__", (2,))
     assert_right(Campaign(BATCHED, family="views").over(range(2000, 2016)))
 
