@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import picked
 from protocols.algebra.types import ColumnType
 from protocols.operators.means import mean
 from protocols.operators.order import Order, in_order
@@ -38,8 +39,8 @@ class Groups:
     @property
     def in_the_end(self) -> pl.DataFrame:
         """The last row of each group, for others to go on from."""
-        ends = np.append(self.begins[1:], True)[: self.rows.height]
-        return self.rows.drop(POSITION).filter(ends)
+        ends = np.flatnonzero(np.append(self.begins[1:], True)[: self.rows.height])
+        return picked(self.rows, [name for name in self.rows.columns if name != POSITION])[ends]
 
 
 def aggregated(
@@ -80,7 +81,7 @@ def in_doubt(
     change: pl.DataFrame, by: Sequence[str], aggregates: Sequence[Aggregate], known: pl.DataFrame
 ) -> pl.DataFrame:
     """The known groups that lose a value like their least or greatest: who follows is not known."""
-    found = [known.clear().select(by)]
+    found = []
     for each in aggregates:
         if each.function in ("min", "max"):
             assert each.column is not None
@@ -89,7 +90,7 @@ def in_doubt(
                 gone, on=[*by, pl.lit(1)], how="inner", nulls_equal=True
             )
             found.append(met.filter(pl.col(each.name) == pl.col(_VALUE)).select(by))
-    return pl.concat(found).unique()
+    return pl.concat(found).unique() if found else picked(known.clear(), by)
 
 
 # -- what is added up ------------------------------------------------------------------------------

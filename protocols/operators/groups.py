@@ -62,16 +62,25 @@ class Group:
         if self._memory is not None and keys is not None and len(keys.columns) == len(self._by):
             known, keys = self._memory.find(keys)
             asked = keys
-        there = yield from self._read(span, keys)
-        rows = self._groups(entries(there, self._grouped(no_change(self._below))), asked=asked)
-        groups = rows.in_the_end
-        if self._memory is not None:
-            self._memory.seen(groups, all_of_them=wanted is None)
-        if known is not None:
-            groups = pl.concat([groups, known.select(groups.columns)])
+        if known is not None and asked is not None and asked.is_empty():
+            groups = known
+        else:
+            groups = yield from self._groups_before(span, keys, asked)
+            if known is not None:
+                groups = pl.concat([groups, known.select(groups.columns)])
         found = self._shown(groups).filter(self._is_there(groups))
         found = found.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         return found if wanted is None else among(found, wanted)
+
+    def _groups_before(
+        self, span: Span, keys: pl.DataFrame | None, asked: pl.DataFrame | None
+    ) -> Task:
+        """Groups as they are read, which is remembered."""
+        there = yield from self._read(span, keys)
+        rows = self._groups(entries(there, self._grouped(no_change(self._below))), asked=asked)
+        if self._memory is not None:
+            self._memory.seen(rows.in_the_end, all_of_them=keys is None)
+        return rows.in_the_end
 
     def settle(self) -> None:
         self._below.settle()

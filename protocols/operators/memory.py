@@ -65,11 +65,12 @@ class Memory:
         # In ascending order they are found in one pass, by and large.
         places = np.argsort(hashes)
         hashes, rest = hashes[places], wanted[places]
-        known = []
+        known = [self._parts[0].rows.clear()]
         for part in reversed(self._parts):
             rows, found = self._known(part, rest, hashes)
-            known.append(rows)
-            hashes, rest = hashes[~found], rest.filter(~found)
+            if found.any():
+                known.append(rows)
+                hashes, rest = hashes[~found], rest.filter(~found)
         return pl.concat(known), rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:
@@ -97,6 +98,8 @@ class Memory:
         places = np.searchsorted(part.hashes, hashes)
         places[places == len(part.hashes)] = 0
         found = part.hashes[places] == hashes
+        if not found.any():
+            return part.rows.clear(), found
         rows, asked = part.rows[places[found]], wanted.filter(found)
         columns = [(rows.get_column(name), asked.get_column(name)) for name in self._by]
         if all(ours.eq_missing(theirs).all() for ours, theirs in columns):

@@ -20,7 +20,7 @@ from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import empty_frame
-from protocols.operators import aggregates, order, placed
+from protocols.operators import aggregates, memory, order, placed
 from protocols.operators.build import build
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
@@ -277,6 +277,7 @@ def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
 
 def test_rows_of_one_hash_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "row_hashes", _one_hash)
+    monkeypatch.setattr(memory, "row_hashes", _one_hash)
     assert right("SELECT k, count(*) AS n, max(v) AS m FROM s.l GROUP BY k", range(8))
     assert right("SELECT l.k, r.v FROM s.l FULL JOIN s.r ON l.k = r.k")
 
