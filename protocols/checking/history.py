@@ -37,6 +37,7 @@ import polars as pl
 
 from protocols.algebra.types import ColumnType, column_type
 from protocols.checking.order import Order, Part, Vectors, first_steps
+from protocols.checking.plans import LEFT_OUT
 from protocols.checking.rewriting import Atom, ViewText, view_text
 from protocols.checking.trace import Row, State, Trace
 from protocols.errors import WrongUse
@@ -130,8 +131,7 @@ class History:
         # In memory; spills to nowhere. Holds history_i, life_i and copy_i (a life as often as its
         # row is there) per relation, all in versions, and the numbered rows of the view.
         self._db = duckdb.connect(":memory:")
-        # It makes AVG a quotient of two DOUBLEs in some plans: other digits than AVG itself.
-        self._db.execute("SET disabled_optimizers = 'aggregate_function_rewriter'")
+        self._db.execute(f"SET disabled_optimizers = '{LEFT_OUT}'")
         self._db.execute("SET preserve_insertion_order = false")
         self._load(trace)
         self.columns = self._view_columns()
