@@ -14,6 +14,8 @@ from protocols.algebra.expressions import Condition, to_polars
 from protocols.algebra.types import ColumnType
 
 VERSION = "_version"
+#: More positions than a batch has.
+_POSITIONS = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +138,13 @@ def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
         return Frame(picked(entries, [*((n, n) for n in by), *names.items()]))
     hashes = row_hashes(entries, by).to_numpy()
     at = entries.get_column(POSITION).to_numpy()
-    order = np.lexsort((at, hashes))
-    hashes, at = hashes[order], at[order]
-    goes_on = hashes[1:] == hashes[:-1]
+    is_change = at < FOREVER
+    order, goes_on = by_kind_and_position(hashes, np.where(is_change, at, _last(at, is_change) + 1))
+    at, is_change = at[order], is_change[order]
     if not all_equal(entries, by, order[:-1][goes_on], order[1:][goes_on]):
         return _lifetimes_one_by_one(entries, by)
     count = entries.get_column(COUNT).to_numpy()[order]
     heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
-    is_change = at < FOREVER
     changed = np.where(is_change, count, 0)
     start = np.add.reduceat(count - 2 * changed, heads)
     row = np.cumsum(np.concatenate(([0], ~goes_on)))
@@ -160,6 +161,26 @@ def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
     rows = entries.select(by)[place].get_columns()
     found = {SINCE: since, UNTIL: until, COUNT: there}
     return Frame(pl.DataFrame([*rows, *(pl.Series(n, c, pl.Int64) for n, c in found.items())]))
+
+
+def by_kind_and_position(
+    kinds: NDArray[np.uint64], at: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """The places by kind and position, and whether the kind of each goes on behind it.
+
+    Sorting by one number is several times as fast as by two, so kinds are counted first. Positions
+    are those of a batch, and before these BEGINNING only.
+    """
+    places = np.argsort(kinds)
+    kinds = kinds[places]
+    goes_on = kinds[1:] == kinds[:-1]
+    number = np.cumsum(np.concatenate(([False], ~goes_on)))
+    step = np.maximum(at - at.max(initial=0) + _POSITIONS, 0)[places]
+    return places[np.argsort((number << 32) | step)], goes_on
+
+
+def _last(at: NDArray[np.int64], which: NDArray[np.bool_]) -> int:
+    return int(at.max(initial=0, where=which))
 
 
 def all_equal(
