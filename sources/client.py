@@ -31,10 +31,11 @@ from sources.wire import (
 )
 
 #: gRPC backs off for up to two minutes on its own; whoever asks again wants an answer earlier.
+#: The least pause is for gRPC also what one attempt may take, and a busy machine takes its time.
 #: A pool of its own keeps a broken connection from being shared with a later client.
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
 ]

@@ -245,9 +245,20 @@ class _Reader(threading.Thread):
             self._put(topic, self._chunks(topic, topics[topic]))
 
     def _consumed(self) -> list[Message]:
-        """What has come; does not wait for it while something is being decoded."""
+        """What has come, and what comes while something is being decoded: larger pieces cost less.
+
+        Waits for the first one if nothing is being decoded.
+        """
         first = self._consumer.poll(0 if self._under_way else _MOMENT)
-        return [] if first is None else [first, *self._consumer.consume(_AT_ONCE, _GATHERING)]
+        messages = [] if first is None else [first]
+        while messages or self._is_decoding():
+            messages += self._consumer.consume(_AT_ONCE, _GATHERING)
+            if len(messages) >= _AT_ONCE or not self._is_decoding():
+                break
+        return messages
+
+    def _is_decoding(self) -> bool:
+        return not all(decoded.done() for _, decoded in self._under_way)
 
     def _hand_over(self) -> None:
         """What has been under way, when it is decoded."""
