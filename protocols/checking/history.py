@@ -37,7 +37,7 @@ import polars as pl
 
 from protocols.algebra.types import ColumnType, column_type
 from protocols.checking.order import Order, Part, Vectors, first_steps
-from protocols.checking.plans import LEFT_OUT
+from protocols.checking.plans import NotEvaluated, executed, judging
 from protocols.checking.rewriting import Atom, ViewText, view_text
 from protocols.checking.trace import Row, State, Trace
 from protocols.errors import WrongUse
@@ -130,8 +130,7 @@ class History:
         self._source = {source: i for i, source in enumerate(order.sources)}
         # In memory; spills to nowhere. Holds history_i, life_i and copy_i (a life as often as its
         # row is there) per relation, all in versions, and the numbered rows of the view.
-        self._db = duckdb.connect(":memory:")
-        self._db.execute(f"SET disabled_optimizers = '{LEFT_OUT}'")
+        self._db = judging(duckdb.connect(":memory:"))
         self._db.execute("SET preserve_insertion_order = false")
         self._load(trace)
         self.columns = self._view_columns()
@@ -448,9 +447,10 @@ class History:
 
     def _run(self, sql: str, values: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         try:
-            return self._db.execute(sql, values) if values else self._db.execute(sql)
+            return executed(self._db, sql, values)
         except duckdb.Error as error:
-            raise WrongUse(f"DuckDB cannot evaluate the view: {_first_line(error)}") from None
+            words = f"DuckDB cannot evaluate the view: {_first_line(error)}"
+            raise NotEvaluated(words) from None
 
 
 def _lives(relation: Relation, table: str) -> str:

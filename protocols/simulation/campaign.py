@@ -16,6 +16,7 @@ from multiprocessing import get_context
 from typing import Any, Literal
 
 from protocols.checking.checker import check
+from protocols.checking.plans import NotEvaluated
 from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry, protocol
@@ -94,6 +95,9 @@ def trouble_of(
     if objected is not None or double_check:
         try:
             verdict = check(read_trace(outcome.lines), entry.level)
+        except NotEvaluated as error:
+            # The judge, which asks DuckDB for one vector at a time, has its answers all the same.
+            return None if objected is None else Trouble("wrong", f"{objected}; {error}")
         except WrongUse as error:
             return Trouble("broke", f"the trace of the run is none: {error}; {objected}")
         if verdict.verdict != "valid":

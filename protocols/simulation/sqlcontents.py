@@ -13,7 +13,7 @@ import polars as pl
 
 from protocols.algebra.bag import Bag, Row
 from protocols.algebra.types import ColumnType
-from protocols.checking.plans import LEFT_OUT
+from protocols.checking.plans import executed, judging
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.simulation.algebras import one_nan
 from protocols.simulation.source import SimulatedSource
@@ -69,7 +69,7 @@ class SqlContents:
             f"{name}::{type_.name}"
             for name, type_ in zip(names, self._schema.values(), strict=True)
         )
-        found = self._db.execute(f"SELECT {casts} FROM ({sql}) AS v({', '.join(names)})")
+        found = executed(self._db, f"SELECT {casts} FROM ({sql}) AS v({', '.join(names)})")
         counted: dict[Row, int] = {}
         for cells in found.fetchall():
             row = tuple(map(one_nan, cells))
@@ -80,9 +80,7 @@ class SqlContents:
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     """One for all: to open a database takes longer than most of these questions."""
-    database = duckdb.connect(":memory:", config={"threads": 1})
-    database.execute(f"SET GLOBAL disabled_optimizers = '{LEFT_OUT}'")
-    return database
+    return judging(duckdb.connect(":memory:", config={"threads": 1}))
 
 
 def _name(relation: Relation) -> str:

@@ -20,7 +20,7 @@ from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import empty_frame
-from protocols.checking.plans import LEFT_OUT
+from protocols.checking.plans import judging
 from protocols.operators import aggregates, memory, order, placed
 from protocols.operators.build import build
 from protocols.operators.operator import Span, Task
@@ -161,9 +161,8 @@ def _by_duckdb(
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    database = duckdb.connect(":memory:", config={"threads": 1})
+    database = judging(duckdb.connect(":memory:", config={"threads": 1}))
     database.execute("CREATE SCHEMA s")
-    database.execute(f"SET disabled_optimizers = '{LEFT_OUT}'")
     return database
 
 
