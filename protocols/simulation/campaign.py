@@ -97,13 +97,15 @@ def trouble_of(
             verdict = check(read_trace(outcome.lines), entry.level)
         except NotEvaluated as error:
             # The judge, which asks DuckDB for one vector at a time, has its answers all the same.
-            return None if objected is None else Trouble("wrong", f"{objected}; {error}")
+            if objected is not None:
+                return Trouble("wrong", f"{objected}; {error}")
         except WrongUse as error:
             return Trouble("broke", f"the trace of the run is none: {error}; {objected}")
-        if verdict.verdict != "valid":
-            reached = verdict.reached.name if verdict.reached else "none"
-            words = verdict.contradiction or verdict.undecided or ""
-            return Trouble("wrong", objected or f"only the checker noticed: {words}", reached)
+        else:
+            if verdict.verdict != "valid":
+                reached = verdict.reached.name if verdict.reached else "none"
+                words = verdict.contradiction or verdict.undecided or ""
+                return Trouble("wrong", objected or f"only the checker noticed: {words}", reached)
     bound = exceeded(view, entry, outcome)
     return None if bound is None else Trouble("bound", bound)
 

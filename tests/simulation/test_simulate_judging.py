@@ -8,11 +8,12 @@ from oracle import Oracle
 from random_scenarios import random_scenario
 
 from protocols.checking.checker import check
+from protocols.checking.plans import NotEvaluated
 from protocols.checking.trace import read_trace
 from protocols.maintenance.holdback import HoldBack
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
-from protocols.simulation import bounds
+from protocols.simulation import bounds, campaign
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import scenario_for
 from protocols.simulation.judging import Contents, objection
@@ -35,6 +36,20 @@ def test_the_judge_objects_exactly_when_duckdb_does(name: str) -> None:
         assert (objection(view, entry, outcome) is not None) == wrong, seed
         verdicts[wrong] += 1
     assert name == "sweep" or min(verdicts.values()) > 20, verdicts
+
+
+def test_a_view_that_the_checker_cannot_evaluate_is_left_to_the_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise NotEvaluated("DuckDB cannot evaluate the view")
+
+    monkeypatch.setattr(campaign, "check", fails)
+    good = Campaign(SWEEP, double_checked=1).over(range(4))
+    assert (good.runs, good.troubles) == (4, [])
+    wrong = Campaign(PROTOCOLS["naive"]).over(range(40)).of("wrong")
+    assert wrong
+    assert all("DuckDB cannot evaluate" in trouble.words for _, trouble in wrong)
 
 
 def test_the_judge_and_duckdb_see_the_same_view_at_every_vector() -> None:
