@@ -371,6 +371,8 @@ class _Progress:
         self._last = now
         speed, troubles = tally.runs / (now - self.begun), len(tally.troubles)
         words = f"{tally.runs:,}{self._of} runs, {speed:.0f}/s, {troubles:,} with trouble"
+        if tally.troubles:
+            words += f", the first with seed {tally.troubles[0][0]}"
         Console(stderr=True).print(Text(words, style="dim"))
 
     def seconds(self) -> float:
