@@ -68,8 +68,10 @@ class Group:
             groups = yield from self._groups_before(span, keys, asked)
             if known is not None:
                 groups = pl.concat([groups, known.select(groups.columns)])
-        found = self._shown(groups).filter(self._is_there(groups))
-        found = found.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
+        there = groups.filter(self._is_there(groups))
+        # A frame without columns, as there is when nobody reads any, has no rows.
+        ones = pl.Series(COUNT, np.ones(there.height, np.int64))
+        found = pl.DataFrame([*self._shown(there).get_columns(), ones])
         return found if wanted is None else among(found, wanted)
 
     def _groups_before(
