@@ -10,6 +10,7 @@ from typing import Any
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, protocol
 from protocols.views.sql import sources_named_in
+from streaming.sqlfiles import sql_in
 
 _TABLES = {
     "warehouse": {"path"},
@@ -193,9 +194,9 @@ class _Reader:
             self._refuse(where, "a view's name becomes a directory: letters, digits, _ and - only")
         file = self._beside(self._text(table, "sql", where))
         try:
-            sql = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            self._refuse(f"{where}.sql", f"cannot read {file}: {error}")
+            sql = sql_in(file)
+        except WrongUse as error:
+            self._refuse(f"{where}.sql", str(error))
         chosen = self._text(table, "protocol", where, DEFAULT) or DEFAULT
         try:
             protocol(chosen)

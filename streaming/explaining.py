@@ -27,6 +27,7 @@ from protocols.views.catalog import Catalog, catalog_from_json
 from sources.workloads import NAMES, WORKLOADS
 from sources.workloads import workload as workload_named
 from streaming.markdown import put, table, write
+from streaming.sqlfiles import sql_in
 
 
 def explain(
@@ -113,10 +114,7 @@ def _cells(construct: Construct) -> tuple[str, str, str]:
 
 
 def _explained(file: Path, catalog: Catalog) -> Explanation:
-    try:
-        sql = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"cannot read {file}: {error}") from None
+    sql = sql_in(file)
     try:
         return explained(file.stem, sql, catalog)
     except ViewRefused as error:

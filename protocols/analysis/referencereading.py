@@ -118,6 +118,10 @@ class _Reading:
                 self.text.refuse(select, f"safe references are not looked for under {name}")
         if select.args.get("from_") is None:
             self.text.refuse(select, "there is no FROM, so there are no references")
+        for shown in select.expressions if outer is None else ():
+            aggregate = shown.find(exp.AggFunc)
+            if aggregate is not None and aggregate.find_ancestor(exp.Select) is select:
+                self.text.refuse(aggregate, "safe references are not looked for under aggregates")
         items = [select.args["from_"].this]
         tables: dict[str, TableReference] = {}
         conjuncts = []

@@ -228,6 +228,7 @@ def test_section_8_each_select_of_a_union_is_looked_at_by_itself() -> None:
     ("sql", "message"),
     [
         ("SELECT seat, count(*) FROM air.res GROUP BY seat", "not looked for under GROUP"),
+        ("SELECT count(*) AS n FROM air.res", "not looked for under aggregates"),
         ("SELECT seat FROM air.res LEFT JOIN air.flight USING (flight_id)", "in LEFT JOIN"),
         ("SELECT a FROM (SELECT 1 AS a) q", "in subqueries of FROM"),
         ("SELECT seat FROM air.reservation", r"no relation air\.reservation; there are: air\.fli"),

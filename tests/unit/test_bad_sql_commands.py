@@ -88,7 +88,7 @@ def test_a_view_that_is_a_binary_file_is_refused_before_anything_is_asked(
     config.write_text(CONFIGURATION)
     code, said = _said(["run", "--config", str(config)], capsys, monkeypatch)
     assert code == 2
-    assert "views.v.sql cannot read" in said
+    assert "is not UTF-8 text; save the file as UTF-8" in said
     code, said = _said(["explain", str(view), "--catalog", str(FIGURE_5)], capsys, monkeypatch)
     assert code == 2
     assert str(view) in said

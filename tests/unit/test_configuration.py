@@ -156,7 +156,7 @@ def test_bytes_that_are_no_text_are_refused(directory: Path) -> None:
 
 def test_a_view_file_that_is_no_text_is_refused(directory: Path) -> None:
     (directory / "first.sql").write_bytes(b"\xff")
-    with pytest.raises(WrongUse, match=r"views.first.sql cannot read .*first.sql"):
+    with pytest.raises(WrongUse, match=r"views.first.sql .*first.sql: line 1 is not UTF-8"):
         read_configuration(written(directory, GOOD))
 
 

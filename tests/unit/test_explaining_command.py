@@ -148,6 +148,35 @@ def test_a_view_that_cannot_be_read_is_wrong_use(tmp_path: Path, viewsweep: Run)
     assert "cannot read" in err
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"SELECT id\nFROM crm.customers -- \xff",
+            "line 2 is not UTF-8 text; save the file as UTF-8",
+        ),
+        ("SELECT 1".encode("utf-16"), "line 1 is not UTF-8 text"),
+        (None, "Is a directory"),
+    ],
+)
+def test_what_is_no_text_is_said_in_words(
+    tmp_path: Path, viewsweep: Run, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "x.sql"
+    file.mkdir() if content is None else file.write_bytes(content)
+    code, _, err = viewsweep("explain", str(file), "--workload", "retail")
+    assert code == 2
+    assert said in err
+    assert "codec" not in err
+    assert "Errno" not in err
+
+
+def test_a_byte_order_mark_is_none_of_the_view(tmp_path: Path, viewsweep: Run) -> None:
+    file = tmp_path / "x.sql"
+    file.write_text("SELECT c.id FROM crm.customers c", encoding="utf-8-sig")
+    assert viewsweep("explain", str(file), "--workload", "retail")[0] == 0
+
+
 # -- the table -------------------------------------------------------------------------------------
 
 
