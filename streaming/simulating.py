@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from protocols.errors import ViewsweepError, WrongUse
+from protocols.errors import ViewRefused, ViewsweepError, WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.simulation.campaign import (
@@ -243,7 +243,8 @@ def simulate(
         else:
             report = _campaign(request, random, "views" if views else "joins")
     except ViewsweepError as error:
-        Console(stderr=True).print(Text(f"simulate: {error}", style="red"), soft_wrap=True)
+        where = f"{scenario}, its view, " if isinstance(error, ViewRefused) and scenario else ""
+        Console(stderr=True).print(Text(f"simulate: {where}{error}", style="red"), soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
     _show(request, report)
     raise typer.Exit(report.exit_code)

@@ -31,8 +31,9 @@ class ViewKeys:
             ]
             return "; ".join(f"{each} a row" for each in determine)
         if self.missing:
-            return f"rows may repeat; with {listed(self.missing)} in the select list they would not"
-        return "rows may repeat, and no column of the relations would prevent it"
+            shown = listed(self.missing)
+            return f"none found, so rows may repeat; with {shown} in the select list they would not"
+        return "none found, so rows may repeat; no column of the relations would prevent it"
 
 
 def keys_of(view: AnyView) -> ViewKeys:

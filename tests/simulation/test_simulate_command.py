@@ -142,6 +142,16 @@ def test_wrong_use_exits_2_and_names_the_thing(words: tuple[str, ...], says: str
     assert says in " ".join(result.output.split())
 
 
+def test_a_view_that_cannot_be_kept_is_refused_with_its_file_and_place(tmp_path: Path) -> None:
+    form = orjson.loads(Path(FIGURE_5).read_bytes())
+    file = tmp_path / "ordered.json"
+    file.write_bytes(orjson.dumps({**form, "view": form["view"] + " ORDER BY 1"}))
+    result = run(str(file), "--protocol", "batched-sweep", "--seed", "1")
+    assert result.exit_code == 2
+    assert f"simulate: {file}, its view, line 1, column " in result.stderr
+    assert "ORDER BY is not supported" in result.stderr
+
+
 def test_an_impossible_scenario_is_refused_with_its_file_and_place(tmp_path: Path) -> None:
     form = orjson.loads(Path(FIGURE_5).read_bytes())
     form["updates"][1]["changes"][0]["row"] = [9, 9]

@@ -172,13 +172,17 @@ def test_the_keys_of_a_view(sql: str, keys: list[tuple[str, ...]]) -> None:
 def test_what_is_missing_for_a_key_is_named() -> None:
     keys = _keys("SELECT o.id, item FROM shop.orders o LEFT JOIN shop.lines l ON l.id = o.id")
     assert keys.missing == ("l.no",), "l.id equals o.id or is NULL"
-    assert str(keys) == "rows may repeat; with l.no in the select list they would not"
+    assert (
+        str(keys) == "none found, so rows may repeat; with l.no in the select list they would not"
+    )
 
 
 def test_a_bag_has_no_key_whatever_is_shown() -> None:
     keys = _keys("SELECT o.id FROM shop.orders o JOIN shop.visits v ON o.customer = v.customer")
     assert keys == ViewKeys(())
-    assert str(keys) == "rows may repeat, and no column of the relations would prevent it"
+    assert (
+        str(keys) == "none found, so rows may repeat; no column of the relations would prevent it"
+    )
 
 
 def test_keys_print_as_sentences() -> None:
