@@ -9,7 +9,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import cpu_count
 from pathlib import Path
@@ -28,10 +28,12 @@ from protocols.errors import ViewsweepError
 class Judged:
     """One run of an engine, after it was looked at."""
 
+    #: Without its rows and states, which are large.
     outcome: Outcome
     #: Whether it arrived at the truth; None if it arrives at no view.
     right: bool | None
     wrong_states: int
+    states_checked: int
 
     @property
     def updates_per_s(self) -> float:
@@ -57,7 +59,7 @@ class Line:
     def to_json(self) -> dict[str, Any]:
         """Medians over the runs; None stands for what was not measured."""
         outcomes = [run.outcome for run in self.runs]
-        checked = sum(len(outcome.states) for outcome in outcomes)
+        checked = sum(run.states_checked for run in self.runs)
         verdicts = {run.right for run in self.runs} - {None}
         return {
             "engine": self.engine.name,
@@ -124,7 +126,8 @@ class Jury:
         if outcome.sql is not None:
             truth = evaluated(outcome.sql, {base.relation: base.final for base in burst.bases})
         right = None if outcome.rows is None else same_rows(unfolded(outcome.rows), truth)
-        return Judged(outcome, right, self._wrong_states(outcome))
+        figures = replace(outcome, rows=None, states=[], vectors=[])
+        return Judged(figures, right, self._wrong_states(outcome), len(outcome.states))
 
     def _wrong_states(self, outcome: Outcome) -> int:
         """How many of the states never were: at no vector, or, of another view, not at its own."""

@@ -157,11 +157,27 @@ def test_folding_and_unfolding_keep_what_is_wrong() -> None:
 
 
 def test_memory_is_that_of_all_processes_started_inside() -> None:
-    hold = "import time; held = bytearray(60_000_000); time.sleep(1.5)"
+    hold = "import time; held = bytearray(60_000_000); time.sleep(2.5)"
     start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     with PeakMemory() as memory:
         subprocess.run([sys.executable, "-c", start], check=True)
     assert 60_000_000 < memory.bytes < 150_000_000
+
+
+def test_a_child_that_has_not_become_another_program_yet_does_not_weigh() -> None:
+    script = """
+import os, time
+from bench.memory import PeakMemory
+held = bytearray(100_000_000)
+with PeakMemory() as memory:
+    if not (child := os.fork()):
+        time.sleep(2.5)
+        os._exit(0)
+    os.waitpid(child, 0)
+print(memory.bytes)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert int(done.stdout) < 20_000_000
 
 
 def test_memory_of_what_ran_before_does_not_count() -> None:
