@@ -35,10 +35,7 @@ bootstrap = "{bootstrap}"
 [views.{view}]
 sql = "view.sql"
 protocol = "{protocol}"
-
-[job]
-{job}
-"""
+{job}"""
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ class LocalSystem:
             sources=sources,
             view=VIEW,
             protocol=self._protocol,
-            job=self._job,
+            job=f"\n[job]\n{self._job}\n" if self._job else "",
         )
         (self.directory / "view.sql").write_text(self.load.sql)
         (self.directory / "warehouse.toml").write_text(text)
