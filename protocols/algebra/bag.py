@@ -4,7 +4,7 @@ It is slow and obvious. Property tests hold `Frame` to it, and the simulator can
 a reader may step through a protocol with plain tuples in hand.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -47,13 +47,19 @@ class Bag:
     def consolidated(self) -> "Bag":
         return self
 
-    def join(self, other: "Bag", on: Sequence[tuple[str, str]]) -> "Bag":
+    def join(
+        self,
+        other: "Bag",
+        on: Sequence[tuple[str, str]],
+        where: Condition | None = None,
+        without: Collection[str] = (),
+    ) -> "Bag":
         ours, theirs = self._picker([a for a, _ in on]), other._picker([b for _, b in on])
         partners: dict[Row, list[tuple[Row, int]]] = {}
         for row, count in other.counts.items():
             if None not in theirs(row):
                 partners.setdefault(theirs(row), []).append((row, count))
-        return bag(
+        pairs = bag(
             self.columns + other.columns,
             (
                 (row + partner, count * partner_count)
@@ -61,6 +67,8 @@ class Bag:
                 for partner, partner_count in partners.get(ours(row), ())
             ),
         )
+        found = pairs if where is None else pairs.where(where)
+        return found.select([(name, name) for name in found.columns if name not in without])
 
     def keys(self, outputs: Outputs, *more: "tuple[Bag, Outputs]") -> "Bag":
         found: set[Row] = set()

@@ -13,7 +13,7 @@ Two implementations obey these laws, and property tests hold them to each other:
 `bag.Bag`, a dictionary, is the reference; `frame.Frame`, Polars columns, is what production runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeAlias
 
 from protocols.algebra.expressions import Condition
@@ -62,10 +62,17 @@ class Delta(Protocol):
         """The same delta with equal rows as one, their counts added, and zeroes gone."""
         ...
 
-    def join(self, other: Self, on: Sequence[tuple[str, str]]) -> Self:
+    def join(
+        self,
+        other: Self,
+        on: Sequence[tuple[str, str]],
+        where: Condition | None = None,
+        without: Collection[str] = (),
+    ) -> Self:
         """All pairs that agree in `on` (ours, theirs); counts multiply, NULL equals nothing.
 
-        Their `on` columns are kept as well: the two sides have no column name in common.
+        Their `on` columns are kept as well: the two sides have no column name in common. Of the
+        pairs only those for which a condition is true, and these columns of them not.
         """
         ...
 

@@ -1,7 +1,7 @@
 """The production algebra: a signed multiset as a Polars frame, counts in the column `_count`."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from protocols.algebra.types import ColumnType
 VERSION = "_version"
 #: More positions than a batch has.
 _POSITIONS = 2**31
+#: Plans that are made for one use and cannot be better: looking for that costs more than they do.
+AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +54,36 @@ class Frame:
         by = list(self.columns)
         if not by:
             return Frame(self.data.select(pl.col(COUNT).sum()).filter(pl.col(COUNT) != 0))
-        # Equal rows have equal hashes, and most rows have no equal: only the others are grouped.
-        again = row_hashes(self.data, by).is_duplicated()
-        if not again.any():
-            return Frame(self.data.filter(pl.col(COUNT) != 0))
-        several = self.data.filter(again).group_by(by, maintain_order=True)
-        summed = pl.concat([self.data.filter(~again), several.agg(pl.col(COUNT).sum())])
-        return Frame(summed.filter(pl.col(COUNT) != 0))
+        count = self.data.get_column(COUNT).to_numpy()
+        # Equal rows have equal hashes, and most rows have no equal.
+        hashes = row_hashes(self.data, by).to_numpy()
+        if not _has_equal(hashes):
+            return self if count.all() else Frame(self.data.filter(pl.col(COUNT) != 0))
+        places = np.argsort(hashes)
+        goes_on = hashes[places[1:]] == hashes[places[:-1]]
+        if not all_equal(self.data, by, places[:-1][goes_on], places[1:][goes_on]):
+            # Different rows have one hash.
+            summed = self.data.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
+            return Frame(picked(summed, self.data.columns).filter(pl.col(COUNT) != 0))
+        # One of equal rows has the counts of all.
+        heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
+        sums = np.zeros(len(count), np.int64)
+        sums[places[heads]] = np.add.reduceat(count[places], heads)
+        return Frame(_counted(self.data, sums).filter(pl.Series(sums != 0)))
 
-    def join(self, other: "Frame", on: Sequence[tuple[str, str]]) -> "Frame":
+    def join(
+        self,
+        other: "Frame",
+        on: Sequence[tuple[str, str]],
+        where: Condition | None = None,
+        without: Collection[str] = (),
+    ) -> "Frame":
         # Polars 2.1 merges columns that it knows to be sorted (a single row is) by IEEE rules, in
         # which NaN differs from itself. With a second key it hashes, and NaN equals NaN.
         floats = len(on) == 1 and self.data.schema[on[0][0]] == pl.Float64()
         more = [pl.lit(1)] if floats else []
-        joined = self.data.join(
-            other.data,
+        joined = self.data.lazy().join(
+            other.data.lazy(),
             left_on=[*(pl.col(ours) for ours, _ in on), *more],
             right_on=[*(pl.col(theirs) for _, theirs in on), *more],
             how="inner",
@@ -74,17 +91,18 @@ class Frame:
             nulls_equal=False,
             suffix="_theirs",
         )
-        count = joined.get_column(COUNT) * joined.get_column(COUNT + "_theirs")
-        columns = [joined.get_column(name) for name in (*self.columns, *other.columns)]
-        return Frame(pl.DataFrame([*columns, count]))
+        if where is not None:
+            joined = joined.filter(to_polars(where))
+        names = (name for name in (*self.columns, *other.columns) if name not in without)
+        found = joined.select(*names, pl.col(COUNT) * pl.col(COUNT + "_theirs"))
+        return Frame(found.collect(engine="in-memory", optimizations=AS_WRITTEN))
 
     def keys(self, outputs: Outputs, *more: "tuple[Frame, Outputs]") -> "Frame":
         parts = [picked(each.data, columns) for each, columns in ((self, outputs), *more)]
         found = parts[0] if len(parts) == 1 else pl.concat(parts)
         if any(column.null_count() for column in found):
             found = found.drop_nulls()
-        if found.height > 1:
-            found = found.unique()
+        found = once(found)
         ones = pl.Series(COUNT, np.ones(found.height, np.int64))
         return Frame(pl.DataFrame([*found.get_columns(), ones]))
 
@@ -120,6 +138,30 @@ class Frame:
             return {}
         parts = self.data.partition_by(column, as_dict=True, include_key=False)
         return {value: Frame(part) for (value,), part in parts.items()}
+
+
+def once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row once. Numbers come in ascending order, other rows in that of their first places."""
+    if rows.height < 2:
+        return rows
+    if rows.width > 1:
+        return rows.unique(maintain_order=True)
+    column = rows.to_series()
+    if column.dtype not in (pl.Int64, pl.Int32) or column.null_count():
+        return column.unique(maintain_order=True).to_frame()
+    ordered = np.sort(column.to_numpy())
+    first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    return pl.DataFrame([pl.Series(column.name, ordered[first], column.dtype)])
+
+
+def _has_equal(hashes: NDArray[np.uint64]) -> bool:
+    ordered = np.sort(hashes)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _counted(rows: pl.DataFrame, counts: NDArray[np.int64]) -> pl.DataFrame:
+    """The same rows with other counts."""
+    return rows.with_columns(pl.Series(COUNT, counts, pl.Int64))
 
 
 def row_hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
@@ -186,9 +228,11 @@ def _last(at: NDArray[np.int64], which: NDArray[np.bool_]) -> int:
 def all_equal(
     entries: pl.DataFrame, by: list[str], one: NDArray[np.intp], other: NDArray[np.intp]
 ) -> bool:
-    """Whether the rows at these places are pairwise equal."""
-    columns = (entries.get_column(name) for name in by)
-    return all(column.gather(one).eq_missing(column.gather(other)).all() for column in columns)
+    """Whether the rows at these places are pairwise equal (NULL to NULL, NaN to NaN)."""
+    if not by:
+        return True
+    rows = picked(entries, by)
+    return rows[one].equals(rows[other], null_equal=True)
 
 
 def _lifetimes_one_by_one(entries: pl.DataFrame, by: list[str]) -> Frame:

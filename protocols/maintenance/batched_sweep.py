@@ -88,7 +88,7 @@ class BatchedSweep(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._rounds = tuple(rounds(view))
+        self._rounds = tuple(rounds(view)) if len(view.atoms) > 1 else ()
         self._begun = mailbox.start
         self._busy = False
         #: Who works out the change of a batch: this object, unless somebody else is named.
@@ -120,7 +120,8 @@ class BatchedSweep(Generic[D]):
         changes = self._mailbox.placed(atom.relation, *self._span(atom, first, last))
         if changes is not None:
             rows = seed(self._plans[atom], changes, (POSITION,))
-            yield _Partial(atom, [atom], rows.consolidated())
+            # Nobody is asked about what cancels out.
+            yield _Partial(atom, [atom], rows.consolidated() if self._rounds else rows)
 
     def _round(
         self, visits: Sequence[Visit], partials: Sequence[_Partial[D]], first: int, last: int
@@ -158,14 +159,11 @@ class BatchedSweep(Generic[D]):
         """Takes the atom into a partial, for each tag as of its own cut."""
         step = step_to(self._view, partial.bound, atom)
         partial.bound.append(atom)
-        joined = extended(partial.rows, rows, step)
+        alive = None
         if SINCE in rows.columns:
             # The tag's cut is k for an atom before the origin, k - 1 for one behind it.
-            before = atom.index < partial.origin.index
-            joined = joined.where(_ALIVE_AT if before else _ALIVE_BEFORE)
-            columns = [(n, n) for n in joined.columns if n not in (SINCE, UNTIL)]
-            joined = joined.select(columns)
-        partial.rows = joined
+            alive = _ALIVE_AT if atom.index < partial.origin.index else _ALIVE_BEFORE
+        partial.rows = extended(partial.rows, rows, step, alive, (SINCE, UNTIL))
 
     def _reread(self, atom: Atom, keys: Sequence[D], answer: Answer[D], first: int, last: int) -> D:
         """An answer as the rows of every cut from `first - 1` to `last`.

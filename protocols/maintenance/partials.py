@@ -4,10 +4,11 @@ A partial holds the rows of all atoms gathered so far, under qualified names, ea
 count. `seed` begins one, `extended` takes in one more atom, `total` adds up what is left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.algebra.expressions import Condition, conjunction
 from protocols.views.plan import Plan, Step
 
 D = TypeVar("D", bound=Delta)
@@ -24,10 +25,15 @@ def seed(way: Plan, change: D, also: tuple[str, ...] = ()) -> D:
     return partial if way.residual is None else partial.where(way.residual)
 
 
-def extended(partial: D, rows: D, step: Step) -> D:
-    """The partial joined with the rows of the step's atom, as far as conditions allow."""
-    joined = partial.join(rows, step.join_on)
-    return joined if step.residual is None else joined.where(step.residual)
+def extended(
+    partial: D, rows: D, step: Step, where: Condition | None = None, without: Collection[str] = ()
+) -> D:
+    """The partial joined with the rows of the step's atom, as far as conditions allow.
+
+    `where` and `without` say what else pairs have to satisfy, and which columns serve only that.
+    """
+    tests = tuple(test for test in (step.residual, where) if test is not None)
+    return partial.join(rows, step.join_on, conjunction(tests), without)
 
 
 def total(parts: Iterable[D]) -> D | None:

@@ -11,6 +11,9 @@ from protocols.operators.operator import Operator
 from protocols.views import tree
 from protocols.views.view import View
 
+#: Operators that add up equal rows of what comes out of them, whatever comes in.
+_ADDING_UP = tree.Compute | tree.Multiply | tree.Union
+
 
 def build(
     root: tree.Node, core: Callable[[View], Operator], memories: Memories | None = None
@@ -25,8 +28,9 @@ def _built(
     node: tree.Node,
     core: Callable[[View], Operator],
     memory: Callable[[tree.Node, int, list[str]], Memory],
+    above: tree.Node | None = None,
 ) -> Operator:
-    below = [_built(each, core, memory) for each in tree.inputs(node)]
+    below = [_built(each, core, memory, node) for each in tree.inputs(node)]
     match node:
         case tree.Core():
             return core(node.view)
@@ -40,6 +44,6 @@ def _built(
             return Union(node, below)
         case tree.Join():
             left, right = below
-            return Join(node, left, right, partial(memory, node))
+            return Join(node, left, right, partial(memory, node), not isinstance(above, _ADDING_UP))
         case tree.Group():
             return Group(node, below[0], partial(memory, node, 0))

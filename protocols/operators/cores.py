@@ -14,7 +14,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, IsNull, conjunction
-from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.frame import Frame, empty_frame, picked
 from protocols.algebra.types import column_type
 from protocols.maintenance.asof import Reading
 from protocols.maintenance.mailbox import Mailbox
@@ -58,8 +58,10 @@ class Core:
         atom = max(self._view.atoms, key=lambda a: len(self._places[a].keys() & wanted.columns))
         asked = _by_nulls(wanted, self._places[atom])
         parts = yield from together([self._swept(span, atom, *each) for each in asked])
-        found = [part.data for part in parts if part is not None]
-        return added_up(among(pl.concat([self.nothing, *found]), wanted))
+        found = pl.concat([self.nothing, *(part.data for part in parts if part is not None)])
+        # What was not asked for is left to be tested.
+        is_asked = self._places[atom].keys() >= set(wanted.columns)
+        return added_up(found if is_asked else among(found, wanted))
 
     def settle(self) -> None:
         """It keeps nothing."""
@@ -97,13 +99,22 @@ def _by_nulls(
 ) -> Iterator[tuple[Frame | None, tuple[str, ...]]]:
     """The keys of one atom, and which of its columns have to be NULL: sources match no NULL."""
     here = [name for name in wanted.columns if name in places]
-    keys = wanted.select(pl.col(name).alias(places[name]) for name in here).unique()
+    if not here:
+        yield None, ()
+        return
+    keys = picked(wanted, [(places[name], name) for name in here])
+    if len(here) < wanted.width:
+        keys = keys.unique(maintain_order=True)
+    if not any(column.null_count() for column in keys):
+        yield _as_keys(keys), ()
+        return
     marks = keys.select(pl.all().is_null())
     for pattern in marks.unique(maintain_order=True).iter_rows():
         nulls = tuple(name for name, is_null in zip(keys.columns, pattern, strict=True) if is_null)
         same = pl.all_horizontal(pl.col(name).is_null() == (name in nulls) for name in keys.columns)
         rest = keys.filter(same).drop(nulls)
-        ones = rest.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        yield Frame(ones) if rest.columns else None, nulls
-    if not here:
-        yield None, ()
+        yield _as_keys(rest) if rest.columns else None, nulls
+
+
+def _as_keys(keys: pl.DataFrame) -> Frame:
+    return Frame(keys.with_columns(pl.lit(1, pl.Int64).alias(COUNT)))

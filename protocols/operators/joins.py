@@ -22,7 +22,7 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
-from protocols.algebra.frame import Frame, empty_frame, picked
+from protocols.algebra.frame import Frame, empty_frame, once, picked
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.memory import Memory
@@ -33,12 +33,11 @@ from protocols.operators.placed import (
     absence,
     added_up,
     among,
-    change_of,
+    changes,
     columns_of,
     distinct,
     entries,
     keys,
-    once,
     pairs,
     running,
     throughout,
@@ -65,7 +64,10 @@ class Join:
         left: Operator,
         right: Operator,
         memory: Callable[[int, list[str]], Memory],
+        adds_up: bool = True,
     ) -> None:
+        """`adds_up` is not needed if whoever takes the changes adds equal ones up anyway."""
+        self._adds_up = adds_up
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
@@ -91,15 +93,17 @@ class Join:
         left, right = yield from together([self._left.change(span), self._right.change(span)])
         if left.is_empty() and right.is_empty():
             return no_change(self)
-        changes = (left, right)
-        asked, wanted = zip(*self._asked(changes), strict=True)
+        changed = (left, right)
+        asked, wanted = zip(*self._asked(changed), strict=True)
         sides = (self._left, self._right)
         there = yield from together(
             [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
         )
-        placed = [entries(*each) for each in zip(there, changes, strict=True)]
-        counted = [self._counted(side, wanted[side], there, changes) for side in (0, 1)]
-        return change_of(self._rows(placed[0], placed[1], counted[0], counted[1]))
+        placed = [entries(*each) for each in zip(there, changed, strict=True)]
+        counted = [self._counted(side, wanted[side], there, changed) for side in (0, 1)]
+        rows = self._rows(placed[0], placed[1], counted[0], counted[1], changes_only=True)
+        found = changes(rows)
+        return added_up(found) if self._adds_up else found
 
     def _asked(
         self, changes: tuple[pl.DataFrame, pl.DataFrame]
@@ -171,10 +175,12 @@ class Join:
         right: pl.DataFrame,
         of_left: pl.DataFrame | None = None,
         of_right: pl.DataFrame | None = None,
+        changes_only: bool = False,
     ) -> pl.DataFrame:
         """The entries of the join of these entries.
 
-        `of_left` and `of_right` are the numbers of rows per key on that side, if counted.
+        `of_left` and `of_right` are the numbers of rows per key on that side, if counted. Where it
+        saves work, what has been there throughout is left out if only changes are wanted.
         """
         if self._kind == "semi":
             return self._met(left, right, of_right)
@@ -183,7 +189,7 @@ class Join:
         if self._kind == "inner":
             parts = [self._joined(left, right)]
         elif self._on and self._test is None:
-            parts = self._joined_and_padded((left, right), (of_left, of_right))
+            parts = self._joined_and_padded((left, right), (of_left, of_right), changes_only)
         else:
             parts = [self._joined(left, right), self._padded(self._orphans(0, left, right))]
             if self._kind == "full":
@@ -194,12 +200,17 @@ class Join:
         self,
         rows: tuple[pl.DataFrame, pl.DataFrame],
         numbers: tuple[pl.DataFrame | None, pl.DataFrame | None],
+        changes_only: bool,
     ) -> list[pl.DataFrame]:
         """The entries of an outer join of what only has to agree in its keys."""
         is_full = self._kind == "full"
         able = [self._able(side, rows[side]) for side in (0, 1)]
         left, right = (None if each is None else _voids(each) for each in numbers)
-        parts = [outer_pairs(able[0], able[1], self._on, (left, right), is_full=is_full)]
+        voids = left, right
+        found = outer_pairs(
+            able[0], able[1], self._on, voids, is_full=is_full, changes_only=changes_only
+        )
+        parts = [found]
         for side in (0, 1) if is_full else (0,):
             test = self._eligible[side]
             if test is not None:
@@ -212,8 +223,7 @@ class Join:
         return rows if test is None else rows.filter(test)
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        found = pairs(self._able(0, left), self._able(1, right), self._on)
-        return found if self._test is None else found.filter(self._test)
+        return pairs(self._able(0, left), self._able(1, right), self._on, where=self._test)
 
     def _met(
         self, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
@@ -252,7 +262,7 @@ class Join:
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        met = pairs(throughout(each), others, on).filter(self._test)
+        met = pairs(throughout(each), others, on, where=self._test)
         of_rows = running(met.select(*mine, POSITION, COUNT), mine)
         return _Partner(of_rows, [(name, name) for name in mine], nulls_equal=True)
 

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.delta import BEGINNING, COUNT, POSITION
+from protocols.algebra.frame import AS_WRITTEN
 from protocols.operators.placed import columns_of, compared
 
 _THEIRS = "_theirs"
+#: From how many rows on it pays not to lay out all pairs before they are tested.
+_MANY = 20_000
 #: Whether it is a row and no void.
 _IS_ROW = "_is_row"
 
@@ -25,17 +28,19 @@ def outer_pairs(
     voids: tuple[pl.DataFrame | None, pl.DataFrame | None] = (None, None),
     nulls_equal: bool = False,
     is_full: bool = False,
+    changes_only: bool = False,
 ) -> pl.DataFrame:
     """The entries of the left rows with what they meet on the right, or else with NULL.
 
-    A full join has those of the right rows that meet nothing, too.
+    A full join has those of the right rows that meet nothing, too. What has been there throughout
+    is left out if only changes are wanted.
     """
     of_left, of_right = voids
     mine = _with_voids(left, [ours for ours, _ in on], of_left)
     other = _with_voids(right, [theirs for _, theirs in on], of_right)
     by = [_key(number) for number in range(len(on))]
-    joined = mine.join(
-        other,
+    joined = mine.lazy().join(
+        other.lazy(),
         left_on=compared(mine, by),
         right_on=compared(other, by),
         how="full" if is_full else "left",
@@ -43,15 +48,22 @@ def outer_pairs(
         nulls_equal=nulls_equal,
         suffix=_THEIRS,
     )
+    at = pl.max_horizontal(POSITION, POSITION + _THEIRS)
+    if changes_only:
+        joined = joined.filter(at > BEGINNING)
     if is_full:
         joined = joined.filter(pl.col(_IS_ROW) | pl.col(_IS_ROW + _THEIRS))
     ours = columns_of(left)
-    return joined.select(
+    found = joined.select(
         *ours,
         *(name for name in columns_of(right) if name not in ours),
-        pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
+        at.alias(POSITION),
         pl.col(COUNT).fill_null(1) * pl.col(COUNT + _THEIRS).fill_null(1),
     )
+    if left.height + right.height < _MANY:
+        return found.collect(engine="in-memory", optimizations=AS_WRITTEN)
+    # In pieces, each taken through join and tests; whole columns are faster to go on with.
+    return found.collect(engine="streaming", optimizations=AS_WRITTEN).rechunk()
 
 
 def _with_voids(rows: pl.DataFrame, by: Sequence[str], voids: pl.DataFrame | None) -> pl.DataFrame:

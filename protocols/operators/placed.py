@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import Frame, picked
+from protocols.algebra.frame import AS_WRITTEN, Frame, once, picked
 from protocols.operators.order import in_order
 
 _THEIRS = "_theirs"
@@ -33,14 +33,17 @@ def throughout(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
 
 
-def change_of(placed: pl.DataFrame) -> pl.DataFrame:
-    """The changes among entries, equal ones added up."""
-    return added_up(placed.filter(pl.col(POSITION) > BEGINNING))
+def changes(placed: pl.DataFrame) -> pl.DataFrame:
+    """The changes among entries."""
+    first = placed.get_column(POSITION).min()
+    if first is None or (isinstance(first, int) and first > BEGINNING):
+        return placed
+    return placed.filter(pl.col(POSITION) > BEGINNING)
 
 
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
     """Equal rows as one, their counts added, and zeroes gone."""
-    return Frame(rows).consolidated().data.select(rows.columns) if rows.height else rows
+    return Frame(rows).consolidated().data
 
 
 def columns_of(placed: pl.DataFrame) -> list[str]:
@@ -53,17 +56,19 @@ def pairs(
     right: pl.DataFrame,
     on: Sequence[tuple[str, str]],
     nulls_equal: bool = False,
+    where: pl.Expr | None = None,
 ) -> pl.DataFrame:
     """The entries of a join: the columns of both sides, counts multiplied.
 
-    Columns that have one name on both sides are taken from the left.
+    Columns that have one name on both sides are taken from the left. Only the pairs for which
+    `where` is true are made.
     """
     if left.is_empty() or right.is_empty():
         return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
-    joined = left.join(
-        right,
+    joined = left.lazy().join(
+        right.lazy(),
         left_on=compared(left, [ours for ours, _ in on]),
         right_on=compared(right, [other for _, other in on]),
         how="inner",
@@ -71,12 +76,15 @@ def pairs(
         nulls_equal=nulls_equal,
         suffix=_THEIRS,
     )
-    return joined.select(
+    if where is not None:
+        joined = joined.filter(where)
+    found = joined.select(
         *mine,
         *theirs,
         pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
         pl.col(COUNT) * pl.col(COUNT + _THEIRS),
     )
+    return found.collect(engine="in-memory", optimizations=AS_WRITTEN)
 
 
 def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
@@ -106,15 +114,6 @@ def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame
     if any(column.null_count() for column in found):
         found = found.drop_nulls()
     return once(found)
-
-
-def once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row once, in order; one column by itself is gone through much faster than rows."""
-    if rows.height < 2:
-        return rows
-    if rows.width == 1:
-        return rows.to_series().unique(maintain_order=True).to_frame()
-    return rows.unique(maintain_order=True)
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:

@@ -262,8 +262,8 @@ def test_a_nested_sweep_over_too_few_atoms_is_caught(monkeypatch: pytest.MonkeyP
 def test_a_batch_without_a_tie_break_is_caught(
     always: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = "before = atom.index < partial.origin.index"
-    untied = planted(BatchedSweep._extend, right, f"before = {always}")
+    right = "_ALIVE_AT if atom.index < partial.origin.index else"
+    untied = planted(BatchedSweep._extend, right, f"_ALIVE_AT if {always} else")
     monkeypatch.setattr(BatchedSweep, "_extend", untied)
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 

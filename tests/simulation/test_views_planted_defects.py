@@ -63,8 +63,8 @@ def test_orphans_decided_against_the_state_behind_the_batch_are_caught(
     behind = planted(
         Join.change,
         "placed = [entries(*each)",
-        "changes = tuple(c.with_columns(pl.lit(span.last, pl.Int64).alias(POSITION)) if c is"
-        " changes[1] else c for c in changes)\n    placed = [entries(*each)",
+        "changed = tuple(c.with_columns(pl.lit(span.last, pl.Int64).alias(POSITION)) if c is"
+        " changed[1] else c for c in changed)\n    placed = [entries(*each)",
     )
     monkeypatch.setattr(Join, "change", behind)
     assert _hunted().of("wrong")
