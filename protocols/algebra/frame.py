@@ -49,16 +49,16 @@ class Frame:
         return Frame(picked(self.data, [*outputs, (COUNT, COUNT)]))
 
     def consolidated(self) -> "Frame":
-        if self.data.height < 2:
-            return Frame(self.data.filter(pl.col(COUNT) != 0))
         by = list(self.columns)
         if not by:
             return Frame(self.data.select(pl.col(COUNT).sum()).filter(pl.col(COUNT) != 0))
         count = self.data.get_column(COUNT).to_numpy()
+        if len(count) < 2:
+            return Frame(chosen(self.data, count != 0))
         # Equal rows have equal hashes, and most rows have no equal.
         hashes = row_hashes(self.data, by).to_numpy()
         if not _has_equal(hashes):
-            return self if count.all() else Frame(self.data.filter(pl.col(COUNT) != 0))
+            return Frame(chosen(self.data, count != 0))
         places = np.argsort(hashes)
         goes_on = hashes[places[1:]] == hashes[places[:-1]]
         if not all_equal(self.data, by, places[:-1][goes_on], places[1:][goes_on]):
@@ -69,7 +69,7 @@ class Frame:
         heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
         sums = np.zeros(len(count), np.int64)
         sums[places[heads]] = np.add.reduceat(count[places], heads)
-        return Frame(_counted(self.data, sums).filter(pl.Series(sums != 0)))
+        return Frame(chosen(with_columns(self.data, {COUNT: sums}), sums != 0))
 
     def join(
         self,
@@ -103,8 +103,7 @@ class Frame:
         if any(column.null_count() for column in found):
             found = found.drop_nulls()
         found = once(found)
-        ones = pl.Series(COUNT, np.ones(found.height, np.int64))
-        return Frame(pl.DataFrame([*found.get_columns(), ones]))
+        return Frame(with_columns(found, {COUNT: 1}))
 
     def matching(self, keys: "Frame") -> "Frame":
         return Frame(self.data.join(keys.data, on=list(keys.columns), how="semi"))
@@ -116,7 +115,7 @@ class Frame:
         return Frame(self.data.filter(pl.col(column) == pl.col(column).min().over(list(by))))
 
     def apart(self, other: "Frame", by: Sequence[str]) -> "tuple[Frame, Frame]":
-        theirs, on = other.data.select(by), list(by)
+        theirs, on = picked(other.data, by), list(by)
         touched = self.data.join(theirs, on=on, how="semi", nulls_equal=True)
         if touched.is_empty():
             return Frame(touched), self
@@ -124,14 +123,11 @@ class Frame:
 
     def lifetimes(self, changes: "Frame") -> "Frame":
         by = list(self.columns)
-        ends = self.data.with_columns(pl.lit(FOREVER, pl.Int64).alias(POSITION))
-        return _lifetimes(pl.concat([changes.data.select(ends.columns), ends]), by)
+        ends = with_columns(self.data, {POSITION: FOREVER})
+        return _lifetimes(pl.concat([picked(changes.data, ends.columns), ends]), by)
 
     def throughout(self) -> "Frame":
-        spans = {SINCE: BEGINNING, UNTIL: FOREVER}
-        ends = [pl.Series(n, np.full(self.data.height, at, np.int64)) for n, at in spans.items()]
-        columns = [self.data.get_column(name) for name in self.columns]
-        return Frame(pl.DataFrame([*columns, *ends, self.data.get_column(COUNT)]))
+        return Frame(with_columns(self.data, {SINCE: BEGINNING, UNTIL: FOREVER}))
 
     def split(self, column: str) -> "dict[Any, Frame]":
         if self.data.is_empty():
@@ -159,14 +155,9 @@ def _has_equal(hashes: NDArray[np.uint64]) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
-def _counted(rows: pl.DataFrame, counts: NDArray[np.int64]) -> pl.DataFrame:
-    """The same rows with other counts."""
-    return rows.with_columns(pl.Series(COUNT, counts, pl.Int64))
-
-
 def row_hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
     """Equal for equal rows (NULL equals NULL, NaN equals NaN), and for others almost never."""
-    return data.select(by).hash_rows()
+    return picked(data, by).hash_rows()
 
 
 def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
@@ -248,6 +239,22 @@ def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.D
     """
     pairs = ((each, each) if isinstance(each, str) else each for each in outputs)
     return pl.DataFrame([data.get_column(column).alias(name) for name, column in pairs])
+
+
+def with_columns(
+    data: pl.DataFrame, columns: Mapping[str, int | NDArray[np.int64]]
+) -> pl.DataFrame:
+    """The same with these columns, each of one number or of many; also without a query plan."""
+    all_columns = {column.name: column for column in data.get_columns()}
+    for name, numbers in columns.items():
+        values = np.full(data.height, numbers) if isinstance(numbers, int) else numbers
+        all_columns[name] = pl.Series(name, values, pl.Int64)
+    return pl.DataFrame(list(all_columns.values()))
+
+
+def chosen(data: pl.DataFrame, which: NDArray[np.bool_]) -> pl.DataFrame:
+    """Some of the rows; the same again."""
+    return data if which.all() else data[np.flatnonzero(which)]
 
 
 def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:

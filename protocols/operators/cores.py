@@ -14,7 +14,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, IsNull, conjunction
-from protocols.algebra.frame import Frame, empty_frame, picked
+from protocols.algebra.frame import Frame, empty_frame, picked, with_columns
 from protocols.algebra.types import column_type
 from protocols.maintenance.asof import Reading
 from protocols.maintenance.mailbox import Mailbox
@@ -49,7 +49,7 @@ class Core:
 
     def change(self, span: Span) -> Task:
         change = yield from self._changing(span.first, span.last)
-        return self._no_change if change is None else change.data.select(self._no_change.columns)
+        return self._no_change if change is None else picked(change.data, self._no_change.columns)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         if wanted is None:
@@ -117,4 +117,4 @@ def _by_nulls(
 
 
 def _as_keys(keys: pl.DataFrame) -> Frame:
-    return Frame(keys.with_columns(pl.lit(1, pl.Int64).alias(COUNT)))
+    return Frame(with_columns(keys, {COUNT: 1}))

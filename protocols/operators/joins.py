@@ -22,7 +22,7 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
-from protocols.algebra.frame import Frame, empty_frame, once, picked
+from protocols.algebra.frame import Frame, chosen, empty_frame, once, picked
 from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.together import together
 from protocols.operators.memory import Memory
@@ -194,7 +194,7 @@ class Join:
             parts = [self._joined(left, right), self._padded(self._orphans(0, left, right))]
             if self._kind == "full":
                 parts.append(self._padded(self._orphans(1, right, left)))
-        return pl.concat([part.select(*self._columns, POSITION, COUNT) for part in parts])
+        return pl.concat([picked(part, [*self._columns, POSITION, COUNT]) for part in parts])
 
     def _joined_and_padded(
         self,
@@ -317,7 +317,8 @@ def _united(some: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 def _voids(numbers: pl.DataFrame) -> pl.DataFrame:
     """What stands for the rows of keys as long as there are none."""
-    return absence(numbers).filter(pl.col(COUNT) != 0)
+    absent = absence(numbers)
+    return chosen(absent, absent.get_column(COUNT).to_numpy() != 0)
 
 
 def _failing(test: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, to_polars, value_to_polars
-from protocols.algebra.frame import empty_frame
+from protocols.algebra.frame import empty_frame, picked
 from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task
 from protocols.operators.placed import added_up, among
@@ -27,19 +27,29 @@ class Compute:
         self._passed = {
             name: value.name for name, value, _ in node.values if isinstance(value, Column)
         }
+        below_columns = node.input.columns
+        self._only_passes = all(
+            isinstance(value, Column) and below_columns[value.name].dtype == type_.dtype
+            for _, value, type_ in node.values
+        )
 
     def change(self, span: Span) -> Task:
         rows = yield from self._below.change(span)
-        return added_up(rows.select(*self._values, POSITION, COUNT))
+        return added_up(self._computed(rows, POSITION, COUNT))
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
         below = _asked_below(wanted, self._passed)
         rows = yield from self._below.before(span, below)
-        found = added_up(rows.select(*self._values, COUNT))
+        found = added_up(self._computed(rows, COUNT))
         return found if wanted is None else among(found, wanted)
 
     def settle(self) -> None:
         self._below.settle()
+
+    def _computed(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
+        if self._only_passes:
+            return picked(rows, [*self._passed.items(), *also])
+        return rows.select(*self._values, *also)
 
 
 class Filter:

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.frame import all_equal, picked, row_hashes
+from protocols.algebra.frame import all_equal, chosen, picked, row_hashes
 
 #: How many groups are remembered. When there are more, those that were not learnt for longest are
 #: forgotten, and a tenth of the room with them.
@@ -70,7 +70,7 @@ class Memory:
             rows, found = self._known(part, rest, hashes)
             if found.any():
                 known.append(rows)
-                hashes, rest = hashes[~found], rest.filter(~found)
+                hashes, rest = hashes[~found], chosen(rest, ~found)
         return pl.concat(known), rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:
@@ -100,11 +100,11 @@ class Memory:
         found = part.hashes[places] == hashes
         if not found.any():
             return part.rows.clear(), found
-        rows, asked = part.rows[places[found]], wanted.filter(found)
-        columns = [(rows.get_column(name), asked.get_column(name)) for name in self._by]
-        if all(ours.eq_missing(theirs).all() for ours, theirs in columns):
+        rows, asked = part.rows[places[found]], picked(chosen(wanted, found), self._by)
+        if picked(rows, self._by).equals(asked):
             return rows, found
         # Another group has the same hash.
+        columns = [(rows.get_column(name), asked.get_column(name)) for name in self._by]
         same = np.logical_and.reduce([ours.eq_missing(theirs) for ours, theirs in columns])
         found[found] = same
         return rows.filter(same), found

@@ -8,10 +8,11 @@ what meets those is no orphan, or it has none at all, and then nothing is met.
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import AS_WRITTEN
+from protocols.algebra.frame import AS_WRITTEN, picked
 from protocols.operators.placed import columns_of, compared
 
 _THEIRS = "_theirs"
@@ -69,18 +70,15 @@ def outer_pairs(
 def _with_voids(rows: pl.DataFrame, by: Sequence[str], voids: pl.DataFrame | None) -> pl.DataFrame:
     """Rows and voids of one side, with keys to join on: those of a void do not show in its row."""
     keys = {_key(number): name for number, name in enumerate(by)}
-    found = rows.with_columns(
-        *(pl.col(name).alias(key) for key, name in keys.items()), pl.lit(True).alias(_IS_ROW)
-    )
+    found = _marked(picked(rows, [*rows.columns, *keys.items()]), True)
     if voids is None:
         return found
-    marked = voids.select(
-        *(pl.col(name).alias(key) for key, name in keys.items()),
-        POSITION,
-        COUNT,
-        pl.lit(False).alias(_IS_ROW),
-    )
-    return pl.concat([found, marked], how="diagonal")
+    rest = _marked(picked(voids, [*keys.items(), POSITION, COUNT]), False)
+    return pl.concat([found, rest], how="diagonal")
+
+
+def _marked(rows: pl.DataFrame, is_row: bool) -> pl.DataFrame:
+    return pl.DataFrame([*rows, pl.Series(_IS_ROW, np.full(rows.height, is_row))])
 
 
 def _key(number: int) -> str:

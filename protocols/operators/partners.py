@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import picked, with_columns
 from protocols.operators.memory import Memory
 from protocols.operators.placed import added_up, among, entries, in_the_end, running
 
@@ -43,18 +44,18 @@ class Partners:
         `there` has at least all rows before the batch of the keys that were not known.
         """
         # Also of keys without rows it is known that they have none.
-        none = wanted.unknown.select(*self._by, pl.lit(0, pl.Int64).alias(COUNT))
+        none = with_columns(picked(wanted.unknown, self._by), {COUNT: 0})
         before = [none, self._rows(among(there, wanted.unknown))]
         if wanted.known is not None:
-            before.append(wanted.known.select(*self._by, pl.col(_NUMBER).alias(COUNT)))
+            before.append(picked(wanted.known, [*self._by, (COUNT, _NUMBER)]))
         found = running(entries(pl.concat(before), self._rows(change, POSITION)), self._by)
-        self._memory.learn(in_the_end(found).rename({COUNT: _NUMBER}))
+        self._memory.learn(self._numbered(in_the_end(found)))
         return found
 
     def seen(self, rows: pl.DataFrame) -> None:
         """All rows of the side."""
-        counted = added_up(self._rows(rows)).rename({COUNT: _NUMBER})
-        self._memory.seen(counted, all_of_them=True)
+        counted = added_up(self._rows(rows))
+        self._memory.seen(self._numbered(counted), all_of_them=True)
 
     def settle(self) -> None:
         """The batch is done."""
@@ -62,4 +63,11 @@ class Partners:
 
     def _rows(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
         """The rows by their keys; one with a NULL is no key."""
-        return rows.select(*self._by, *also, COUNT).drop_nulls(self._by)
+        found = picked(rows, [*self._by, *also, COUNT])
+        if any(found.get_column(name).null_count() for name in self._by):
+            found = found.drop_nulls(self._by)
+        return found
+
+    def _numbered(self, counted: pl.DataFrame) -> pl.DataFrame:
+        """Keys with their numbers of rows, as they are remembered."""
+        return picked(counted, [*self._by, (_NUMBER, COUNT)])

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import AS_WRITTEN, Frame, once, picked
+from protocols.algebra.frame import AS_WRITTEN, Frame, chosen, once, picked, with_columns
 from protocols.operators.order import in_order
 
 _THEIRS = "_theirs"
@@ -25,20 +25,17 @@ _BEGINS = "_begins"
 
 def entries(before: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
     """What was there before a batch, and its changes."""
-    return pl.concat([throughout(before).select(change.columns), change])
+    return pl.concat([picked(throughout(before), change.columns), change])
 
 
 def throughout(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows as entries that have always been there."""
-    return rows.with_columns(pl.lit(BEGINNING, pl.Int64).alias(POSITION))
+    return with_columns(rows, {POSITION: BEGINNING})
 
 
 def changes(placed: pl.DataFrame) -> pl.DataFrame:
     """The changes among entries."""
-    first = placed.get_column(POSITION).min()
-    if first is None or (isinstance(first, int) and first > BEGINNING):
-        return placed
-    return placed.filter(pl.col(POSITION) > BEGINNING)
+    return chosen(placed, placed.get_column(POSITION).to_numpy() > BEGINNING)
 
 
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
@@ -105,7 +102,7 @@ def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
-    return once(rows.select(columns))
+    return once(picked(rows, columns))
 
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
@@ -187,8 +184,9 @@ def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 def in_the_end(numbers: pl.DataFrame) -> pl.DataFrame:
     """How many there are of each row behind all positions."""
-    is_last = pl.col(_BEGINS).shift(-1, fill_value=True)
-    return numbers.filter(is_last).drop(POSITION, _BEGINS)
+    begins = numbers.get_column(_BEGINS).to_numpy()
+    rest = picked(numbers, [n for n in numbers.columns if n not in (POSITION, _BEGINS)])
+    return chosen(rest, np.append(begins[1:], True)[: len(begins)])
 
 
 def _turns(numbers: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -202,5 +200,5 @@ def _entries_at(
     numbers: pl.DataFrame, where: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> pl.DataFrame:
     """Entries of some of these rows, with other counts."""
-    counted = numbers.drop(_BEGINS).with_columns(pl.Series(COUNT, counts, pl.Int64))
-    return counted.filter(pl.Series(where))
+    rest = picked(numbers, [name for name in numbers.columns if name != _BEGINS])
+    return chosen(with_columns(rest, {COUNT: counts}), where)
