@@ -92,7 +92,8 @@ class Job:
             if view.tables.exists:
                 view.resume()
             else:
-                view.standing = self._first_state(view)
+                with self.measures.one_step("first state"):
+                    view.standing = self._first_state(view)
         relations = [relation for view in self.views for relation in view.view.relations]
         start = _earliest([view.standing for view in self.views])
         self._reading = self._read(relations, start)

@@ -31,7 +31,8 @@ class Measures:
     #: Batches that were cut into slices, and what each executor did of them.
     batches_on_executors: int = 0
     executors: dict[str, dict[str, float]] = field(default_factory=dict)
-    #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
+    #: Seconds by step: the first state's, if the job made one, and those of micro-batches in the
+    #: order in which they were first taken.
     steps: dict[str, float] = field(default_factory=dict)
     #: Milliseconds from the commit at the source to the commit in Delta, of the latest updates.
     freshness: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -44,6 +45,17 @@ class Measures:
             yield
         finally:
             self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+
+    @contextmanager
+    def one_step(self, name: str) -> Iterator[None]:
+        """The same for work that is no micro-batch's: steps inside are not counted as such."""
+        others, self.steps = self.steps, {}
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            others[name] = others.get(name, 0.0) + time.perf_counter() - start
+            self.steps = others
 
     def swept_elsewhere(self, executor: str, queries: int, size: int, seconds: float) -> None:
         """An executor has swept a slice."""

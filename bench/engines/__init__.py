@@ -13,6 +13,12 @@ ENGINES: tuple[Engine, ...] = (
         WholePath(f"viewsweep-{view}", f"whole path with another view: {about}", view)
         for view, about in LINKED_VIEWS.items()
     ),
+    WholePath(
+        "viewsweep-full-restarted",
+        "the same full joins by a restarted job: what it remembered it has to ask for again",
+        "full",
+        restarted=True,
+    ),
     InProcess(
         "viewsweep-engine", "engine alone: no Kafka, no Delta; complete", "alone", keeps_base=False
     ),
