@@ -48,9 +48,25 @@ EXAMPLES: dict[str, str] = {
     "`AND`, `OR`, `NOT`, `IN (…)`, `BETWEEN`, `LIKE`, `IS NULL`": """
         SELECT c.id FROM crm.customers c JOIN sales.orders o ON o.customer = c.id
         WHERE c.name LIKE 'A%' AND (o.amount BETWEEN 1 AND 9 OR c.boss IS NULL)""",
-    "arithmetic, `CASE`, `COALESCE`, functions of texts and dates": """
-        SELECT o.id, CASE WHEN o.amount > 9 THEN UPPER(c.name) ELSE COALESCE(c.name, '') END AS x
+    "`CASE`, `COALESCE`, `NULLIF`, `CAST`": """
+        SELECT o.id, CASE WHEN o.amount > 9 THEN c.name ELSE COALESCE(c.name, '') END AS x,
+               NULLIF(CAST(o.weight AS BIGINT), 0) AS whole
         FROM crm.customers c JOIN sales.orders o ON o.customer = c.id""",
+    "numbers: `+`, `-`, `*`, `/`, `%`, `ABS`, `FLOOR`, `CEIL`, `ROUND`, `GREATEST`, `LEAST`": """
+        SELECT id, ABS(-amount) + FLOOR(amount) - CEIL(amount) * 2 AS a, ROUND(amount, 1) AS r,
+               weight / 2 AS half, id % 7 AS rest,
+               GREATEST(id, customer) AS most, LEAST(id, customer) AS least
+        FROM sales.orders""",
+    "texts: `||`, `CONCAT`, `UPPER`, `LOWER`, `LENGTH`, `SUBSTRING`, `LEFT`, `RIGHT`, `TRIM`,"
+    " `REPLACE`, `STARTS_WITH`, `STRPOS`": """
+        SELECT id, UPPER(name) || LOWER(name) AS a, CONCAT(name, '!') AS b, LENGTH(name) AS n,
+               SUBSTRING(name, 2, 3) AS c, LEFT(name, 2) AS d, RIGHT(name, 2) AS e,
+               TRIM(name) AS f, REPLACE(name, 'a', 'o') AS g, STRPOS(name, 'a') AS at
+        FROM crm.customers WHERE STARTS_WITH(name, 'A')""",
+    "dates: days between, `+ INTERVAL`, `EXTRACT`, `DATE_TRUNC`": """
+        SELECT id, placed - DATE '2020-01-01' AS days, placed + INTERVAL '1' MONTH AS later,
+               EXTRACT(year FROM placed) AS y, DATE_TRUNC('month', CAST(placed AS TIMESTAMP)) AS m
+        FROM sales.orders""",
     "`LEFT JOIN`, `RIGHT JOIN`": """
         SELECT c.id, o.amount FROM crm.customers c LEFT JOIN sales.orders o ON o.customer = c.id""",
     "`LEFT JOIN` with more than equalities": """
