@@ -63,6 +63,7 @@ def explain(
     found = _explained(view, _catalog(config, catalog, workload))
     if svg is not None:
         write(svg, as_svg(found.drawing))
+        _say(f"{svg}: drawn")
     if json:
         sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
     elif mermaid:

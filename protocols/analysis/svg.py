@@ -1,7 +1,8 @@
 """A drawing as one SVG document, without scripts, fonts or other files.
 
 Each box stands in the layer that the longest way from above leads to. A line that passes a layer
-gets a place of its own there, so that it does not run through a box.
+gets a place of its own there, so that it does not run through a box. A label that is too long for
+its box ends in "…"; viewers show all of it where the pointer rests.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from itertools import pairwise
 from protocols.analysis.drawing import Box, Drawing
 
 _CHARACTER, _PADDING, _HEIGHT = 7.5, 14.0, 30.0
+#: A box has room for so much of a label.
+_ROOM = 56
 _BETWEEN_BOXES, _BETWEEN_LAYERS, _MARGIN, _TITLE = 24.0, 44.0, 16.0, 30.0
 
 
@@ -90,7 +93,11 @@ def _places(drawing: Drawing, layers: Sequence[Sequence[int]]) -> list[_Place]:
 
 
 def _width(box: Box) -> float:
-    return _CHARACTER * len(box.label) + 2 * _PADDING
+    return _CHARACTER * len(_shown(box)) + 2 * _PADDING
+
+
+def _shown(box: Box) -> str:
+    return box.label if len(box.label) <= _ROOM else box.label[: _ROOM - 1] + "…"
 
 
 def _line(way: Sequence[_Place]) -> str:
@@ -106,9 +113,10 @@ def _line(way: Sequence[_Place]) -> str:
 def _box(box: Box, place: _Place) -> str:
     dashes = ' stroke-dasharray="4 3"' if box.dashed else ""
     width = _width(box)
+    whole = f"<title>{escape(box.label)}</title>" if _shown(box) != box.label else ""
     return (
-        f'<rect x="{place.x - width / 2:.1f}" y="{place.top:.1f}" width="{width:.1f}"'
+        f'<g>{whole}<rect x="{place.x - width / 2:.1f}" y="{place.top:.1f}" width="{width:.1f}"'
         f' height="{_HEIGHT:.0f}" rx="5" fill="#eef4fb" stroke="#1b6ca8"{dashes}/>'
         f'<text x="{place.x:.1f}" y="{place.top + 20:.1f}" text-anchor="middle">'
-        f"{escape(box.label)}</text>"
+        f"{escape(_shown(box))}</text></g>"
     )

@@ -90,10 +90,11 @@ def _indexes(costs: Costs) -> Iterator[str]:
             columns.setdefault(each.relation, {})[key[0]] = None
     for source in dict.fromkeys(relation.source for relation in columns):
         own = {r: names for r, names in columns.items() if r.source == source}
-        places = [f"{relation}({', '.join(names)})" for relation, names in own.items()]
+        places = [f"{relation}({name})" for relation, names in own.items() for name in names]
         options = [f"--index {relation.name}={','.join(names)}" for relation, names in own.items()]
+        what = "an index" if len(places) == 1 else "an index each"
         yield (
-            f"an index on {listed(places)}: viewsweep sources init … --source {source}"
+            f"{what} on {listed(places)}: viewsweep sources init … --source {source}"
             f" {' '.join(options)}"
         )
 

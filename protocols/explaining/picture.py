@@ -10,8 +10,6 @@ from protocols.views import tree
 from protocols.views.tree import Aggregate, Node, inputs
 from protocols.views.view import Atom, View
 
-#: A box of a drawing has room for so much of a label.
-_BOX = 56
 _JOINS = {"inner": "join", "left": "left join", "full": "full join", "semi": "exists"}
 
 
@@ -47,8 +45,7 @@ def drawing(root: Branch, title: str) -> Drawing:
 
     def drawn(branch_: Branch) -> int:
         number = len(boxes)
-        text = branch_.label
-        boxes.append(Box(text if len(text) <= _BOX else text[: _BOX - 1] + "…"))
+        boxes.append(Box(branch_.label))
         lines.extend((number, drawn(below)) for below in branch_.below)
         return number
 

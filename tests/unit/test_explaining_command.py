@@ -86,14 +86,29 @@ def test_json_says_the_same(viewsweep: Run) -> None:
 def test_it_is_drawn(tmp_path: Path, viewsweep: Run) -> None:
     file = tmp_path / "catalogue.svg"
     arguments = [file_of("catalogue"), "--workload", "retail"]
-    code, out, _ = viewsweep("explain", *arguments, "--svg", str(file), "--mermaid")
+    code, out, err = viewsweep("explain", *arguments, "--svg", str(file), "--mermaid")
     assert code == 0
+    assert f"{file}: drawn" in err.replace("\n", "")
     assert out.startswith("graph TD\n")
     texts = [each.text or "" for each in ElementTree.parse(file).iter() if each.text]
     for label in ("left join on c.id = o.customer_id", "subsumption", "maintenance, update of o"):
         assert label in texts
         assert f'["{label}"]' in out
     assert file.read_text() == (ROOT / "docs" / "catalogue.svg").read_text()
+
+
+def test_a_label_without_room_is_whole_all_the_same(tmp_path: Path, viewsweep: Run) -> None:
+    names = ", ".join(f"c.{name} AS the_{name}_of_the_customer" for name in ("id", "name"))
+    view, file = tmp_path / "wide.sql", tmp_path / "wide.svg"
+    view.write_text(f"SELECT {names} FROM crm.customers c")
+    arguments = [str(view), "--workload", "retail", "--svg", str(file), "--mermaid"]
+    _, out, _ = viewsweep("explain", *arguments)
+    whole = f"select {names}"
+    drawn = ElementTree.parse(file)
+    texts = {each.tag.rpartition("}")[2]: each.text or "" for each in drawn.iter() if each.text}
+    assert whole in out
+    assert texts["title"] == whole
+    assert whole.startswith(next(t.text for t in drawn.iter() if (t.text or "").endswith("…"))[:-1])
 
 
 def test_a_scenario_says_what_its_sources_hold(tmp_path: Path, viewsweep: Run) -> None:
