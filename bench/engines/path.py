@@ -174,6 +174,15 @@ def _when_it_streams(job: OwnedProcess) -> float:
     return time.time()
 
 
+def _wait_beside(job: OwnedProcess, seconds: float) -> None:
+    """Only whether the job lives; to look how far it is would take time from what is measured."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if job.ended() is not None:
+            raise ViewsweepError(f"the job stopped under way:\n{job.last_words()}")
+        time.sleep(min(left, 1.0))
+
+
 def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTables:
     """The view's tables, once they contain this version of every source."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -247,8 +256,7 @@ class SteadyPath:
             place.say(f"{burst.updates / self.rate:,.0f} s at {self.rate:g} updates/s")
             system.serve()
             warm = datetime.now(UTC).replace(tzinfo=None) + _WARMING
-            # To look how far it is would take time from what is measured.
-            time.sleep(burst.updates / self.rate)
+            _wait_beside(job, burst.updates / self.rate)
             tables = _caught_up(system, job, load.share)
             summary = system.stop_job(job)
         return _with_freshness(burst, tables, warm, summary, memory.bytes)
