@@ -47,7 +47,10 @@ class Operator(Protocol):
     nothing: pl.DataFrame
 
     def change(self, span: Span) -> Task:
-        """How its rows change at each position of a batch."""
+        """How its rows change at each position of a batch, equal rows added up.
+
+        Not added up if whoever takes them does that anyway (see `build`).
+        """
         ...
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:

@@ -16,12 +16,13 @@ import duckdb
 import polars as pl
 import pytest
 
+from protocols.algebra import frame
 from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import empty_frame
 from protocols.checking.plans import judging
-from protocols.operators import aggregates, memory, order, placed
+from protocols.operators import aggregates, memory, order, outer, placed
 from protocols.operators.build import build
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
@@ -277,12 +278,21 @@ def test_the_mean_of_decimals_is_duckdbs_to_the_last_bit() -> None:
 def test_rows_of_one_hash_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "row_hashes", _one_hash)
     monkeypatch.setattr(memory, "row_hashes", _one_hash)
+    monkeypatch.setattr(frame, "row_hashes", _one_hash)
     assert right("SELECT k, count(*) AS n, max(v) AS m FROM s.l GROUP BY k", range(8))
     assert right("SELECT l.k, r.v FROM s.l FULL JOIN s.r ON l.k = r.k")
 
 
 def _one_hash(rows: pl.DataFrame, _: Sequence[str]) -> pl.Series:
     return pl.Series([7], dtype=pl.UInt64).new_from_index(0, rows.height)
+
+
+@pytest.mark.parametrize("kind", ["LEFT", "FULL"])
+def test_outer_joins_that_are_made_in_pieces(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of many rows are."""
+    monkeypatch.setattr(outer, "_MANY", 0)
+    assert right(f"SELECT l.v, r.v AS w FROM s.l {kind} JOIN s.r ON l.k = r.k")
+    assert right(f"SELECT l.k, r.v FROM s.l {kind} JOIN s.r ON l.k = r.k AND l.v = r.v")
 
 
 def test_sums_that_fill_a_decimal_are_right() -> None:
