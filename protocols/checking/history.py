@@ -358,12 +358,26 @@ class History:
         places = np.arange(len(vectors), dtype=np.int64)
         marks = {"_step": first + places, "_mark": 1 << places}
         self._table("_vector", pl.DataFrame({**marks, **at}))
-        view = self.text.over(lambda r: self._alive(r, f"_vector.at_{self._source[r.source]}"))
         self._run(
             f"CREATE OR REPLACE TABLE evaluated AS SELECT {self._casts()}, _step, _mark "
-            f"FROM (SELECT v.*, _step, _mark FROM _vector, LATERAL ({view}) AS v) "
-            f"AS j({self._names}, _step, _mark)"
+            f"FROM ({self._at_each(vectors, first)}) AS j({self._names}, _step, _mark)"
         )
+
+    def _at_each(self, vectors: Vectors, first: int) -> str:
+        """The view for the rows of `_vector`, which are these."""
+        if self.text.fits_lateral:
+            view = self.text.over(lambda r: self._alive(r, f"_vector.at_{self._source[r.source]}"))
+            return f"SELECT v.*, _step, _mark FROM _vector, LATERAL ({view}) AS v"
+        views = (
+            self.text.over(lambda r, at=at: self._alive(r, str(at[self._source[r.source]])))  # type: ignore[misc]
+            for at in vectors
+        )
+        # Each by itself, beside its row of `_vector`.
+        parts = (
+            f"SELECT v.*, _step, _mark FROM ({view}) AS v, (FROM _vector WHERE _step = {step})"
+            for step, view in enumerate(views, first)
+        )
+        return " UNION ALL ".join(parts)
 
     def _drop_what_stays(self, vectors: int) -> None:
         """Leaves out rows that are there once at each of so many vectors: nearly all of them."""

@@ -95,6 +95,17 @@ class ViewText:
     is_spj: bool
 
     @property
+    def fits_lateral(self) -> bool:
+        """Whether DuckDB can evaluate it for the rows of a table, as LATERAL.
+
+        DuckDB 2.0 loses the row of an aggregate over nothing there, below DISTINCT and UNION.
+        """
+        selects = list(self.query.find_all(exp.Select))
+        distinct = any(select.args.get("distinct") for select in selects)
+        lonely = any(not s.args.get("group") and s.find(exp.AggFunc) for s in selects)
+        return not (lonely and (distinct or self.query.find(exp.SetOperation)))
+
+    @property
     def relations(self) -> tuple[Relation, ...]:
         return tuple(dict.fromkeys(atom.relation for atom in self.atoms))
 
