@@ -120,6 +120,11 @@ GROUPS = [
     ("SELECT ‸id, count(*) AS n FROM shop.orders GROUP BY paid", "neither in GROUP BY nor in an"),
     ("SELECT ‸id, count(*) AS n FROM shop.orders", "neither in GROUP BY nor in an"),
     ("SELECT id FROM shop.orders HAVING ‸paid", "neither in GROUP BY nor in an"),
+    (
+        "SELECT o.id + 1 AS x FROM shop.orders o GROUP BY o.id + 1"
+        " HAVING count(*) > ALL (SELECT l.no FROM shop.lines l WHERE l.no = ‸o.id + 1)",
+        "neither in GROUP BY nor in an",
+    ),
     ("SELECT ‸* FROM shop.orders GROUP BY id", "list the columns"),
     ("SELECT id FROM shop.orders WHERE ‸count(*) > 1 GROUP BY id", "test it in HAVING"),
     ("SELECT sum(‸max(id)) AS n FROM shop.orders", "aggregate in a subquery in FROM first"),

@@ -68,6 +68,13 @@ class Grouping:
                 " single value of it",
             )
 
+    def refuse_inside(self, node: exp.Expr) -> None:
+        """What a subquery names of the groups around it: columns, not expressions, of GROUP BY."""
+        summed = {id(c) for each in aggregates_in(node) for c in each.find_all(exp.Column)}
+        for column in node.find_all(exp.Column):
+            if id(column) not in summed:
+                self.refuse_ungrouped(column, self._select.scope.column(column))
+
     def _expressions(self) -> Iterator[exp.Expr]:
         group = self._select.select.args.get("group")
         if group is None:

@@ -288,6 +288,8 @@ class Subqueries:
 
     def _ours(self, around: exp.Expr, theirs: Shown, at: exp.Expr) -> str:
         """The outer side of an equality as a column."""
+        if self._outer.grouping is not None:
+            self._outer.grouping.refuse_inside(around)
         ours = self._outer.as_column(around, "link")
         self._refuse_types(ours.type, theirs.type, at)
         return ours.name
