@@ -92,7 +92,7 @@ class Job:
             if view.tables.exists:
                 view.resume()
             else:
-                with self.measures.one_step("first state"):
+                with self.measures.first_state():
                     view.standing = self._first_state(view)
         relations = [relation for view in self.views for relation in view.view.relations]
         start = _earliest([view.standing for view in self.views])

@@ -31,8 +31,9 @@ class Measures:
     #: Batches that were cut into slices, and what each executor did of them.
     batches_on_executors: int = 0
     executors: dict[str, dict[str, float]] = field(default_factory=dict)
-    #: Seconds by step: the first state's, if the job made one, and those of micro-batches in the
-    #: order in which they were first taken.
+    #: How long first states took.
+    first_state_seconds: float = 0.0
+    #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
     steps: dict[str, float] = field(default_factory=dict)
     #: Milliseconds from the commit at the source to the commit in Delta, of the latest updates.
     freshness: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
@@ -47,14 +48,13 @@ class Measures:
             self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
 
     @contextmanager
-    def one_step(self, name: str) -> Iterator[None]:
-        """The same for work that is no micro-batch's: steps inside are not counted as such."""
-        others, self.steps = self.steps, {}
-        start = time.perf_counter()
+    def first_state(self) -> Iterator[None]:
+        """The work inside is no micro-batch's: its steps are not counted as such."""
+        others, start = dict(self.steps), time.perf_counter()
         try:
             yield
         finally:
-            others[name] = others.get(name, 0.0) + time.perf_counter() - start
+            self.first_state_seconds += time.perf_counter() - start
             self.steps = others
 
     def swept_elsewhere(self, executor: str, queries: int, size: int, seconds: float) -> None:
@@ -97,5 +97,6 @@ class Measures:
             "view_rows": self.view_rows,
             "freshness_p50_ms": self.fresh(50),
             "freshness_p99_ms": self.fresh(99),
+            "first_state_seconds": round(self.first_state_seconds, 3),
             "step_seconds": {name: round(spent, 3) for name, spent in self.steps.items()},
         }
