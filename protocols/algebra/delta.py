@@ -71,8 +71,9 @@ class Delta(Protocol):
     ) -> Self:
         """All pairs that agree in `on` (ours, theirs); counts multiply, NULL equals nothing.
 
-        Their `on` columns are kept as well: the two sides have no column name in common. Of the
-        pairs only those for which a condition is true, and these columns of them not.
+        Their `on` columns are kept as well: the two sides have no column name in common. Only
+        pairs for which `where` is true are made; columns that serve this test alone are left out
+        of them as `without`.
         """
         ...
 

@@ -137,7 +137,7 @@ class Frame:
 
 
 def once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row once. Numbers come in ascending order, other rows in that of their first places."""
+    """Each row once, in an order that depends on nothing but these rows."""
     if rows.height < 2:
         return rows
     if rows.width > 1:

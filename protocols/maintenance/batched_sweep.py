@@ -88,7 +88,7 @@ class BatchedSweep(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._rounds = tuple(rounds(view)) if len(view.atoms) > 1 else ()
+        self._rounds = tuple(rounds(view))
         self._begun = mailbox.start
         self._busy = False
         #: Who works out the change of a batch: this object, unless somebody else is named.
@@ -120,7 +120,7 @@ class BatchedSweep(Generic[D]):
         changes = self._mailbox.placed(atom.relation, *self._span(atom, first, last))
         if changes is not None:
             rows = seed(self._plans[atom], changes, (POSITION,))
-            # Nobody is asked about what cancels out.
+            # Nobody is asked about what cancels out. (Where nobody is asked, `total` adds up.)
             yield _Partial(atom, [atom], rows.consolidated() if self._rounds else rows)
 
     def _round(
@@ -234,7 +234,7 @@ def _identity(atom: Atom) -> tuple[str, ...]:
 
 
 def rounds(view: View) -> Iterator[tuple[Visit, ...]]:
-    """Gather, root, scatter."""
+    """Gather, root, scatter; none for a single atom."""
     tree = join_tree(view)
     all_atoms = frozenset(view.atoms)
     below = {
@@ -242,6 +242,7 @@ def rounds(view: View) -> Iterator[tuple[Visit, ...]]:
     }
     for level in reversed(tree.levels[1:]):
         yield tuple(Visit(atom, below[atom]) for atom in level if below[atom])
-    yield (Visit(tree.root, below[tree.root]),)
+    if below[tree.root]:
+        yield (Visit(tree.root, below[tree.root]),)
     for level in tree.levels[1:]:
         yield tuple(Visit(atom, all_atoms - below[atom] - {atom}) for atom in level)

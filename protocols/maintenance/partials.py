@@ -31,8 +31,9 @@ def extended(
     """The partial joined with the rows of the step's atom, as far as conditions allow.
 
     `where` and `without` say what else pairs have to satisfy, and which columns serve only that.
+    It is tested first: of pairs that never were a condition may have no value.
     """
-    tests = tuple(test for test in (step.residual, where) if test is not None)
+    tests = tuple(test for test in (where, step.residual) if test is not None)
     return partial.join(rows, step.join_on, conjunction(tests), without)
 
 

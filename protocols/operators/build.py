@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from protocols.algebra.expressions import Column
 from protocols.operators.groups import Group
 from protocols.operators.joins import Join
 from protocols.operators.linear import Compute, Filter, Multiply, Union
@@ -10,9 +11,6 @@ from protocols.operators.memory import Memories, Memory
 from protocols.operators.operator import Operator
 from protocols.views import tree
 from protocols.views.view import View
-
-#: Operators that add up equal rows of what comes out of them, whatever comes in.
-_ADDING_UP = tree.Compute | tree.Multiply | tree.Union
 
 
 def build(
@@ -44,6 +42,20 @@ def _built(
             return Union(node, below)
         case tree.Join():
             left, right = below
-            return Join(node, left, right, partial(memory, node), not isinstance(above, _ADDING_UP))
+            return Join(node, left, right, partial(memory, node), not _adds_up(above))
         case tree.Group():
             return Group(node, below[0], partial(memory, node, 0))
+
+
+def _adds_up(above: tree.Node | None) -> bool:
+    """Whether an operator adds equal rows up itself, and makes nothing of rows before.
+
+    A value that is computed of a row which cancels out, since it never was, may be none.
+    """
+    match above:
+        case tree.Multiply() | tree.Union():
+            return True
+        case tree.Compute(_, values):
+            return all(isinstance(value, Column) for _, value, _ in values)
+        case _:
+            return False

@@ -58,10 +58,9 @@ class Core:
         atom = max(self._view.atoms, key=lambda a: len(self._places[a].keys() & wanted.columns))
         asked = _by_nulls(wanted, self._places[atom])
         parts = yield from together([self._swept(span, atom, *each) for each in asked])
-        found = pl.concat([self.nothing, *(part.data for part in parts if part is not None)])
-        # What was not asked for is left to be tested.
-        is_asked = self._places[atom].keys() >= set(wanted.columns)
-        return added_up(found if is_asked else among(found, wanted))
+        found = [part.data for part in parts if part is not None]
+        # An answer may have more rows than were asked for: those that somebody else wanted.
+        return added_up(among(pl.concat([self.nothing, *found]), wanted))
 
     def settle(self) -> None:
         """It keeps nothing."""

@@ -106,7 +106,7 @@ class Join:
         return added_up(found) if self._adds_up else found
 
     def _asked(
-        self, changes: tuple[pl.DataFrame, pl.DataFrame]
+        self, changed: tuple[pl.DataFrame, pl.DataFrame]
     ) -> Iterator[tuple[pl.DataFrame | None, Wanted | None]]:
         """For each side the keys that have to be read, and those whose rows have to be counted.
 
@@ -115,11 +115,11 @@ class Join:
         """
         if not self._on:
             # Everything meets everything.
-            left, right = (not each.is_empty() for each in changes)
+            left, right = (not each.is_empty() for each in changed)
             yield None if right or (left and self._pads_for(0)) else pl.DataFrame(), None
             yield None if left or (right and self._pads_for(1)) else pl.DataFrame(), None
             return
-        touched = [self._keys(side, changes[side]) for side in (0, 1)]
+        touched = [self._keys(side, changed[side]) for side in (0, 1)]
         for side in (0, 1):
             met, own = self._named(side, touched[1 - side]), touched[side]
             partners = self._partners[side]
@@ -141,13 +141,13 @@ class Join:
         side: int,
         wanted: Wanted | None,
         there: Sequence[pl.DataFrame],
-        changes: Sequence[pl.DataFrame],
+        changed: Sequence[pl.DataFrame],
     ) -> pl.DataFrame | None:
         """How many rows keys of one side have, if somebody on the other needs to know."""
         partners = self._partners[side]
         if partners is None or wanted is None:
             return None
-        before, change = (self._able(side, rows[side]) for rows in (there, changes))
+        before, change = (self._able(side, rows[side]) for rows in (there, changed))
         return partners.numbers(wanted, before, change)
 
     def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
@@ -204,11 +204,10 @@ class Join:
     ) -> list[pl.DataFrame]:
         """The entries of an outer join of what only has to agree in its keys."""
         is_full = self._kind == "full"
-        able = [self._able(side, rows[side]) for side in (0, 1)]
+        mine, other = (self._able(side, rows[side]) for side in (0, 1))
         left, right = (None if each is None else _voids(each) for each in numbers)
-        voids = left, right
         found = outer_pairs(
-            able[0], able[1], self._on, voids, is_full=is_full, changes_only=changes_only
+            mine, other, self._on, (left, right), is_full=is_full, changes_only=changes_only
         )
         parts = [found]
         for side in (0, 1) if is_full else (0,):
