@@ -16,6 +16,7 @@ from protocols.checking import trace as t
 from protocols.checking.history import History
 from protocols.checking.lattice import Budget, Lattice
 from protocols.checking.order import order_of
+from protocols.checking.rewriting import ViewText
 from protocols.views.catalog import catalog_from_json
 
 VIEWS = (
@@ -34,6 +35,8 @@ OTHERS = (
     "WITH both_ AS (SELECT x FROM a.r UNION ALL SELECT x FROM b.s) SELECT x FROM both_",
     "SELECT count(*) AS n, sum(x) AS total FROM a.r",
     "SELECT x FROM a.r EXCEPT ALL SELECT y FROM b.s",
+    "SELECT max(x) AS most FROM a.r UNION ALL SELECT y FROM b.s",
+    "SELECT DISTINCT t.most FROM (SELECT max(x) AS most FROM a.r) AS t",
     "SELECT x FROM a.r WHERE y NOT IN (SELECT x FROM b.s)",
     "SELECT x, (SELECT max(y) FROM b.s WHERE s.x <= r.x) AS most FROM a.r",
     "WITH p AS (SELECT x, count(*) AS n FROM a.r GROUP BY x), q AS (SELECT x, sum(y) AS m FROM b.s"
@@ -116,6 +119,21 @@ def test_the_history_along_the_delivery_order_equals_recomputation(
         for position, prefix in enumerate(order.prefixes):
             at = brute_force(view, told, (int(prefix[0]), int(prefix[1])))
             assert named(history, expected.until(position)) == at
+
+
+def test_an_aggregate_over_nothing_below_a_union_would_be_lost_in_lateral() -> None:
+    """The bug of DuckDB 2.0 for which such views are evaluated vector by vector."""
+    [view] = [view for view in OTHERS if "most FROM a.r UNION ALL" in view]
+    trace = trace_of(view, [{"a": [], "b": [(1, 1)]}, ("b", [((0, 0), 1)])])
+    order = order_of(trace)
+
+    def first_state() -> Counter[Any]:
+        with History(trace, order) as history:
+            return named(history, history.along(order.prefixes).until(0))
+
+    assert first_state() == {(None,): 1, (1,): 1}
+    with mock.patch.object(ViewText, "fits_lateral", True):
+        assert first_state() == {(1,): 1}, "it is gone; so is the reason for fits_lateral"
 
 
 @pytest.mark.parametrize("view", [OTHERS[0], OTHERS[-1]])
