@@ -55,6 +55,10 @@ class OwnedProcess:
         """End it with SIGKILL, as a crash would."""
         return self._order(watchdog.KILL)
 
+    def abort(self) -> int:
+        """End it with SIGABRT: with PYTHONFAULTHANDLER set it says where its threads were."""
+        return self._order(watchdog.ABORT)
+
     def _order(self, order: bytes) -> int:
         assert self._watchdog.stdin is not None
         if self._watchdog.poll() is None:

@@ -7,7 +7,8 @@ kernel's own offer (PR_SET_PDEATHSIG) watches the *thread* that started the chil
 owner may end at any time, and only Linux has it. So the owner holds the other end of our standard
 input:
 
-- `s` on it stops the program (SIGTERM, after a while SIGKILL), `k` kills it;
+- `s` on it stops the program (SIGTERM, after a while SIGKILL), `a` aborts it (SIGABRT, likewise),
+  `k` kills it;
 - its end means that the owner is gone: the program is stopped, and the directory, if one was named,
   is removed, since nobody is left who could want it. A program whose directory goes is just killed;
 - a new parent means the same: a forked child of the owner may still hold that end open.
@@ -26,6 +27,7 @@ import subprocess
 import sys
 
 STOP = b"s"
+ABORT = b"a"
 KILL = b"k"
 
 _OWNER_GONE = b""
@@ -44,7 +46,7 @@ def watch(command: list[str], remove: str | None) -> int:
         order = _next_order(owner)
         if order is None:
             continue
-        _end(program, gently=order == STOP or (order == _OWNER_GONE and remove is None))
+        _end(program, _gently(order, remove))
         if order == _OWNER_GONE and remove is not None:
             shutil.rmtree(remove, ignore_errors=True)
     return program.returncode
@@ -58,9 +60,18 @@ def _next_order(owner: int) -> bytes | None:
     return os.read(0, 1) if readable else None
 
 
-def _end(program: subprocess.Popen[bytes], *, gently: bool) -> None:
-    if gently:
-        program.terminate()
+def _gently(order: bytes, remove: str | None) -> int | None:
+    """The signal that is tried first, if any is."""
+    if order == ABORT:
+        return signal.SIGABRT
+    if order == STOP or (order == _OWNER_GONE and remove is None):
+        return signal.SIGTERM
+    return None
+
+
+def _end(program: subprocess.Popen[bytes], gently: int | None) -> None:
+    if gently is not None:
+        program.send_signal(gently)
         try:
             program.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:

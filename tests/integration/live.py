@@ -71,9 +71,18 @@ class LiveSystem:
         self._configure()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._tell()
         for process in reversed(list(self._running.values())):
             process.stop()
+
+    def _tell(self) -> None:
+        """What did not come about has a reason, and the directory with the logs may not last."""
+        for name, process in self._running.items():
+            if name.startswith("job-") and process.ended() is None:
+                process.abort()
+            print(f"---- the last words of {name} ----\n{process.last_words(200)}", file=sys.stderr)
 
     # -- sources ---------------------------------------------------------------------------------
 
@@ -235,8 +244,12 @@ class LiveSystem:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without the broker: the configuration names the one that the test has chosen."""
-    return {key: value for key, value in os.environ.items() if key != "VIEWSWEEP_BROKER"}
+    """Ours, without the broker: the configuration names the one that the test has chosen.
+
+    A program that is aborted tells where each of its threads was.
+    """
+    ours = {key: value for key, value in os.environ.items() if key != "VIEWSWEEP_BROKER"}
+    return ours | {"PYTHONFAULTHANDLER": "1"}
 
 
 # -- crashes -------------------------------------------------------------------------------------

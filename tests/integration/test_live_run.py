@@ -71,6 +71,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
 
 
 def _current_has_followed(system: LiveSystem) -> bool:
+    system.refuse_ended("job-kept")
     current = DeltaTable(system.tables().directory / "current")
     return current.transaction_version("viewsweep/position") == system.tables().standing().position
 
