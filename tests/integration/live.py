@@ -71,18 +71,22 @@ class LiveSystem:
         self._configure()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._tell()
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if error is not None:
+            # What did not come about has a reason, and the logs do not last.
+            error.add_note("\n".join(self._last_words()))
         for process in reversed(list(self._running.values())):
             process.stop()
 
-    def _tell(self) -> None:
-        """What did not come about has a reason, and the directory with the logs may not last."""
+    def _last_words(self) -> Iterator[str]:
         for name, process in self._running.items():
-            if name.startswith("job-") and process.ended() is None:
+            is_stuck = name.startswith("job-") and process.ended() is None
+            yield f"the last words of {name}:\n{process.last_words(12 if is_stuck else 4)}"
+            if is_stuck:
                 process.abort()
-            print(f"---- the last words of {name} ----\n{process.last_words(200)}", file=sys.stderr)
+                yield f"where {name} was:\n{_without_callers(process.last_words(400))}"
 
     # -- sources ---------------------------------------------------------------------------------
 
@@ -241,6 +245,17 @@ class LiveSystem:
         process = OwnedProcess(name, command, self.directory / f"{name}.log", environment())
         self._running[name] = process
         return process
+
+
+def _without_callers(stacks: str) -> str:
+    """Of each thread in what faulthandler prints, where it was and two of those who called."""
+    kept, left = [], 0
+    for line in stacks.splitlines():
+        is_thread = "(most recent call first)" in line
+        left = 4 if is_thread else left - 1
+        if left > 0 and (is_thread or line.startswith("  File")):
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def environment() -> dict[str, str]:
