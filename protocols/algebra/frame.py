@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,9 @@ from protocols.algebra.types import ColumnType
 VERSION = "_version"
 #: More positions than a batch has.
 _POSITIONS = 2**31
-#: Plans that are made for one use and cannot be better: looking for that costs more than they do.
+#: The ending of a column's name on the right of a join, where the left has it as well.
+THEIRS = "_theirs"
+#: No looking for better plans.
 AS_WRITTEN = pl.QueryOptFlags.none()
 
 
@@ -78,31 +80,15 @@ class Frame:
         where: Condition | None = None,
         without: Collection[str] = (),
     ) -> "Frame":
-        # Polars 2.1 merges columns that it knows to be sorted (a single row is) by IEEE rules, in
-        # which NaN differs from itself. With a second key it hashes, and NaN equals NaN.
-        floats = len(on) == 1 and self.data.schema[on[0][0]] == pl.Float64()
-        more = [pl.lit(1)] if floats else []
-        joined = self.data.lazy().join(
-            other.data.lazy(),
-            left_on=[*(pl.col(ours) for ours, _ in on), *more],
-            right_on=[*(pl.col(theirs) for _, theirs in on), *more],
-            how="inner",
-            coalesce=False,
-            nulls_equal=False,
-            suffix="_theirs",
-        )
+        found = met(self.data, other.data, on)
         if where is not None:
-            joined = joined.filter(to_polars(where))
+            found = found.filter(to_polars(where))
         names = (name for name in (*self.columns, *other.columns) if name not in without)
-        found = joined.select(*names, pl.col(COUNT) * pl.col(COUNT + "_theirs"))
-        return Frame(found.collect(engine="in-memory", optimizations=AS_WRITTEN))
+        return Frame(at_once(found.select(*names, pl.col(COUNT) * pl.col(COUNT + THEIRS))))
 
     def keys(self, outputs: Outputs, *more: "tuple[Frame, Outputs]") -> "Frame":
         parts = [picked(each.data, columns) for each, columns in ((self, outputs), *more)]
-        found = parts[0] if len(parts) == 1 else pl.concat(parts)
-        if any(column.null_count() for column in found):
-            found = found.drop_nulls()
-        found = once(found)
+        found = known_once(parts[0] if len(parts) == 1 else pl.concat(parts))
         return Frame(with_columns(found, {COUNT: 1}))
 
     def matching(self, keys: "Frame") -> "Frame":
@@ -134,6 +120,53 @@ class Frame:
             return {}
         parts = self.data.partition_by(column, as_dict=True, include_key=False)
         return {value: Frame(part) for (value,), part in parts.items()}
+
+
+def met(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    on: Sequence[tuple[str, str]],
+    how: Literal["inner", "left", "full"] = "inner",
+    nulls_equal: bool = False,
+) -> pl.LazyFrame:
+    """Which rows of two sides meet in `on` (left, right), with all columns of both.
+
+    What both have a name for is on the right called `THEIRS` behind it.
+    """
+    return left.lazy().join(
+        right.lazy(),
+        left_on=compared(left, [ours for ours, _ in on]),
+        right_on=compared(right, [theirs for _, theirs in on]),
+        how=how,
+        coalesce=False,
+        nulls_equal=nulls_equal,
+        suffix=THEIRS,
+    )
+
+
+def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
+    """These columns to join on.
+
+    Polars 2.1 merges columns that it knows to be sorted (a single row is) by IEEE rules, in which
+    NaN differs from itself. With a second key it hashes, and NaN equals NaN, as in databases.
+    """
+    more = not by or (len(by) == 1 and rows.schema[by[0]] == pl.Float64())
+    return [*(pl.col(name) for name in by), *([pl.lit(1)] if more else [])]
+
+
+def at_once(plan: pl.LazyFrame) -> pl.DataFrame:
+    """What comes of a plan that is made for one use and cannot be better.
+
+    Looking for a better one costs more than most such plans do.
+    """
+    return plan.collect(engine="in-memory", optimizations=AS_WRITTEN)
+
+
+def known_once(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each row without a NULL once."""
+    if any(column.null_count() for column in rows):
+        rows = rows.drop_nulls()
+    return once(rows)
 
 
 def once(rows: pl.DataFrame) -> pl.DataFrame:

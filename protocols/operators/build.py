@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-from protocols.algebra.expressions import Column
 from protocols.operators.groups import Group
 from protocols.operators.joins import Join
 from protocols.operators.linear import Compute, Filter, Multiply, Union
@@ -55,7 +54,7 @@ def _adds_up(above: tree.Node | None) -> bool:
     match above:
         case tree.Multiply() | tree.Union():
             return True
-        case tree.Compute(_, values):
-            return all(isinstance(value, Column) for _, value, _ in values)
+        case tree.Compute():
+            return above.is_plain
         case _:
             return False

@@ -14,7 +14,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, IsNull, conjunction
-from protocols.algebra.frame import Frame, empty_frame, picked, with_columns
+from protocols.algebra.frame import Frame, empty_frame, once, picked, with_columns
 from protocols.algebra.types import column_type
 from protocols.maintenance.asof import Reading
 from protocols.maintenance.mailbox import Mailbox
@@ -103,12 +103,12 @@ def _by_nulls(
         return
     keys = picked(wanted, [(places[name], name) for name in here])
     if len(here) < wanted.width:
-        keys = keys.unique(maintain_order=True)
+        keys = once(keys)
     if not any(column.null_count() for column in keys):
         yield _as_keys(keys), ()
         return
     marks = keys.select(pl.all().is_null())
-    for pattern in marks.unique(maintain_order=True).iter_rows():
+    for pattern in once(marks).iter_rows():
         nulls = tuple(name for name, is_null in zip(keys.columns, pattern, strict=True) if is_null)
         same = pl.all_horizontal(pl.col(name).is_null() == (name in nulls) for name in keys.columns)
         rest = keys.filter(same).drop(nulls)

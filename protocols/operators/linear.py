@@ -6,7 +6,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, to_polars, value_to_polars
-from protocols.algebra.frame import empty_frame, picked
+from protocols.algebra.frame import empty_frame, once, picked
 from protocols.maintenance.together import together
 from protocols.operators.operator import Operator, Span, Task
 from protocols.operators.placed import added_up, among
@@ -28,9 +28,8 @@ class Compute:
             name: value.name for name, value, _ in node.values if isinstance(value, Column)
         }
         below_columns = node.input.columns
-        self._only_passes = all(
-            isinstance(value, Column) and below_columns[value.name].dtype == type_.dtype
-            for _, value, type_ in node.values
+        self._only_passes = node.is_plain and all(
+            below_columns[self._passed[name]].dtype == type_.dtype for name, _, type_ in node.values
         )
 
     def change(self, span: Span) -> Task:
@@ -123,5 +122,4 @@ def _asked_below(wanted: pl.DataFrame | None, passed: dict[str, str]) -> pl.Data
     known = {passed[name]: name for name in wanted.columns if name in passed}
     if not known:
         return None
-    below = wanted.select(pl.col(name).alias(own) for own, name in known.items())
-    return below.unique(maintain_order=True)
+    return once(picked(wanted, known.items()))

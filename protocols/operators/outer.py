@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import AS_WRITTEN, picked
-from protocols.operators.placed import columns_of, compared
+from protocols.algebra.frame import AS_WRITTEN, THEIRS, at_once, met, picked
+from protocols.operators.placed import columns_of
 
-_THEIRS = "_theirs"
 #: From how many rows on it pays not to lay out all pairs before they are tested.
 _MANY = 20_000
 #: Whether it is a row and no void.
@@ -39,30 +38,22 @@ def outer_pairs(
     of_left, of_right = voids
     mine = _with_voids(left, [ours for ours, _ in on], of_left)
     other = _with_voids(right, [theirs for _, theirs in on], of_right)
-    by = [_key(number) for number in range(len(on))]
-    joined = mine.lazy().join(
-        other.lazy(),
-        left_on=compared(mine, by),
-        right_on=compared(other, by),
-        how="full" if is_full else "left",
-        coalesce=False,
-        nulls_equal=nulls_equal,
-        suffix=_THEIRS,
-    )
-    at = pl.max_horizontal(POSITION, POSITION + _THEIRS)
+    keys = [(_key(number), _key(number)) for number in range(len(on))]
+    joined = met(mine, other, keys, "full" if is_full else "left", nulls_equal)
+    at = pl.max_horizontal(POSITION, POSITION + THEIRS)
     if changes_only:
         joined = joined.filter(at > BEGINNING)
     if is_full:
-        joined = joined.filter(pl.col(_IS_ROW) | pl.col(_IS_ROW + _THEIRS))
+        joined = joined.filter(pl.col(_IS_ROW) | pl.col(_IS_ROW + THEIRS))
     ours = columns_of(left)
     found = joined.select(
         *ours,
         *(name for name in columns_of(right) if name not in ours),
         at.alias(POSITION),
-        pl.col(COUNT).fill_null(1) * pl.col(COUNT + _THEIRS).fill_null(1),
+        pl.col(COUNT).fill_null(1) * pl.col(COUNT + THEIRS).fill_null(1),
     )
     if left.height + right.height < _MANY:
-        return found.collect(engine="in-memory", optimizations=AS_WRITTEN)
+        return at_once(found)
     # In pieces, each taken through join and tests; whole columns are faster to go on with.
     return found.collect(engine="streaming", optimizations=AS_WRITTEN).rechunk()
 

@@ -16,10 +16,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import AS_WRITTEN, Frame, chosen, once, picked, with_columns
+from protocols.algebra.frame import (
+    THEIRS,
+    Frame,
+    at_once,
+    chosen,
+    compared,
+    known_once,
+    met,
+    once,
+    picked,
+    with_columns,
+)
 from protocols.operators.order import in_order
 
-_THEIRS = "_theirs"
 _BEGINS = "_begins"
 
 
@@ -64,33 +74,17 @@ def pairs(
         return _no_pairs(left, right)
     mine = columns_of(left)
     theirs = [name for name in columns_of(right) if name not in mine]
-    joined = left.lazy().join(
-        right.lazy(),
-        left_on=compared(left, [ours for ours, _ in on]),
-        right_on=compared(right, [other for _, other in on]),
-        how="inner",
-        coalesce=False,
-        nulls_equal=nulls_equal,
-        suffix=_THEIRS,
-    )
+    found = met(left, right, on, nulls_equal=nulls_equal)
     if where is not None:
-        joined = joined.filter(where)
-    found = joined.select(
-        *mine,
-        *theirs,
-        pl.max_horizontal(POSITION, POSITION + _THEIRS).alias(POSITION),
-        pl.col(COUNT) * pl.col(COUNT + _THEIRS),
+        found = found.filter(where)
+    return at_once(
+        found.select(
+            *mine,
+            *theirs,
+            pl.max_horizontal(POSITION, POSITION + THEIRS).alias(POSITION),
+            pl.col(COUNT) * pl.col(COUNT + THEIRS),
+        )
     )
-    return found.collect(engine="in-memory", optimizations=AS_WRITTEN)
-
-
-def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
-    """These columns to join on.
-
-    With another key beside it, a DOUBLE is compared as databases do it (see Frame.join).
-    """
-    more = not by or (len(by) == 1 and rows.schema[by[0]] == pl.Float64())
-    return [*(pl.col(name) for name in by), *([pl.lit(1)] if more else [])]
 
 
 def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
@@ -107,10 +101,7 @@ def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
     """The different rows without a NULL of columns (new name, from which); one for each name."""
-    found = picked(rows, dict(columns).items())
-    if any(column.null_count() for column in found):
-        found = found.drop_nulls()
-    return once(found)
+    return known_once(picked(rows, dict(columns).items()))
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from protocols.algebra.expressions import Condition, Expression
+from protocols.algebra.expressions import Column, Condition, Expression
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 from protocols.views.view import View
@@ -46,6 +46,11 @@ class Compute:
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
         return {name: type_ for name, _, type_ in self.values}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is worked out: every value is a column of the input."""
+        return all(isinstance(value, Column) for _, value, _ in self.values)
 
 
 @dataclass(frozen=True, eq=False)

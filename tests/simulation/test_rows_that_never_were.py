@@ -48,7 +48,7 @@ def _campaign(view: str) -> Campaign:
 def test_what_is_selected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = _campaign(f"SELECT l.k, l.v + r.v AS s FROM a.l {kind} JOIN a.r ON l.k = r.k")
     assert_right(campaign.over(_MANY))
-    eager = planted(build._adds_up, "all(isinstance(value, Column) for _, value, _ in values)", "1")
+    eager = planted(build._adds_up, "above.is_plain", "True")
     monkeypatch.setattr(build, "_adds_up", eager)
     assert "NoValue" in str(campaign.over(_MANY, until_trouble=True).of("broke"))
 
