@@ -39,6 +39,8 @@ _TIERS = (4 << 20, 32 << 20, 256 << 20)
 _MANY = 32
 #: A piece of work pauses so many times as long as it took: it has a fifth of one core at most.
 _PAUSE = 4
+#: But no longer than this: a step may have been slow for once, because the machine stood still.
+_LONGEST_PAUSE = 60.0
 #: It begins after so many quiet looks in a row (the job has four in a second, and one after each
 #: commit), or after so many altogether.
 _QUIET_LOOKS, _LOOKS = 4, 6
@@ -91,7 +93,7 @@ class Work:
             ended = time.monotonic()
             self.cost = ended - began
             self.total += self.cost
-            self.due = ended + max(self.every, _PAUSE * self.cost)
+            self.due = ended + max(self.every, min(_PAUSE * self.cost, _LONGEST_PAUSE))
             self.wanted, self._looks, self._quiet = False, 0, 0
 
 

@@ -274,6 +274,21 @@ def test_work_is_put_off_for_batches_but_not_for_ever() -> None:
     assert _looks(work, True, True, True, False, True, False) == [False] * 5 + [True]
 
 
+@pytest.mark.parametrize(("took", "pause"), [(0.1, 1.0), (5.0, 20.0), (300.0, 60.0)])
+def test_work_pauses_four_times_as_long_as_it_took_but_a_minute_at_most(
+    took: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def do() -> None:
+        clock[0] += took
+
+    work = Work(do, every=1.0)
+    work()
+    assert work.due - clock[0] == pause
+
+
 def test_what_current_cannot_follow_stops_the_job(tables: ViewTables) -> None:
     install(tables, 1)
     tables.follow()
