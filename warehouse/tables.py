@@ -219,7 +219,12 @@ class ViewTables:
             self._replace_current(self.at(position), position)
         elif there < position:
             between = pl.col(POSITION).is_between(there, position, closed="right")
-            self._merge(self._summed(pl.scan_delta(changes), between), position)
+            found = self._summed(pl.scan_delta(changes), between)
+            if found.is_empty():
+                # A MERGE of nothing is no commit, and the number would stay behind.
+                delta.append(self._current, found, {_APPEARANCE: position})
+            else:
+                self._merge(found, position)
 
     def _replace_current(self, rows: pl.DataFrame, position: int) -> None:
         """All of it anew: what changed since it was last brought up is no longer known."""

@@ -270,6 +270,32 @@ def test_current_follows_with_nulls_and_duplicates(tables: ViewTables) -> None:
     assert current(tables) == {("p", None, 1)}
 
 
+@pytest.mark.parametrize(
+    "changes", [[()], [(("q", 2.0, 1),), (("q", 2.0, -1),)]], ids=["none", "there and back"]
+)
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("first", [[("p", 1.0, 2)], []], ids=["rows", "empty"])
+def test_current_follows_where_nothing_is_left_of_the_changes(
+    tmp_path: Path, first: list[Row], changes: list[tuple[Row, ...]], folds: bool
+) -> None:
+    """Who reads `current` is told the position that it shows; there a MERGE would be of nothing."""
+    tables = ViewTables(tmp_path, view())
+    tables.define()
+    tables.begin(rows(*first), standing(0, 3, 5))
+    tables.follow()
+    for position, rows_ in enumerate(changes, 1):
+        install(tables, position, *rows_)
+    if folds:
+        tables.fold(len(changes))
+    tables.follow()
+    followed = DeltaTable(tables.directory / "current")
+    assert followed.transaction_version("viewsweep/position") == len(changes)
+    assert current(tables) == set(first)
+    install(tables, len(changes) + 1, ("q", 2.0, 1))
+    tables.follow()
+    assert current(tables) == {*first, ("q", 2.0, 1)}
+
+
 def test_another_process_lets_current_follow_from_where_it_stands(tables: ViewTables) -> None:
     tables.follow()
     install(tables, 1, ("q", 2.0, 1))
