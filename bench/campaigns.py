@@ -126,7 +126,7 @@ def _live(updates: int) -> list[str]:
         began = time.monotonic()
         arguments = [*_VIEWSWEEP, "demo", "--protocol", entry.name, "--updates", str(updates)]
         # What piles up while Spark starts costs the ECA family its square.
-        arguments += ["--rate", "7"] if entry.one_source else []
+        arguments += ["--rate", "4"] if entry.one_source else []
         run = subprocess.run(arguments, capture_output=True, text=True, check=False)
         Console().print(
             f"live {entry.name}: {_verdict(run.stdout)} {time.monotonic() - began:.0f} s"
