@@ -37,9 +37,10 @@ _TABLES = ("changes", "current", "progress")
 #: Files below half of the size are put together into files of the size, when there are so many.
 _TIERS = (4 << 20, 32 << 20, 256 << 20)
 _MANY = 32
-#: A piece of work pauses so many times as long as it took: it has a fifth of one core at most.
+#: A piece of work pauses so many times as long as it took: a fifth of one core is for it.
 _PAUSE = 4
 #: But no longer than this: a step may have been slow for once, because the machine stood still.
+#: One that takes more than a quarter of it every time has more than that fifth.
 _LONGEST_PAUSE = 60.0
 #: It begins after so many quiet looks in a row (the job has four in a second, and one after each
 #: commit), or after so many altogether.
