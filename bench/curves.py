@@ -27,9 +27,9 @@ from streaming.linechart import Chart, drawn
 
 _SHAPES = ("chain4", "star4", "tree5")
 _RELATIONS = tuple(f"chain{n}" for n in range(2, 9))
-#: So many batches are measured, and of small ones as many as make so many updates: a few updates
-#: say little about the mean. The first batch warms up and does not count.
+#: A burst holds so many of the largest batches, and one that warms up and does not count.
 _BATCHES = 4
+#: Where the batch is varied, small ones are measured until they make so many updates.
 _UPDATES = 400
 
 
@@ -49,14 +49,14 @@ class Cost:
     source_us_per_update: float
 
 
-def cost(burst: Burst, batch: int) -> Cost:
-    """Sweeps batches of this size."""
+def cost(burst: Burst, batch: int, batches: int | None = None) -> Cost:
+    """Sweeps so many batches of this size, or all that the burst holds."""
     engine = EngineAlone(burst)
     _one_batch(engine, batch, 1)
     asked = engine.sources
     bytes_before, cpu_before = asked.bytes, asked.cpu_seconds
     most, begun = 0, time.process_time()
-    batches = min(max(_BATCHES, _UPDATES // batch), burst.updates // batch - 1)
+    batches = batches or burst.updates // batch - 1
     for number in range(2, batches + 2):
         before = asked.questions
         _one_batch(engine, batch, number)
@@ -106,8 +106,12 @@ def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
     for shape in _SHAPES:
         updates = sizes.batches[-1] * (_BATCHES + 1)
         burst = Burst(Settings(shape, base_rows=sizes.base, updates=updates))
-        found[shape] = [cost(burst, batch) for batch in sizes.batches]
+        found[shape] = [cost(burst, each, _as_many(each)) for each in sizes.batches]
     return found
+
+
+def _as_many(batch: int) -> int:
+    return max(_BATCHES, _UPDATES // batch)
 
 
 def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
