@@ -20,6 +20,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from protocols.algebra.frame import at_once
 from protocols.views.catalog import Relation
 from sources.envelope.form import Batch, Group, schema_digest
 from sources.envelope.images import image_fields, need, parsed, signed_rows
@@ -37,8 +38,6 @@ _START = b'{"before":'
 #: Without snapshots, which we do not publish.
 _ENDINGS = [f',"op":"{op}"'.encode() for op in "cud"]
 _ENDING_LENGTH = len(_ENDINGS[0])
-#: Every step by itself is small.
-_AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
@@ -82,7 +81,7 @@ def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
             front.bin.slice(0, front.bin.size() - _ENDING_LENGTH).cast(pl.String).alias("images"),
         )
     )
-    return steps.collect(optimizations=_AS_WRITTEN)
+    return at_once(steps)
 
 
 def _group(fields: pl.DataFrame, relation: Relation) -> Group:

@@ -40,7 +40,8 @@ def program(tmp_path: Path) -> Iterator[OwnedProcess]:
 def _wait_until_ready(program: OwnedProcess) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while "ready" not in program.last_words():
-        assert program.ended() is None and time.monotonic() < deadline, program.last_words()
+        assert program.ended() is None, program.last_words()
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
