@@ -226,6 +226,11 @@ class ViewTables:
             else:
                 self._merge(found, position)
 
+    def followed(self) -> int | None:
+        """The position that readers of `current` see; None before it is there."""
+        current = delta.table_at(self.directory / "current")
+        return None if current is None else delta.number(current, _APPEARANCE)
+
     def _replace_current(self, rows: pl.DataFrame, position: int) -> None:
         """All of it anew: what changed since it was last brought up is no longer known."""
         assert self._current is not None

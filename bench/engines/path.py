@@ -1,11 +1,13 @@
 """Our whole path: sources in their own processes, Kafka, Spark, Delta.
 
 The job makes the first state while the sources stand at version 0, and warms up on the first
-updates, as the other engines do on the base rows. Then it is put to sleep (SIGSTOP) while the
-sources commit and publish the burst. When it wakes up it finds all updates in the topics and all
-sources at their newest version, so every answer has to be corrected. The clock runs from that
-moment to the Delta commit that contains the last update. (A job that is measured at a steady rate,
-or as restarted, finds the first state made: it remembers nothing of it, in either sense.)
+updates, as the other engines do on the base rows. When it has nothing left to do, like them, it is
+put to sleep (SIGSTOP) while the sources commit and publish the burst. When it wakes up it finds all
+updates in the topics and all sources at their newest version, so every answer has to be corrected.
+The clock runs from that moment to the Delta commit that contains the last update. (A burst that
+comes while `current` still takes over what was before it takes a quarter longer. A job that is
+measured at a steady rate, or as restarted, finds the first state made: it remembers nothing of it,
+in either sense.)
 """
 
 import contextlib
@@ -83,6 +85,7 @@ class WholePath:
                 sources.commit_up_to(part * burst.share // _WARM_SHARE // _WARM_BATCHES)
                 _caught_up(system, job, sources.version)
             warm = sources.version
+            _come_to_rest(system, job)
             place.say("the burst is committed and published")
             with _asleep(job):
                 sources.commit_up_to(burst.share)
@@ -193,6 +196,15 @@ def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTabl
             return tables
         if job.ended() is not None or time.monotonic() > deadline:
             raise ViewsweepError(f"the job does not get there:\n{job.last_words()}")
+
+
+def _come_to_rest(system: LocalSystem, job: OwnedProcess) -> None:
+    """Nothing of what came before is left to do: `current` has taken it over."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (tables := system.tables()) is None or tables.followed() != tables.standing().position:
+        if job.ended() is not None or time.monotonic() > deadline:
+            raise ViewsweepError(f"current does not follow:\n{job.last_words()}")
+        time.sleep(0.5)
 
 
 def _outcome(

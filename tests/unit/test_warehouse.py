@@ -296,6 +296,15 @@ def test_current_follows_where_nothing_is_left_of_the_changes(
     assert current(tables) == {*first, ("q", 2.0, 1)}
 
 
+def test_a_reader_is_told_how_far_current_has_followed(tables: ViewTables) -> None:
+    assert anew(tables).followed() is None
+    tables.follow()
+    install(tables, 1, ("q", 2.0, 1))
+    assert anew(tables).followed() == 0
+    tables.follow()
+    assert anew(tables).followed() == 1
+
+
 def test_another_process_lets_current_follow_from_where_it_stands(tables: ViewTables) -> None:
     tables.follow()
     install(tables, 1, ("q", 2.0, 1))
