@@ -6,7 +6,6 @@ source or touches a row. The results are frozen dataclasses that print themselve
 
     wording           conditions as text, results as JSON
     coalesce          COALESCE, which the reading of SQL writes out
-    nullrejection     which conditions fail when columns are NULL
 
     block             the outer-join block of a tree, in the names of its aliases
     foreignkeys       references within one source, and what they rule out

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.expressions import in_condition, in_value
-from protocols.analysis.nullrejection import rejects_null
+from protocols.algebra.nullrejection import rejects_null
 from protocols.analysis.wording import conditions_text
 from protocols.views.catalog import Relation
 from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs, nodes

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.expressions import in_condition
+from protocols.algebra.nullrejection import never_null_where
 from protocols.analysis.coalesce import coalesced
-from protocols.analysis.nullrejection import never_null_where
 from protocols.views.catalog import Relation
 from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.nullrejection import rejects_null
 from protocols.analysis.block import (
     Block,
     Conditions,
@@ -33,7 +34,6 @@ from protocols.analysis.block import (
     leaves,
 )
 from protocols.analysis.foreignkeys import ForeignKey, equality, joined_children
-from protocols.analysis.nullrejection import rejects_null
 from protocols.analysis.wording import condition_text, conditions_text, listed
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation

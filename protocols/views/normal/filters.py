@@ -11,23 +11,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from protocols.algebra.expressions import (
-    And,
-    Call,
     Column,
-    Comparison,
     Condition,
-    Expression,
-    IsNull,
-    IsTrue,
     Literal,
-    Not,
-    Or,
     columns_of,
     conjunction,
     conjuncts,
     in_condition,
 )
-from protocols.algebra.functions import FUNCTIONS
+from protocols.algebra.nullrejection import rejects_null
 from protocols.views import tree
 from protocols.views.normal.regions import filtered, joined, region
 
@@ -107,38 +99,6 @@ def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
         turned = tuple((theirs, ours) for ours, theirs in node.on)
         return tree.Join("left", node.right, node.left, turned, node.condition)
     return node
-
-
-def rejects_null(condition: Condition, columns: Collection[str]) -> bool:
-    """Whether it cannot be true where all of these columns are NULL."""
-    match condition:
-        case Comparison(left, _, right):
-            return _is_null(left, columns) or _is_null(right, columns)
-        case IsTrue(operand):
-            return _is_null(operand, columns)
-        case Not(IsNull(operand)):
-            return _is_null(operand, columns)
-        case Not(Comparison() | IsTrue() as inner):
-            # Unknown stays unknown.
-            return rejects_null(inner, columns)
-        case And(parts):
-            return any(rejects_null(part, columns) for part in parts)
-        case Or(parts):
-            return all(rejects_null(part, columns) for part in parts)
-    return False
-
-
-def _is_null(value: Expression, columns: Collection[str]) -> bool:
-    match value:
-        case Column(name):
-            return name in columns
-        case Literal(constant, _):
-            return constant is None
-        case Call(function, arguments, _):
-            return FUNCTIONS[function].null_in_null_out and any(
-                _is_null(a, columns) for a in arguments
-            )
-    return False
 
 
 def _apart(

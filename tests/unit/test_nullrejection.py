@@ -8,8 +8,8 @@ import sqlglot
 from sqlglot import exp
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.nullrejection import is_null, never_null_where, rejects_null
 from protocols.algebra.types import ColumnType, column_type
-from protocols.analysis.nullrejection import is_null, never_null_where, rejects_null
 from protocols.analysis.wording import condition_text
 from protocols.views.scalars import Scalars
 
@@ -86,11 +86,11 @@ def test_the_columns_that_a_condition_keeps_from_being_null() -> None:
 
 
 def test_a_function_that_sees_null_is_not_taken_for_one_that_does_not() -> None:
-    """GREATEST ignores NULL; a function that is not in the catalogue is not trusted either."""
+    """GREATEST ignores NULL, as long as there is anything else."""
     one, null = ex.Literal(1, BIGINT), ex.Column("x")
     assert is_null(ex.Call("+", (one, null), BIGINT), {"x"})
     assert not is_null(ex.Call("greatest", (one, null), BIGINT), {"x"})
-    assert not is_null(ex.Call("unheard of", (one, null), BIGINT), {"x"})
+    assert is_null(ex.Call("greatest", (null, null), BIGINT), {"x"})
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,7 @@ def is_null(value: ex.Expression, columns: Collection[str]) -> bool:
             return constant is None
         case ex.Call(function, arguments, _):
             given = [is_null(argument, columns) for argument in arguments]
-            known = FUNCTIONS.get(function)
-            return any(given) if known is not None and known.null_in_null_out else all(given)
+            return any(given) if FUNCTIONS[function].null_in_null_out else all(given)
         case ex.Case(branches, default, _):
             nulls = frozenset(columns)
             chosen = [then for test, then in branches if True in _truths(test, nulls)]
