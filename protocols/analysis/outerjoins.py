@@ -16,7 +16,7 @@ from protocols.analysis.outeraggregation import GroupCounters, group_counters
 from protocols.analysis.primarydelta import primary_delta, simplified
 from protocols.analysis.secondarydelta import SecondaryDelta, secondary_deltas
 from protocols.analysis.subsumption import SubsumptionGraph, subsumption_graph
-from protocols.views.tree import Group, Node, nodes
+from protocols.views.tree import Core, Group, Join, Node, inputs, nodes
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,21 @@ def outer_joins(
     """The analysis of every outer-join block of a tree."""
     keys = tuple(foreign_keys)
     return tuple(_block(root, node, keys) for node in outer_blocks(root))
+
+
+def padded(node: Node) -> frozenset[str]:
+    """The aliases that some outer join pads with NULL where there is no partner."""
+    below = frozenset[str]().union(*map(padded, inputs(node)))
+    match node:
+        case Join("left" | "full" as kind, left, right):
+            return below | _aliases(right) | (_aliases(left) if kind == "full" else frozenset())
+        case _:
+            return below
+
+
+def _aliases(node: Node) -> frozenset[str]:
+    cores = (each.view for each in nodes(node) if isinstance(each, Core))
+    return frozenset(atom.alias for core in cores for atom in core.atoms)
 
 
 def _block(

@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from protocols.analysis.drawing import Drawing, maintenance_drawing, subsumption_drawing
 from protocols.analysis.keys import ViewKeys, keys_of
-from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, outer_joins
+from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, outer_joins, padded
 from protocols.analysis.safety import SelectAnalysis, analysed
 from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
@@ -20,7 +20,7 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog
-from protocols.views.sql import parse_view
+from protocols.views.sql import as_written, parse_view
 from protocols.views.tree import AnyView, TreeView
 
 
@@ -36,6 +36,8 @@ class Explanation:
     costs: Costs
     memories: tuple[Memory, ...]
     outer_joins: tuple[BlockAnalysis | WithoutNormalForm, ...]
+    #: The aliases that the text has padded with NULL, and of which no padding is ever seen.
+    never_padded: tuple[str, ...]
     keys: ViewKeys
     #: A text says why the criteria of safe references do not reach.
     safety: tuple[SelectAnalysis, ...] | str
@@ -75,6 +77,7 @@ class Explanation:
             "batch": _cost_json(self.costs.batch),
             "memories": as_json(self.memories),
             "outer_joins": [as_json(each) for each in self.outer_joins],
+            "never_padded": list(self.never_padded),
             "keys": as_json(self.keys),
             "safety": as_json(self.safety),
             "advice": list(self.advice),
@@ -85,6 +88,7 @@ def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
     """All about a view; ViewRefused says what cannot be kept."""
     view = parse_view(name, sql, catalog)
     root, costs, keys = root_of(view), costs_of(view), keys_of(view)
+    outer = _in_outer_joins(sql)
     return Explanation(
         view,
         _picture(view),
@@ -92,7 +96,12 @@ def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
         tuple(e for e in PROTOCOLS.values() if e.keeps(view) and not e.control),
         costs,
         memories(root),
-        outer_joins(root) if _has_outer_join(sql) else (),
+        outer_joins(root) if outer else (),
+        tuple(
+            alias
+            for alias in sorted(padded(as_written(sql, catalog)) - padded(root))
+            if alias.lower() in outer
+        ),
         keys,
         _safety(sql, catalog),
         advice(root, costs, keys),
@@ -135,10 +144,15 @@ def _word(node: tree.Node) -> str | None:
             return None
 
 
-def _has_outer_join(sql: str) -> bool:
-    """Whether the text says so; NOT IN and the like are outer joins in the tree only."""
-    joins = Text(sql).query().find_all(exp.Join)
-    return any(join.side.upper() in ("LEFT", "RIGHT", "FULL") for join in joins)
+def _in_outer_joins(sql: str) -> frozenset[str]:
+    """Aliases in lower case. NOT IN and the like are outer joins in the tree, not in the text."""
+    aliases = set()
+    for select in Text(sql).query().find_all(exp.Select):
+        joins = select.args.get("joins") or []
+        if any(join.side.upper() in ("LEFT", "RIGHT", "FULL") for join in joins):
+            for item in (select.args["from_"], *joins):
+                aliases |= {t.alias_or_name.lower() for t in item.this.find_all(exp.Table)}
+    return frozenset(aliases)
 
 
 def _safety(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...] | str:

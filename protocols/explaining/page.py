@@ -113,6 +113,12 @@ def _with_nulls(cost: Cost) -> str:
 
 
 def _outer_joins(found: Explanation) -> Iterator[str]:
+    if found.never_padded:
+        yield from _item(
+            f"! rows without {listed(found.never_padded)} are never seen: a condition drops what"
+            " the outer join adds, so it is kept as if the text did not say it. Should they be"
+            " seen, the condition belongs into the ON of the join"
+        )
     for each in found.outer_joins:
         yield from _item(each.block)
         if isinstance(each, BlockAnalysis):

@@ -29,6 +29,13 @@ def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
         text.refuse_nesting()
 
 
+def as_written(sql: str, catalog: Catalog) -> tree.Node:
+    """The tree as the text of a view says it, before anything is moved or simplified."""
+    text = Text(sql)
+    node, _ = Binder(text, catalog).query(text.query(), {})
+    return node
+
+
 def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     query = text.query()
     refuse_others(text, query)

@@ -1,5 +1,7 @@
 """The parts of what `explain` says beside the numbers: tree, memories, warnings, advice."""
 
+import pytest
+
 from protocols.explaining.constructs import CATALOG
 from protocols.explaining.explanation import Explanation, explain
 from protocols.explaining.page import page
@@ -123,6 +125,38 @@ def test_outer_joins_that_only_the_tree_has_are_not_told_as_such() -> None:
     said = "SELECT c.id FROM crm.customers c LEFT JOIN sales.orders o ON o.customer = c.id"
     assert not explained(hidden).outer_joins
     assert explained(said).outer_joins
+
+
+@pytest.mark.parametrize(
+    ("tail", "never_padded"),
+    [
+        ("LEFT JOIN sales.orders O ON o.customer = c.id WHERE o.amount > 3", ("O",)),
+        ("LEFT JOIN sales.orders o ON o.customer = c.id AND o.amount > 3", ()),
+        ("LEFT JOIN sales.orders o ON o.customer = c.id WHERE o.amount > 3 OR c.id > 1", ()),
+        ("LEFT JOIN sales.orders o ON o.customer = c.id WHERE o.amount IS NULL", ()),
+        ("FULL JOIN sales.orders o ON o.customer = c.id WHERE o.id > 3 AND c.id > 3", ("c", "o")),
+        ("FULL JOIN sales.orders o ON o.customer = c.id WHERE o.id > 3", ("o",)),
+        ("RIGHT JOIN sales.orders o ON o.customer = c.id WHERE c.id > 3", ("c",)),
+        # Whoever asks for a computed value by NULL-rejecting tests asks for a partner.
+        (
+            "LEFT JOIN sales.orders o ON o.customer = c.id WHERE CASE WHEN o.id > 1 THEN TRUE END",
+            "o",
+        ),
+        # The scalar subquery is an outer join in the tree, and the text says nothing of it.
+        (
+            "LEFT JOIN sales.orders o ON o.customer = c.id WHERE"
+            " (SELECT MAX(x.amount) FROM sales.orders x WHERE x.customer = c.id) > 5",
+            (),
+        ),
+    ],
+)
+def test_an_outer_join_whose_padding_nobody_sees_is_named(
+    tail: str, never_padded: tuple[str, ...]
+) -> None:
+    found = explained(f"SELECT c.id, o.id AS o FROM crm.customers c {tail}")
+    assert found.never_padded == tuple(never_padded)
+    assert ("are never seen: a condition drops" in page(found)) == bool(never_padded)
+    assert found.to_json()["never_padded"] == list(never_padded)
 
 
 def test_a_block_without_a_normal_form_says_why() -> None:
