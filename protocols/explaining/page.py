@@ -85,10 +85,10 @@ def _ways(cost: Cost) -> Iterator[str]:
     else:
         yield from _rounds(cost.first, "first")
         yield from _rounds(cost.remembered, "remembered")
-    whole = cost.whole or cost.whole_at_first
-    if whole:
-        when = "every time" if cost.whole else "unless remembered"
-        yield from _item(f"! reads {listed(list(map(str, whole)))} whole, {when}", "    ")
+    at_first = [relation for relation in cost.whole_at_first if relation not in cost.whole]
+    for whole, when in ((cost.whole, "every time"), (at_first, "unless remembered")):
+        if whole:
+            yield from _item(f"! reads {listed(list(map(str, whole)))} whole, {when}", "    ")
 
 
 def _rounds(rounds: Rounds, word: str) -> Iterator[str]:

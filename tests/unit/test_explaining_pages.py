@@ -99,6 +99,18 @@ def test_computed_groups_are_warned_of() -> None:
     assert "! reads crm.customers whole, unless remembered" in page(found)
 
 
+def test_what_is_read_whole_once_and_what_every_time_are_both_named() -> None:
+    """An order may make every customer come or go; which orders there are is remembered."""
+    found = page(
+        explained(
+            "SELECT id FROM crm.customers WHERE id NOT IN (SELECT customer FROM sales.orders)"
+        )
+    )
+    of_orders = found[found.index("\n  sales.orders\n") :]
+    assert "! reads crm.customers whole, every time" in of_orders
+    assert "! reads sales.orders whole, unless remembered" in of_orders
+
+
 def test_an_index_is_advised_for_what_is_asked_by() -> None:
     found = explained(
         "SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id"
