@@ -29,6 +29,9 @@ from sources.workloads import workload as workload_named
 from streaming.markdown import put, table, write
 from streaming.sqlfiles import sql_in
 
+#: Somebody sits in front of it: silent sources are asked again for no longer than this.
+_PATIENCE_SECONDS = 10.0
+
 
 def explain(
     view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)],
@@ -153,7 +156,8 @@ def _held_by_sources(file: Path) -> Catalog:
     from streaming.configuration import read_configuration
 
     known = read_configuration(file)
-    sources = Sources(known.sources, known.job.patience_seconds, _say, threading.Event())
+    patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
+    sources = Sources(known.sources, patience, _say, threading.Event())
     try:
         return catalog_in(sources.statuses())
     finally:

@@ -18,7 +18,7 @@ from protocols.views.scalar_calls import CALLS
 from sources.database import SourceDatabase
 from sources.queryserver import Endpoint, QueryServer
 from sources.workloads import WORKLOADS
-from streaming import commandline
+from streaming import commandline, explaining
 from streaming.explaining import listed
 
 ROOT = Path(__file__).parents[2]
@@ -263,3 +263,20 @@ def test_the_sources_of_a_configuration_say_what_they_hold(tmp_path: Path, views
     _, built_in, _ = viewsweep("explain", file_of("customers"), "--workload", "retail")
     assert code == 0
     assert live == built_in
+
+
+def test_a_silent_source_is_named_and_not_waited_for_as_long_as_a_job_would(
+    tmp_path: Path, viewsweep: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explaining, "_PATIENCE_SECONDS", 1.0)
+    config = tmp_path / "warehouse.toml"
+    config.write_text(
+        '[warehouse]\npath = "lake"\n[kafka]\nbootstrap = "127.0.0.1:9"\n'
+        '[sources.crm]\naddress = "grpc://127.0.0.1:9"\n'
+        '[views.customers]\nsql = "customers.sql"\n[job]\npatience_seconds = 600'
+    )
+    (tmp_path / "customers.sql").write_text((VIEWS / "customers.sql").read_text())
+    code, out, err = viewsweep("explain", file_of("customers"), "--config", str(config))
+    assert (code, out) == (3, "")
+    assert "source crm at grpc://127.0.0.1:9 does not answer" in err
+    assert "Tried for 1 s" in err
