@@ -122,7 +122,12 @@ def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
 
 
 def by_relations(sizes: Sizes) -> list[Cost]:
-    """The costs for chains of each length."""
+    """The costs for chains of each length.
+
+    The updates of each relation go their own way through the others: n(n - 1) legs, of which each
+    has the fewer rows of a batch, the more relations there are. So the fixed cost of a leg makes
+    the curve bend upwards a little; of larger batches it is straighter.
+    """
     settings = [Settings(name, base_rows=sizes.base) for name in _RELATIONS]
     return _medians(_bursts(settings, sizes.batch), sizes.batch, sizes.repeats)
 
