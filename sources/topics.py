@@ -22,6 +22,16 @@ _FOR_GOOD = {
     "max.message.bytes": str(LARGEST_RECORD),
 }
 
+#: What is said of a topic that was only just created: not every broker has heard of it.
+_NOT_THERE_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
+_MOMENT = 0.05
+
 #: For all Kafka clients: librdkafka writes to stderr unless it is given a logger. With a handler
 #: of its own this one is silent until the process configures logging.
 CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
@@ -57,7 +67,7 @@ def first_and_last(bootstrap: str, topic: str, timeout: float) -> tuple[bytes | 
     }
     with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
+            low, high = _ends(consumer, topic, timeout)
             first = _value_at(consumer, topic, 0, timeout) if low == 0 < high else None
             last = _value_at(consumer, topic, high - 1, timeout) if low < high else None
         except KafkaException as error:
@@ -87,6 +97,20 @@ def _create(admin: AdminClient, topic: str, timeout: float) -> None:
                 f"topic {topic!r} cannot be created: {error.args[0].str()}; name another one"
             ) from None
         raise
+
+
+def _ends(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
+    """The first offset and the one behind the last."""
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_THERE_YET or time.monotonic() > until:
+                raise
+            time.sleep(_MOMENT)
+        else:
+            return int(low), int(high)
 
 
 def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> bytes:

@@ -19,6 +19,7 @@ from protocols.errors import SourceViolation, WrongUse
 from protocols.views.catalog import catalog_from_json
 from sources.database import SourceDatabase
 from sources.publisher import Publisher
+from sources.topics import first_and_last
 from sources.transaction import RowChange, Transaction
 
 with warnings.catch_warnings():
@@ -149,6 +150,18 @@ def _send(bootstrap: str, topic: str, value: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------------- claims
+
+
+def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
+    broker: LocalBroker, topic: str
+) -> None:
+    """Of many at once a broker says for a moment that it is nobody's, or that there is none."""
+    names = [f"{topic}-{number}" for number in range(100)]
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    admin.create_topics([NewTopic(each, num_partitions=1, replication_factor=1) for each in names])
+    admin.close()
+    ends = [first_and_last(broker.bootstrap, name, PATIENCE) for name in (names[-1], names[0])]
+    assert ends == [(None, None)] * 2
 
 
 def test_the_topic_holds_the_outbox_in_order(
