@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint soak tables bench bench-tables commits costs outer memory peers lock clean
+.PHONY: setup demo test lint soak tables bench bench-tables commits costs outer memory executors peers lock clean
 
 setup: .venv/ready
 
@@ -64,6 +64,10 @@ memory: setup
 # How costs grow, drawn. One thread: what idle threads of a pool burn would count as cost.
 costs: setup
 	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.curves --into docs/costs.svg
+
+# A large batch swept by the driver and by executors, and what more of these would bring.
+executors: setup
+	$(BIN)/python -m bench.executors
 
 # Pathway and Flink SQL for `viewsweep bench`: they do not fit into one environment with ours.
 PEERS := .viewsweep/peers

@@ -1,8 +1,20 @@
-"""One burst, swept by the driver and by two executors: python -m bench.executors
+"""One burst, swept by the driver, by one executor and by two: python -m bench.executors
 
-Both runs begin at the same first state and read the same topics. The executors are processes of
+All runs begin at the same first state and read the same topics. The executors are processes of
 their own (Spark's `local-cluster[2,1,1024]`). Their changes have to be those of the driver, row by
-row at each position, and the checker has to find the run complete. Prints what each executor did.
+row at each position, and the checker has to find the run complete. Prints what each executor did,
+and what a batch would take on more of them, for no machine of ours has the cores to show it:
+
+    seconds on k executors = around + ready + sweep / k
+
+    around   what Spark needs to hand a batch out and to collect the answers
+    ready    every executor makes a mailbox of the whole batch: an answer may contain any of it
+    sweep    the rest of a slice: it has about a k-th of the rows to sweep
+
+Each is measured on one executor, in the last batch: its workers are warm, and nothing lies behind
+it in the topics. What this says of two executors stands beside what two of them took. `around` does
+not grow with the rows, or little; so from some number of rows on executors take less than the
+driver alone, if they are enough.
 """
 
 import json
@@ -12,6 +24,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import polars as pl
@@ -25,35 +38,38 @@ from protocols.errors import Unreachable, ViewsweepError
 from sources.client import SourceClient
 from streaming.localsystem import VIEW, Load, LocalSystem
 
-MASTER = "local-cluster[2,1,1024]"
+#: Run → how many executors, of a core each.
+_RUNS = {"driver": 0, "one": 1, "two": 2}
+_PREDICTED = (1, 2, 4, 8, 16)
+#: The first one warms up.
+_BATCHES = 2
 _ROOT = Path(__file__).parents[1]
 _PATIENCE_SECONDS = 600
 
 
 def main(
-    updates: Annotated[int, typer.Option(help="Transactions of the burst.")] = 40_000,
-    scale: Annotated[int, typer.Option(help="Base rows of all relations.")] = 100_000,
+    updates: Annotated[int, typer.Option(help="Transactions of a batch; there are two.")] = 200_000,
+    scale: Annotated[int, typer.Option(help="Base rows of all relations.")] = 400_000,
+    workload: Annotated[str, typer.Option(help="What is joined: chain2 … chain8.")] = "chain8",
 ) -> None:
     """Sweep one burst on the driver and on executors, and compare."""
+    load = Load(workload, 4, rate=1e6, scale=scale)
     with (
         tempfile.TemporaryDirectory() as place,
         which_broker(progress=silent) as broker,
-        LocalSystem(Path(place), broker.bootstrap, _load(4, scale), "batched-sweep") as system,
+        LocalSystem(Path(place), broker.bootstrap, load, "batched-sweep") as system,
     ):
         _begin(system)
-        _burst(system, updates)
+        _burst(system, _BATCHES * updates)
         figures = {
-            "driver": _swept_by(system, "driver", 0, ""),
-            "executors": _swept_by(system, "executors", 1, f"--master {MASTER}"),
+            name: _swept_by(system, name, executors, updates) for name, executors in _RUNS.items()
         }
-        same = _changes(system, "driver").equals(_changes(system, "executors"))
+        changes = _changes(system, "driver")
+        same = all(changes.equals(_changes(system, name)) for name in _RUNS)
         verdict = _verdict(system)
-    print(json.dumps({"same_changes": same, "verdict": verdict, **figures}, indent=2))
+    answer = {"same_changes": same, "verdict": verdict, "model": _model(figures), **figures}
+    print(json.dumps(answer, indent=2))
     raise SystemExit(0 if same and verdict == "valid" else 1)
-
-
-def _load(updates: int, scale: int) -> Load:
-    return Load("chain4", updates, rate=1e6, scale=scale)
 
 
 def _begin(system: LocalSystem) -> None:
@@ -76,14 +92,20 @@ def _burst(system: LocalSystem, updates: int) -> None:
                 time.sleep(0.2)
 
 
-def _swept_by(system: LocalSystem, name: str, least_rows: int, master: str) -> dict[str, Any]:
+def _swept_by(system: LocalSystem, name: str, executors: int, updates: int) -> dict[str, Any]:
     """One run under spark-submit over a copy of the first state; its summary."""
     directory = system.directory
     shutil.copytree(directory / "lake", directory / name)
     shutil.rmtree(directory / name / VIEW / "checkpoint", ignore_errors=True)
     text = (directory / "warehouse.toml").read_text().replace('"lake"', f'"{name}"')
-    job = f"\n[job]\nrecords_per_batch = 1000000\nexecutor_rows = {least_rows}\n"
-    (directory / f"{name}.toml").write_text(text + job)
+    job = {
+        "records_per_batch": updates,
+        "records_per_sweep": updates,
+        "executor_rows": 1 if executors else 0,
+    }
+    lines = [f"{knob} = {value}" for knob, value in job.items()]
+    (directory / f"{name}.toml").write_text("\n".join([text, "[job]", *lines, ""]))
+    master = f"--master local-cluster[{executors},1,1024]" if executors else ""
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     shell = (
         f"cd {_ROOT} && PYSPARK_PYTHON={sys.executable} {submit}"
@@ -108,9 +130,34 @@ def _changes(system: LocalSystem, name: str) -> pl.DataFrame:
     return found.sort("_position", *(column for column in found.columns if column != "_position"))
 
 
+def _model(figures: dict[str, Any]) -> dict[str, Any]:
+    """What the last batch took, what it would take on more executors, and when they pay."""
+    one, two = (figures[name]["executor_batches"][-1] for name in ("one", "two"))
+    slices = one["slices"]
+    around = one["seconds"] - sum(each["seconds"] for each in slices)
+    ready = median(each["ready"] for each in slices)
+    sweep = sum(each["seconds"] - each["ready"] for each in slices)
+    steps = figures["driver"]["step_seconds"]
+    driver = (steps["sweep"] - steps["lookahead"]) / figures["driver"]["batches"]
+    gained = {k: driver - ready - sweep / k for k in _PREDICTED}
+    return {
+        "positions": one["positions"],
+        "driver_s": driver,
+        "around_s": around,
+        "ready_s": ready,
+        "sweep_s": sweep,
+        "predicted_s": {k: around + ready + sweep / k for k in _PREDICTED},
+        "measured_on_two_s": two["seconds"],
+        "pays_from_rows": {
+            k: round(one["positions"] * around / gain) if gain > 0 else None
+            for k, gain in gained.items()
+        },
+    }
+
+
 def _verdict(system: LocalSystem) -> str:
-    """What the checker says of the run on the executors."""
-    _done(system.start("trace", "trace run.jsonl --config executors.toml"))
+    """What the checker says of the run on two executors."""
+    _done(system.start("trace", "trace run.jsonl --config two.toml"))
     check = system.start("check", "check run.jsonl --json")
     check.wait(_PATIENCE_SECONDS)
     answer = json.loads((system.directory / "check.log").read_text().strip())

@@ -73,9 +73,9 @@ class JobSettings:
     #: Updates that are here and not installed yet stay in memory up to this size, over all
     #: relations; what is more lies in files in the directory for temporary ones (TMPDIR).
     mailbox_megabytes: int = 512
-    #: A batch of at least this many changed rows is swept on the executors; 0 for none. The driver
-    #: sweeps 100,000 in about a third of a second, the first task of an executor takes longer.
-    #: Pieces of a batch are no larger than records_per_sweep: raise that as well to get there.
+    #: A batch of at least this many changed rows is swept on the executors; 0 for none. Below some
+    #: hundred thousand they do not pay on any number of cores: `make executors`. Batches and their
+    #: pieces are no larger than the two above: raise these as well to get there.
     executor_rows: int = 1_000_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000

@@ -171,7 +171,7 @@ class KeptView:
         logs, offsets = self._reading.received.logs, self._offsets(received)
         return batch_of(self._configuration, view, self._mailbox, logs, offsets)
 
-    def _swept(self, slices: Sequence[Swept]) -> None:
+    def _swept(self, slices: Sequence[Swept], seconds: float) -> None:
         """Takes note of what executors have done."""
         for each in slices:
             self._asked.setdefault(each.slice.last, []).extend(each.questions)
@@ -180,9 +180,20 @@ class KeptView:
             if each.file is not None:
                 self._written.append(each.file)
         self._measures.batches_on_executors += 1
+        self._measures.executor_batches.append(
+            {
+                "positions": slices[-1].slice.last - slices[0].slice.first + 1,
+                "seconds": seconds,
+                "slices": [
+                    {"executor": each.executor, "ready": each.ready, "seconds": each.seconds}
+                    for each in slices
+                ],
+            }
+        )
         self._report(
             f"view {self.view.name}: positions {slices[0].slice.first} to {slices[-1].slice.last}"
             f" swept in {len(slices)} slices by {len({each.executor for each in slices})} executors"
+            f" in {seconds:.1f} s"
         )
 
     def end_batch(self) -> None:

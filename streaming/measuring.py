@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
 #: How many of the latest updates the freshness percentiles speak of.
 _RECENT = 5000
+#: Of so many batches on executors the summary tells each by itself.
+_BATCHES = 20
 
 
 @dataclass
@@ -31,6 +34,9 @@ class Measures:
     #: Batches that were cut into slices, and what each executor did of them.
     batches_on_executors: int = 0
     executors: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: The latest of these batches: seconds of each, and of each slice (`ready`: until its mailbox
+    #: held the batch).
+    executor_batches: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_BATCHES))
     #: How long first states took.
     first_state_seconds: float = 0.0
     #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
@@ -90,6 +96,7 @@ class Measures:
             "batches": self.batches,
             "batches_on_executors": self.batches_on_executors,
             "executors": self.executors,
+            "executor_batches": list(self.executor_batches),
             "queries": self.queries,
             "corrected_answers": self.corrected,
             "skipped_queries": self.skipped,

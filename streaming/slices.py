@@ -91,7 +91,9 @@ class Swept:
     corrected: int = 0
     queries: int = 0
     bytes: int = 0
+    #: How long it took, and how much of that until its mailbox held the whole batch.
     seconds: float = 0.0
+    ready: float = 0.0
 
 
 def changed_rows(view: View, mailbox: Mailbox[Frame], first: int, last: int) -> Numbers:
@@ -152,6 +154,7 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
     ):
         mailbox = Mailbox(reading.received, batch.standing.vector, batch.standing.position)
         _deliver(mailbox, batch.order)
+        swept.ready = time.perf_counter() - began
 
         def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
             answers = reading.ask(questions)

@@ -4,6 +4,7 @@ A sweep of a small batch takes less time than Spark needs to start a task. While
 work the job waits for them, and its lookahead goes on reading.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -46,8 +47,9 @@ class Sweeping:
         self._least_rows = least_rows
         #: What the executors need to know of the batch.
         self.batch: Callable[[], Batch]
-        #: Called with what they have done: they have written the changes, the protocol has none.
-        self.swept: Callable[[Sequence[Swept]], None]
+        #: Called with what they have done, and the seconds from handing it out to the last answer:
+        #: they have written the changes, the protocol has none.
+        self.swept: Callable[[Sequence[Swept], float], None]
         protocol.sweep = self._sweep
 
     def _sweep(self, first: int, last: int) -> Maintenance[Frame, Frame | None]:
@@ -56,5 +58,7 @@ class Sweeping:
             here = yield from self._protocol.change(first, last)
             return here
         slices = cut(rows, first, last, self._cluster.slices(len(rows)))
-        self.swept(self._cluster.sweep(self.batch(), slices))
+        began = time.perf_counter()
+        swept = self._cluster.sweep(self.batch(), slices)
+        self.swept(swept, time.perf_counter() - began)
         return None

@@ -221,6 +221,11 @@ def assert_valid_and_counted(world: World, job: OneView) -> None:
     figures: Any = job.measures.to_json()
     asked = sum(each["queries"] for each in figures["executors"].values())
     assert job.tables.progress()["questions"].list.len().sum() == asked > 0
+    batches = figures["executor_batches"]
+    assert sum(each["positions"] for each in batches) == figures["updates"]
+    for each in batches:
+        spent = [(piece["ready"], piece["seconds"]) for piece in each["slices"]]
+        assert all(0 < ready < seconds < each["seconds"] for ready, seconds in spent)
 
 
 def test_control_executors_of_spark_without_compensation_are_caught(
