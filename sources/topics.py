@@ -67,12 +67,26 @@ def first_and_last(bootstrap: str, topic: str, timeout: float) -> tuple[bytes | 
     }
     with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
         try:
-            low, high = _ends(consumer, topic, timeout)
+            low, high = first_and_next(consumer, topic, timeout)
             first = _value_at(consumer, topic, 0, timeout) if low == 0 < high else None
             last = _value_at(consumer, topic, high - 1, timeout) if low < high else None
         except KafkaException as error:
             raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
     return first, last
+
+
+def first_and_next(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
+    """The first offset that is still there, and the one that is written next."""
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_THERE_YET or time.monotonic() > until:
+                raise
+            time.sleep(_MOMENT)
+        else:
+            return int(low), int(high)
 
 
 def _partitions(admin: AdminClient, topic: str, timeout: float) -> int:
@@ -97,20 +111,6 @@ def _create(admin: AdminClient, topic: str, timeout: float) -> None:
                 f"topic {topic!r} cannot be created: {error.args[0].str()}; name another one"
             ) from None
         raise
-
-
-def _ends(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
-    """The first offset and the one behind the last."""
-    until = time.monotonic() + timeout
-    while True:
-        try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
-        except KafkaException as error:
-            if error.args[0].code() not in _NOT_THERE_YET or time.monotonic() > until:
-                raise
-            time.sleep(_MOMENT)
-        else:
-            return int(low), int(high)
 
 
 def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> bytes:

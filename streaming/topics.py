@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from sources.topics import CLIENT_LOG
+from sources.topics import CLIENT_LOG, first_and_next
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
@@ -62,8 +62,7 @@ def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple
             f"source {source}: topic {topic!r} has {len(metadata.partitions)} partitions; it must"
             " have exactly one, or the order of commits is lost. Make it anew with one partition"
         )
-    low, high = asking.get_watermark_offsets(TopicPartition(topic, 0), timeout=_PATIENCE)
-    return int(low), int(high)
+    return first_and_next(asking, topic, _PATIENCE)
 
 
 def _metadata(asking: Consumer, topic: str) -> Any:

@@ -21,6 +21,7 @@ from sources.database import SourceDatabase
 from sources.publisher import Publisher
 from sources.topics import first_and_last
 from sources.transaction import RowChange, Transaction
+from streaming.topics import ends_of_topics
 
 with warnings.catch_warnings():
     # kafka-python reads its protocol's files with importlib.resources.read_text.
@@ -156,12 +157,23 @@ def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
     broker: LocalBroker, topic: str
 ) -> None:
     """Of many at once a broker says for a moment that it is nobody's, or that there is none."""
-    names = [f"{topic}-{number}" for number in range(100)]
+    names = _new_topics(broker, topic)
+    ends = [first_and_last(broker.bootstrap, name, PATIENCE) for name in (names[-1], names[0])]
+    assert ends == [(None, None)] * 2
+
+
+def test_a_job_may_ask_for_them_as_well(broker: LocalBroker, topic: str) -> None:
+    names = _new_topics(broker, topic)
+    ends = ends_of_topics(broker.bootstrap, {"a": names[-1], "b": names[0]})
+    assert ends == {"a": (0, 0), "b": (0, 0)}
+
+
+def _new_topics(broker: LocalBroker, prefix: str) -> list[str]:
+    names = [f"{prefix}-{number}" for number in range(100)]
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     admin.create_topics([NewTopic(each, num_partitions=1, replication_factor=1) for each in names])
     admin.close()
-    ends = [first_and_last(broker.bootstrap, name, PATIENCE) for name in (names[-1], names[0])]
-    assert ends == [(None, None)] * 2
+    return names
 
 
 def test_the_topic_holds_the_outbox_in_order(
