@@ -13,13 +13,25 @@ and the like in what is evaluated is an error (`NoValue`), as in the databases, 
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 
 import polars as pl
 
 from protocols.algebra.functions import FUNCTIONS, check_call
+from protocols.algebra.steps import (
+    Applied,
+    Chosen,
+    Constant,
+    Decided,
+    Input,
+    Step,
+    is_null,
+    to_expression,
+)
 from protocols.algebra.types import BOOLEAN, ColumnType, column_type
 from protocols.errors import NoValue
 
@@ -31,18 +43,32 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_REVERSED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class _Part:
+    """What all conditions and values have."""
+
+    @cached_property
+    def levels(self) -> int:
+        """How many lists and objects stand one in another in its form for the wire."""
+        below = max((part.levels for part in parts_of(self)), default=0)
+        return below + {Call: 2, Case: 3}.get(type(self), 1)
+
+    @cached_property
+    def size(self) -> int:
+        """Of how many parts it is made; one that is repeated counts as often."""
+        return 1 + sum(part.size for part in parts_of(self))
 
 
 @dataclass(frozen=True)
-class Column:
+class Column(_Part):
     """A column, by the name it has in the rows at hand (qualified by alias above one atom)."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Literal:
+class Literal(_Part):
     """A constant of a column's type; None is NULL."""
 
     value: Any
@@ -50,7 +76,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(_Part):
     """An operator or a function; NULL in, NULL out, unless `functions.py` says otherwise."""
 
     function: str
@@ -59,7 +85,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(_Part):
     """The value of the first branch whose condition is true, else the default."""
 
     branches: tuple[tuple["Condition", "Expression"], ...]
@@ -68,7 +94,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Truth:
+class Truth(_Part):
     """The truth value of a condition as a BOOLEAN; unknown is NULL."""
 
     condition: "Condition"
@@ -78,40 +104,49 @@ Expression = Column | Literal | Call | Case | Truth
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_Part):
     left: Expression
     op: str
     right: Expression
 
 
 @dataclass(frozen=True)
-class IsNull:
+class In(_Part):
+    """Whether the operand equals one of these constants of a type; unknown beside a NULL."""
+
+    operand: Expression
+    values: tuple[Any, ...]
+    type: ColumnType
+
+
+@dataclass(frozen=True)
+class IsNull(_Part):
     operand: Expression
 
 
 @dataclass(frozen=True)
-class IsTrue:
+class IsTrue(_Part):
     """A BOOLEAN value as a condition."""
 
     operand: Expression
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(_Part):
     inner: "Condition"
 
 
 @dataclass(frozen=True)
-class And:
+class And(_Part):
     parts: tuple["Condition", ...]
 
 
 @dataclass(frozen=True)
-class Or:
+class Or(_Part):
     parts: tuple["Condition", ...]
 
 
-Condition = Comparison | IsNull | IsTrue | Not | And | Or
+Condition = Comparison | In | IsNull | IsTrue | Not | And | Or
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -140,12 +175,12 @@ def columns_of(what: Condition | Expression) -> set[str]:
     return set().union(*map(columns_of, parts_of(what)))
 
 
-def parts_of(what: Condition | Expression) -> Iterator[Condition | Expression]:
+def parts_of(what: _Part) -> Iterator[Condition | Expression]:
     """What it is directly made of."""
     match what:
         case Comparison(left, _, right):
             yield from (left, right)
-        case IsNull(inner) | IsTrue(inner):
+        case In(inner) | IsNull(inner) | IsTrue(inner):
             yield inner
         case Not(condition) | Truth(condition):
             yield condition
@@ -187,6 +222,8 @@ def in_condition(condition: Condition, stands_for: Values) -> Condition:
     match condition:
         case Comparison(left, op, right):
             return Comparison(in_value(left, stands_for), op, in_value(right, stands_for))
+        case In(operand, values, type_):
+            return In(in_value(operand, stands_for), values, type_)
         case IsNull(operand):
             return IsNull(in_value(operand, stands_for))
         case IsTrue(operand):
@@ -237,9 +274,9 @@ def check_types(condition: Condition, columns: Mapping[str, ColumnType]) -> None
     """Raises ValueError where values of two types meet; nothing is left to a database's casts."""
     match condition:
         case Comparison(left, _, right):
-            families = [type_of(side, columns).family for side in (left, right)]
-            if families[0] != families[1]:
-                raise ValueError(f"compares {families[0]} with {families[1]}")
+            _check_families(type_of(left, columns), type_of(right, columns))
+        case In(operand, _, type_):
+            _check_families(type_of(operand, columns), type_)
         case IsNull(operand):
             type_of(operand, columns)
         case IsTrue(operand):
@@ -249,6 +286,11 @@ def check_types(condition: Condition, columns: Mapping[str, ColumnType]) -> None
         case And(parts) | Or(parts):
             for part in parts:
                 check_types(part, columns)
+
+
+def _check_families(left: ColumnType, right: ColumnType) -> None:
+    if left.family != right.family:
+        raise ValueError(f"compares {left.family} with {right.family}")
 
 
 def _check_type(
@@ -266,18 +308,16 @@ def holds(condition: Condition, row: Mapping[str, Any]) -> bool | None:
     """Its truth value for one row; None is SQL's unknown."""
     match condition:
         case Comparison(left, op, right):
-            values = value(left, row), value(right, row)
-            if None in values:
-                return None
-            return _compare(op, *values)
+            return _compared(op, value(left, row), value(right, row))
+        case In(operand, values):
+            return _is_among(value(operand, row), values)
         case IsNull(operand):
             return value(operand, row) is None
         case IsTrue(operand):
             truth: bool | None = value(operand, row)
             return truth
         case Not(inner):
-            truth = holds(inner, row)
-            return None if truth is None else not truth
+            return _negated(holds(inner, row))
         case And(parts):
             return _decided_by(False, parts, row)
         case Or(parts):
@@ -313,8 +353,20 @@ def value(expression: Expression, row: Mapping[str, Any]) -> Any:
             return holds(condition, row)
 
 
-def _compare(op: str, left: Any, right: Any) -> bool:
+def _negated(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
+
+
+def _is_among(wanted: Any, values: Iterable[Any]) -> bool | None:
+    """Equality with one of them, as OR of equalities says it."""
+    truths = {_compared("=", wanted, each) for each in values}
+    return True if True in truths else None if None in truths else False
+
+
+def _compared(op: str, left: Any, right: Any) -> bool | None:
     """Comparison as the databases do it: NaN equals itself and is above every other number."""
+    if left is None or right is None:
+        return None
     if isinstance(left, float) and isinstance(right, float):
         left, right = (left != left, left), (right != right, right)
         if left[0] or right[0]:
@@ -327,107 +379,222 @@ def _compare(op: str, left: Any, right: Any) -> bool:
 
 def to_polars(condition: Condition) -> pl.Expr:
     """The same truth value as a Polars expression."""
-    return _condition(condition, None)
+    if _is_plain(condition):
+        return _plainly(condition)
+    return _stepwise(condition, BOOLEAN)
 
 
 def value_to_polars(expression: Expression) -> pl.Expr:
     """The same value as a Polars expression; it is as long as a column only if it has one."""
-    return _value(expression, None)
-
-
-def _condition(condition: Condition, rows: pl.Expr | None) -> pl.Expr:
-    """Where `rows` are given, what it is for other rows does not matter, and must not fail."""
-    constant = _constant(Truth(condition))
-    if constant is not None:
-        return pl.lit(constant.value, dtype=pl.Boolean)
-    match condition:
-        case Comparison(left, op, right):
-            if not columns_of(left):
-                # Polars loses the length of `constant < CASE of constants`, not of the reverse.
-                left, op, right = right, _REVERSED[op], left
-            comparison: pl.Expr = COMPARISONS[op](_value(left, rows), _value(right, rows))
-            return comparison
-        case IsNull(operand):
-            return _value(operand, rows).is_null()
-        case IsTrue(operand):
-            return _value(operand, rows)
-        case Not(inner):
-            return ~_condition(inner, rows)
-        case And(parts):
-            return _decided(False, parts, rows)
-        case Or(parts):
-            return _decided(True, parts, rows)
-
-
-def _decided(deciding: bool, parts: Iterable[Condition], rows: pl.Expr | None) -> pl.Expr:
-    """AND or OR; each part is about the rows that are not decided before it."""
-    truths = []
-    for part in parts:
-        constant = _constant(Truth(part))
-        if constant is not None and constant.value is deciding:
-            return pl.lit(deciding)
-        if constant is None or constant.value is None:
-            truths.append(_condition(part, rows if _may_fail(part) else None))
-            rows = _among(rows, truths[-1].ne_missing(deciding))
-    return pl.any_horizontal(truths) if deciding else pl.all_horizontal(truths)
-
-
-def _value(expression: Expression, rows: pl.Expr | None) -> pl.Expr:
-    expression = _constant(expression) or expression
     match expression:
         case Column(name):
-            return _masked(pl.col(name), rows)
-        case Literal(constant, type_):
-            return _masked(pl.lit(constant, dtype=type_.dtype), rows)
-        case Call(function, arguments, type_):
-            return FUNCTIONS[function].to_polars(type_, [_value(a, rows) for a in arguments])
-        case Case():
-            return _chosen(expression, rows)
+            return pl.col(name)
         case Truth(condition):
-            return _condition(condition, rows)
+            return to_polars(condition)
+        case Literal(_, type_) | Call(_, _, type_) | Case(_, _, type_):
+            return _stepwise(expression, type_)
 
 
-def _constant(expression: Expression) -> Literal | None:
-    """What an expression without columns is, unless it fails."""
-    if columns_of(expression):
-        return None
-    try:
-        return Literal(value(expression, {}), type_of(expression, {}))
-    except NoValue:
-        return None
+def _is_plain(condition: Condition) -> bool:
+    """Is it about columns and constants alone? Then Polars has all that it needs."""
+    match condition:
+        case Comparison(left, _, right):
+            sides = left, right
+            return any(isinstance(side, Column) for side in sides) and all(
+                isinstance(side, Column | Literal) for side in sides
+            )
+        case In(operand) | IsNull(operand) | IsTrue(operand):
+            return isinstance(operand, Column)
+        case Not(inner):
+            return _is_plain(inner)
+        case And(parts) | Or(parts):
+            return all(map(_is_plain, parts))
 
 
-def _chosen(case: Case, rows: pl.Expr | None) -> pl.Expr:
-    """Each branch is evaluated for the rows that come to it; the default is one for all of them."""
-    chosen: list[tuple[pl.Expr, pl.Expr]] = []
-    default = case.default
-    for condition, then in case.branches:
-        constant = _constant(Truth(condition))
-        if constant is not None and constant.value:
-            default = then
-            break
-        if constant is None:
-            taken = _condition(condition, rows if _may_fail(condition) else None)
-            there = _among(rows, taken.eq_missing(True)) if _may_fail(then) else None
-            chosen.append((taken, _value(then, there)))
-            rows = _among(rows, taken.ne_missing(True))
-    value_ = _value(default, rows if _may_fail(default) else None)
-    for taken, then_ in reversed(chosen):
-        value_ = pl.when(taken).then(then_).otherwise(value_)
-    return value_
+def _plainly(condition: Condition) -> pl.Expr:
+    match condition:
+        case Comparison(left, op, right):
+            comparison: pl.Expr = COMPARISONS[op](_side(left), _side(right))
+            return comparison
+        case In(operand, values, type_):
+            return _side(operand).is_in(_collected(values, type_)) | pl.lit(_unknown_among(values))
+        case IsNull(operand):
+            return _side(operand).is_null()
+        case IsTrue(operand):
+            return _side(operand)
+        case Not(inner):
+            return ~_plainly(inner)
+        case And(parts):
+            return pl.all_horizontal(map(_plainly, parts))
+        case Or(parts):
+            return pl.any_horizontal(map(_plainly, parts))
 
 
-def _may_fail(what: Condition | Expression) -> bool:
-    return isinstance(what, Call) or any(map(_may_fail, parts_of(what)))
+def _side(operand: Expression) -> pl.Expr:
+    if isinstance(operand, Column):
+        return pl.col(operand.name)
+    assert isinstance(operand, Literal)
+    return pl.lit(operand.value, dtype=operand.type.dtype)
 
 
-def _among(rows: pl.Expr | None, which: pl.Expr) -> pl.Expr:
-    return which if rows is None else rows & which
+def _stepwise(what: Condition | Expression, type_: ColumnType) -> pl.Expr:
+    made = _Steps()
+    step = made.of(what)
+    if isinstance(step, Constant):
+        return pl.lit(step.value, dtype=type_.dtype)
+    return to_expression(step, made.columns, type_.dtype)
 
 
-def _masked(values: pl.Expr, rows: pl.Expr | None) -> pl.Expr:
-    """NULL outside of the rows: no function fails for NULL."""
-    return values if rows is None else pl.when(rows).then(values)
+class _Steps:
+    """Makes the steps of conditions and values: of equal parts one, of constant ones a constant.
+
+    A constant part that has no value stays a step, to fail only if it is needed.
+    """
+
+    def __init__(self) -> None:
+        self.columns: list[str] = []
+        self._made: dict[tuple[Any, ...], Step] = {}
+
+    def of(self, what: Condition | Expression) -> Step:
+        """The step that gives the value, or the truth value, of this."""
+        match what:
+            case Column(name):
+                return self._input(name)
+            case Literal(constant, type_):
+                return self._constant(constant, type_)
+            case Truth(inner) | IsTrue(inner):
+                return self.of(inner)
+            case And(parts):
+                return self._decided(False, parts)
+            case Or(parts):
+                return self._decided(True, parts)
+            case Case():
+                return self._chosen(what)
+            case Call():
+                return self._called(what)
+            case Comparison(left, op, right):
+                return self._applied(
+                    (op,),
+                    (self.of(left), self.of(right)),
+                    lambda *sides: _compared(op, *sides),
+                    lambda sides: COMPARISONS[op](*sides),
+                )
+            case In(operand, values, type_):
+                collected, unknown = _collected(values, type_), _unknown_among(values)
+                return self._applied(
+                    ("in", type_, *map(repr, values)),
+                    (self.of(operand),),
+                    lambda wanted: _is_among(wanted, values),
+                    lambda columns: columns[0].is_in(collected) | unknown,
+                )
+            case IsNull(operand):
+                return self._applied(
+                    ("is null",),
+                    (self.of(operand),),
+                    lambda found: found is None,
+                    lambda columns: is_null(columns[0]),
+                )
+            case Not(inner):
+                return self._applied(
+                    ("not",), (self.of(inner),), _negated, lambda truths: ~truths[0]
+                )
+
+    def _input(self, name: str) -> Step:
+        if name not in self.columns:
+            self.columns.append(name)
+        return self._once(("column", name), lambda: Input(False, self.columns.index(name)))
+
+    def _constant(self, constant: Any, type_: ColumnType) -> Step:
+        # -0.0 equals 0.0 and is another constant.
+        key = ("constant", type_, repr(constant))
+        return self._once(key, lambda: Constant(False, constant, type_))
+
+    def _called(self, call: Call) -> Step:
+        function, type_ = FUNCTIONS[call.function], call.type
+        operands = tuple(map(self.of, call.arguments))
+        known = [each.value if isinstance(each, Constant) else ... for each in operands]
+        return self._applied(
+            (call.function, type_),
+            operands,
+            lambda *values: function.of(type_, values),
+            lambda columns: function.of_columns(type_, columns),
+            type_,
+            fails=not function.never_fails(type_, known),
+        )
+
+    def _applied(
+        self,
+        name: tuple[Any, ...],
+        operands: tuple[Step, ...],
+        of_values: Callable[..., Any],
+        of_columns: Callable[[Sequence[pl.Series]], pl.Series],
+        type_: ColumnType = BOOLEAN,
+        fails: bool = False,
+    ) -> Step:
+        """A function of other steps, of values and of columns."""
+        constants = [each.value for each in operands if isinstance(each, Constant)]
+        if len(constants) == len(operands):
+            try:
+                return self._constant(of_values(*constants), type_)
+            except NoValue:
+                pass
+        may_fail = fails or any(each.may_fail for each in operands)
+        return self._once(
+            (*name, *operands), lambda: Applied(may_fail, operands, of_columns, fails)
+        )
+
+    def _decided(self, deciding: bool, parts: Iterable[Condition]) -> Step:
+        steps: list[Step] = []
+        for step in map(self.of, parts):
+            if not isinstance(step, Constant) or step.value is None:
+                steps.append(step)
+            elif step.value is deciding:
+                # Nothing behind it is needed; what stands before it only if it may fail.
+                steps = [*steps, step] if any(each.may_fail for each in steps) else [step]
+                break
+        needed = tuple(dict.fromkeys(steps))
+        if len(needed) < 2:
+            return needed[0] if needed else self._constant(not deciding, BOOLEAN)
+        may_fail = any(each.may_fail for each in needed)
+        return self._once(
+            ("decided", deciding, *needed), lambda: Decided(may_fail, deciding, needed)
+        )
+
+    def _chosen(self, case: Case) -> Step:
+        branches: list[tuple[Step, Step]] = []
+        default = case.default
+        for condition, then in case.branches:
+            test = self.of(condition)
+            if not isinstance(test, Constant):
+                branches.append((test, self.of(then)))
+            elif test.value:
+                default = then
+                break
+        last = self.of(default)
+        if not branches:
+            return last
+        may_fail = any(each.may_fail for each in (last, *chain.from_iterable(branches)))
+        return self._once(
+            ("case", case.type, *branches, last),
+            lambda: Chosen(may_fail, tuple(branches), last, case.type),
+        )
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Step]) -> Step:
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
+
+
+def _collected(values: Iterable[Any], type_: ColumnType) -> pl.Series:
+    """The values that are none of NULL, as one list."""
+    there = [each for each in values if each is not None]
+    return pl.Series(there, dtype=type_.dtype).implode()
+
+
+def _unknown_among(values: Iterable[Any]) -> pl.Series:
+    """What OR makes unknown where a value is among none of these: NULL might be it."""
+    return pl.Series([None if None in values else False], dtype=pl.Boolean)
 
 
 # ------------------------------------------------------------------------------------------ wire
@@ -438,6 +605,9 @@ def to_json(condition: Condition) -> list[Any]:
     match condition:
         case Comparison(left, op, right):
             return [op, value_to_json(left), value_to_json(right)]
+        case In(operand, values, type_):
+            listed = {"values": list(map(type_.encode, values)), "type": type_.name}
+            return ["in", value_to_json(operand), listed]
         case IsNull(operand):
             return ["is null", value_to_json(operand)]
         case IsTrue(operand):
@@ -472,6 +642,9 @@ def from_json(form: Any) -> Condition:
     match form:
         case [str(op), left, right] if op in COMPARISONS:
             return Comparison(value_from_json(left), op, value_from_json(right))
+        case ["in", operand, {"values": [_, *_] as values, "type": str(name)}]:
+            type_ = column_type(name)
+            return In(value_from_json(operand), tuple(map(type_.decode, values)), type_)
         case ["is null", operand]:
             return IsNull(value_from_json(operand))
         case ["is true", operand]:

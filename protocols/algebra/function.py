@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,19 @@ class Signature:
     result: ColumnType
 
 
+#: Says of a function, from the type of its result and its arguments, those that are no constants
+#: being `...`, that there is nothing for which it has no value.
+NeverFails: TypeAlias = Callable[[ColumnType, Sequence[Any]], bool]
+
+
+def always(_type: ColumnType, _arguments: Sequence[Any]) -> bool:
+    return True
+
+
+def never(_type: ColumnType, _arguments: Sequence[Any]) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Function:
     """One entry of the catalogue."""
@@ -37,6 +50,8 @@ class Function:
     column: Callable[..., pl.Series | None] | None = None
     #: NULL as soon as one argument is; otherwise `value` is given None like any other value.
     null_in_null_out: bool = True
+    #: Then it may be worked out for rows that do not need it; for others it costs a mask.
+    never_fails: NeverFails = never
 
     def of(self, type_: ColumnType, arguments: Sequence[Any]) -> Any:
         """The value for these arguments."""
@@ -46,15 +61,10 @@ class Function:
         # One NaN object for all: rows are dictionary keys in the reference algebra.
         return math.nan if found != found else found
 
-    def to_polars(self, type_: ColumnType, arguments: Sequence[pl.Expr]) -> pl.Expr:
-        """The same of whole columns."""
-
-        def applied(columns: Sequence[pl.Series]) -> pl.Series:
-            found = self.column(type_, *columns) if self.column is not None else None
-            return self._value_by_value(type_, columns) if found is None else found
-
-        constant = not any(argument.meta.root_names() for argument in arguments)
-        return pl.map_batches(arguments, applied, return_dtype=type_.dtype, returns_scalar=constant)
+    def of_columns(self, type_: ColumnType, columns: Sequence[pl.Series]) -> pl.Series:
+        """The same of whole columns; a constant is a column of one value."""
+        found = self.column(type_, *columns) if self.column is not None else None
+        return self._value_by_value(type_, columns) if found is None else found
 
     def _value_by_value(self, type_: ColumnType, columns: Sequence[pl.Series]) -> pl.Series:
         rows = zip(*_of_one_length(columns), strict=True)

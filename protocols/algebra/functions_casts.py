@@ -172,6 +172,9 @@ def _decimals(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     return None
 
 
+#: Every value of a type that is cast to one of these at all is one of it.
+_TAKES_ALL = {"DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP"}
+
 _AS_POLARS_DOES = {
     (pl.Int64(), "DOUBLE"),
     (pl.Int64(), "VARCHAR"),
@@ -190,4 +193,5 @@ CAST = Function(
     _cast,
     lambda type_, texts: f"CAST({texts[0]} AS {type_.name})",
     _cast_column,
+    never_fails=lambda type_, _: type_.family in _TAKES_ALL,
 )

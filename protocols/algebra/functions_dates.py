@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.function import Function, Signature, Unfit, infix
+from protocols.algebra.function import Function, Signature, Unfit, always, infix
 from protocols.algebra.types import BIGINT, DATE, TIMESTAMP, ColumnType
 from protocols.errors import NoValue
 
@@ -64,6 +64,7 @@ def _part(
         lambda _, value: of_value(value),
         lambda _, texts: f"extract({name} FROM {texts[0]})",
         lambda _, column: of_column(column).cast(pl.Int64),
+        never_fails=always,
     )
 
 
@@ -103,6 +104,7 @@ def _truncation(unit: str, begin: Callable[[datetime], datetime], polars_unit: s
         lambda _, moment: begin(moment),
         lambda _, texts: f"date_trunc('{unit}', {texts[0]})",
         lambda _, moments: moments.dt.truncate(polars_unit),
+        never_fails=always,
     )
 
 
@@ -187,5 +189,6 @@ DATES: Iterable[Function] = (
         lambda _, later, earlier: (later - earlier).days,
         infix("-"),
         lambda _, later, earlier: (later - earlier).dt.total_days(),
+        never_fails=always,
     ),
 )

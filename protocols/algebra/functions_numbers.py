@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.function import Function, Signature, Unfit, call, infix
+from protocols.algebra.function import Function, NeverFails, Signature, Unfit, always, call, infix
 from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, decimal_type
 from protocols.errors import NoValue
 
@@ -326,6 +326,27 @@ def _holds_lowest(*columns: pl.Series) -> bool:
     return any(column.dtype == pl.Int64() and column.min() == -(2**63) for column in columns)
 
 
+# --------------------------------------------------------------------------------- without fail
+
+
+def _with_room(*full: int) -> NeverFails:
+    """Of DOUBLE, and of DECIMAL unless its digits are as many as these, where some may be cut."""
+
+    def never_fails(type_: ColumnType, _arguments: Sequence[Any]) -> bool:
+        return type_ == DOUBLE or (
+            type_.family == "DECIMAL" and type_.precision_and_scale[0] not in full
+        )
+
+    return never_fails
+
+
+def _divides_by_a_number(type_: ColumnType, arguments: Sequence[Any]) -> bool:
+    """The divisor is known and neither 0 nor -1, by which the quotient of the lowest is none."""
+    divisor = arguments[1]
+    whole = type_ == BIGINT and divisor not in (..., None, 0, -1)
+    return whole or (_with_room(_MOST_DIGITS)(type_, ()) and divisor not in (..., None, 0))
+
+
 # ---------------------------------------------------------------------------------- the entries
 
 
@@ -335,6 +356,7 @@ def _binary(
     of_decimals: Callable[[Decimal, Decimal], Decimal],
     of_others: Callable[[Any, Any], Any],
     bound: Callable[[int, int], int],
+    never_fails: NeverFails,
 ) -> Function:
     return Function(
         name,
@@ -342,23 +364,41 @@ def _binary(
         _exactly(of_decimals, of_others),
         infix(name),
         _columns(of_others, bound, scaled=type_of is _sum_type),
+        never_fails=never_fails,
     )
 
 
 NUMBERS: Iterable[Function] = (
-    _binary("+", _sum_type, EXACT.add, operator.add, operator.add),
-    _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add),
-    _binary("*", _product_type, EXACT.multiply, operator.mul, operator.mul),
-    Function("/", _quotient, _divided, infix("/"), _divided_columns),
-    Function("%", _remainder, _remainder_of, infix("%"), _remainder_columns),
-    Function("negate", _same("-"), _negated, call("-"), _negated_column),
-    Function("abs", _same("ABS"), _absolute, call("abs"), _absolute_column),
+    _binary("+", _sum_type, EXACT.add, operator.add, operator.add, _with_room(_MOST_DIGITS)),
+    _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add, _with_room(_MOST_DIGITS)),
+    _binary(
+        "*",
+        _product_type,
+        EXACT.multiply,
+        operator.mul,
+        operator.mul,
+        _with_room(SHORT_DIGITS, _MOST_DIGITS),
+    ),
+    Function("/", _quotient, _divided, infix("/"), _divided_columns, never_fails=always),
+    Function(
+        "%",
+        _remainder,
+        _remainder_of,
+        infix("%"),
+        _remainder_columns,
+        never_fails=_divides_by_a_number,
+    ),
+    Function("negate", _same("-"), _negated, call("-"), _negated_column, never_fails=_with_room()),
+    Function(
+        "abs", _same("ABS"), _absolute, call("abs"), _absolute_column, never_fails=_with_room()
+    ),
     Function(
         "floor",
         _to_whole("FLOOR"),
         _rounded(ROUND_FLOOR),
         call("floor"),
         _rounded_column(ROUND_FLOOR),
+        never_fails=always,
     ),
     Function(
         "ceil",
@@ -366,6 +406,7 @@ NUMBERS: Iterable[Function] = (
         _rounded(ROUND_CEILING),
         call("ceil"),
         _rounded_column(ROUND_CEILING),
+        never_fails=always,
     ),
     Function(
         "integer",

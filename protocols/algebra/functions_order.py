@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.function import Function, Signature, Unfit, call
+from protocols.algebra.function import Function, Signature, Unfit, always, call
 from protocols.algebra.types import ColumnType
 
 
@@ -55,6 +55,7 @@ ORDER: Iterable[Function] = (
         call("greatest"),
         _best_column(operator.gt),
         null_in_null_out=False,
+        never_fails=always,
     ),
     Function(
         "least",
@@ -63,5 +64,6 @@ ORDER: Iterable[Function] = (
         call("least"),
         _best_column(operator.lt),
         null_in_null_out=False,
+        never_fails=always,
     ),
 )

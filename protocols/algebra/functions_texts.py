@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.function import Function, Signature, Unfit, call, infix
+from protocols.algebra.function import Function, Signature, Unfit, always, call, infix
 from protocols.algebra.types import BIGINT, BOOLEAN, VARCHAR, ColumnType
 
 
@@ -187,6 +187,7 @@ def _trimming(
         lambda _, text, letters=SPACES: strip(text, letters),
         call(name),
         of_column,
+        never_fails=always,
     )
 
 
@@ -197,6 +198,7 @@ TEXTS: Iterable[Function] = (
         lambda _, left, right: left + right,
         infix("||"),
         lambda _, left, right: left + right,
+        never_fails=always,
     ),
     Function(
         "upper",
@@ -204,6 +206,7 @@ TEXTS: Iterable[Function] = (
         lambda _, text: text.translate(_UPPER),
         call("upper"),
         _if_ascii(lambda texts: texts.str.to_uppercase()),
+        never_fails=always,
     ),
     Function(
         "lower",
@@ -211,6 +214,7 @@ TEXTS: Iterable[Function] = (
         lambda _, text: text.translate(_LOWER),
         call("lower"),
         _if_ascii(lambda texts: texts.str.to_lowercase()),
+        never_fails=always,
     ),
     Function(
         "length",
@@ -218,6 +222,7 @@ TEXTS: Iterable[Function] = (
         lambda _, text: len(text),
         call("length"),
         lambda _, texts: texts.str.len_chars().cast(pl.Int64),
+        never_fails=always,
     ),
     Function(
         "substring",
@@ -225,6 +230,7 @@ TEXTS: Iterable[Function] = (
         _substring,
         call("substring"),
         _substring_column,
+        never_fails=always,
     ),
     Function(
         "left",
@@ -232,6 +238,7 @@ TEXTS: Iterable[Function] = (
         _left,
         call("left"),
         _with_constants(lambda texts, count: texts.str.head(count)),
+        never_fails=always,
     ),
     Function(
         "right",
@@ -239,6 +246,7 @@ TEXTS: Iterable[Function] = (
         _right,
         call("right"),
         _with_constants(lambda texts, count: texts.str.tail(count)),
+        never_fails=always,
     ),
     _trimming("trim", str.strip, lambda texts, letters: texts.str.strip_chars(letters)),
     _trimming("ltrim", str.lstrip, lambda texts, letters: texts.str.strip_chars_start(letters)),
@@ -249,6 +257,7 @@ TEXTS: Iterable[Function] = (
         lambda _, text, old, new: text.replace(old, new) if old else text,
         call("replace"),
         _with_constants(lambda texts, old, new: texts.str.replace_all(old, new, literal=True)),
+        never_fails=always,
     ),
     Function(
         "starts_with",
@@ -256,12 +265,14 @@ TEXTS: Iterable[Function] = (
         lambda _, text, start: text.startswith(start),
         call("starts_with"),
         _with_constants(lambda texts, start: texts.str.starts_with(start)),
+        never_fails=always,
     ),
     Function(
         "strpos",
         _takes("STRPOS", VARCHAR, VARCHAR, gives=BIGINT),
         _position,
         call("strpos"),
+        never_fails=always,
     ),
     Function(
         "like",
@@ -269,5 +280,6 @@ TEXTS: Iterable[Function] = (
         _like,
         _like_text,
         _like_column,
+        never_fails=always,
     ),
 )

@@ -54,6 +54,8 @@ def _truths(condition: ex.Condition, nulls: frozenset[str]) -> _Truths:
     match condition:
         case ex.Comparison(left, _, right):
             return _UNKNOWN if is_null(left, nulls) or is_null(right, nulls) else _ANY
+        case ex.In(operand, values):
+            return _UNKNOWN if is_null(operand, nulls) or {*values} == {None} else _ANY
         case ex.IsNull(operand):
             return frozenset({True}) if is_null(operand, nulls) else frozenset({True, False})
         case ex.IsTrue(operand):

@@ -4,12 +4,17 @@ Everything that crosses a border (scenario, envelope, trace, wire) names a type 
 writes a value in the same JSON form: decimals, dates and timestamps as strings, and doubles that
 JSON has no number for as "NaN", "Infinity", "-Infinity". Inside, a value is a plain Python object
 or a Polars cell of `dtype`.
+
+`text_form` is the grammar of the strings. Whoever reads one, alone or a column of them, checks it
+before a parser sees it: Python's and Arrow's parsers each take more than is written here, and not
+the same.
 """
 
 import datetime
 import decimal
 import math
 import re
+import reprlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,6 +37,19 @@ _SYNONYMS = {
     "TEXT": "VARCHAR",
     "BOOL": "BOOLEAN",
 }
+_DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TEXT_FORMS = {
+    "DECIMAL": re.compile(
+        r"[+-]?(?:[0-9]{1,38}(?:\.[0-9]{0,38})?|\.[0-9]{1,38})(?:[eE][+-]?[0-9]{1,2})?"
+    ),
+    "DATE": re.compile(_DAY),
+    "TIMESTAMP": re.compile(
+        _DAY + r"(?:[ T][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?)?"
+    ),
+}
+#: Of a value that does not fit a message shows the beginning: it may be long, or deep.
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = 60
 _ODD_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 TYPES = "BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, BOOLEAN, DATE, TIMESTAMP"
 
@@ -60,6 +78,11 @@ class ColumnType:
         precision, scale = self.name[len("DECIMAL(") : -1].split(",")
         return int(precision), int(scale)
 
+    @property
+    def text_form(self) -> re.Pattern[str] | None:
+        """How a value is written, where that is as text; to the form one digit is like another."""
+        return _TEXT_FORMS.get(self.family)
+
     def decode(self, value: Any) -> Any:
         """The Python value of a JSON value; ValueError says what does not fit."""
         if value is None:
@@ -67,7 +90,7 @@ class ColumnType:
         try:
             return _DECODERS[self.family](self, value)
         except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
-            raise ValueError(f"{value!r} is no {self.name}") from None
+            raise ValueError(f"{_SHOWN.repr(value)} is no {self.name}") from None
 
     def encode(self, value: Any) -> Any:
         """The JSON value of a Python value of this type."""
@@ -129,6 +152,8 @@ def _double(_type: ColumnType, value: Any) -> float:
 def _decimal(type_: ColumnType, value: Any) -> decimal.Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | decimal.Decimal):
         raise ValueError
+    if isinstance(value, str):
+        _need_form(type_, value)
     precision, scale = type_.precision_and_scale
     with decimal.localcontext(prec=precision):
         number = decimal.Decimal(value)
@@ -150,21 +175,25 @@ def _boolean(_type: ColumnType, value: Any) -> bool:
     return value
 
 
-def _date(_type: ColumnType, value: Any) -> datetime.date:
+def _date(type_: ColumnType, value: Any) -> datetime.date:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value
+    _need_form(type_, value)
     return datetime.date.fromisoformat(value)
 
 
-def _timestamp(_type: ColumnType, value: Any) -> datetime.datetime:
-    moment = value if isinstance(value, datetime.datetime) else _moment(value)
-    if moment.tzinfo is not None:
+def _timestamp(type_: ColumnType, value: Any) -> datetime.datetime:
+    if not isinstance(value, datetime.datetime):
+        _need_form(type_, value)
+        return datetime.datetime.fromisoformat(value)
+    if value.tzinfo is not None:
         raise ValueError
-    return moment
+    return value
 
 
-def _moment(text: str) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(text)
+def _need_form(type_: ColumnType, text: Any) -> None:
+    if not _TEXT_FORMS[type_.family].fullmatch(text):
+        raise ValueError
 
 
 _DECODERS = {

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.types import ColumnType
 from protocols.analysis.coalesce import coalesced
 from protocols.views.catalog import Relation
 
@@ -16,12 +17,16 @@ def condition_text(condition: ex.Condition) -> str:
     match condition:
         case ex.Comparison(left, op, right):
             return f"{value_text(left)} {op} {value_text(right)}"
+        case ex.In(operand, values, type_):
+            return f"{value_text(operand)} IN ({_values_text(values, type_)})"
         case ex.IsNull(operand):
             return f"{value_text(operand)} IS NULL"
         case ex.IsTrue(operand):
             return value_text(operand)
         case ex.Not(ex.IsNull(operand)):
             return f"{value_text(operand)} IS NOT NULL"
+        case ex.Not(ex.In(operand, values, type_)):
+            return f"{value_text(operand)} NOT IN ({_values_text(values, type_)})"
         case ex.Not(inner):
             return f"NOT ({condition_text(inner)})"
         case ex.And(parts):
@@ -67,7 +72,7 @@ def value_text(value: ex.Expression) -> str:
 def as_json(result: Any) -> Any:
     """A result of the analysis as nested dictionaries, lists, texts and numbers."""
     match result:
-        case ex.Comparison() | ex.IsNull() | ex.IsTrue() | ex.Not() | ex.And() | ex.Or():
+        case ex.Comparison() | ex.In() | ex.IsNull() | ex.IsTrue() | ex.Not() | ex.And() | ex.Or():
             return condition_text(result)
         case Relation():
             return str(result)
@@ -86,6 +91,10 @@ def as_json(result: Any) -> Any:
 def listed(words: tuple[str, ...] | list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def _values_text(values: tuple[Any, ...], type_: ColumnType) -> str:
+    return ", ".join(value_text(ex.Literal(each, type_)) for each in values)
 
 
 def _in_brackets(condition: ex.Condition) -> str:

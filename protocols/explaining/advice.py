@@ -4,7 +4,8 @@ Three kinds of advice: columns that sources should find rows by, columns to show
 read relations whole because no key leads there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeAlias
 
 from protocols.algebra.expressions import Column
 from protocols.analysis.keys import ViewKeys
@@ -20,10 +21,14 @@ from protocols.views.tree import Node
 _AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nulls=False))
 
 
-def advice(root: Node, costs: Costs, keys: ViewKeys) -> tuple[str, ...]:
-    """All of it, the most expensive places first."""
+#: Source → relation → columns that it finds rows by.
+Indexes: TypeAlias = Mapping[str, Mapping[str, Collection[str]]]
+
+
+def advice(root: Node, costs: Costs, keys: ViewKeys, indexed: Indexes) -> tuple[str, ...]:
+    """All of it, the most expensive places first; no index that is there already."""
     places = (each for node in tree.nodes(root) for each in _of_node(node))
-    return (*dict.fromkeys(places), *_columns_to_show(keys), *_indexes(costs))
+    return (*dict.fromkeys(places), *_columns_to_show(keys), *_indexes(costs, indexed))
 
 
 def _of_node(node: Node) -> Iterator[str]:
@@ -82,20 +87,22 @@ def _columns_to_show(keys: ViewKeys) -> Iterator[str]:
         )
 
 
-def _indexes(costs: Costs) -> Iterator[str]:
-    """One index per column that is asked by; of several columns the first will do."""
+def _indexes(costs: Costs, indexed: Indexes) -> Iterator[str]:
+    """One index per column that is asked by; of several columns one will do."""
     columns: dict[Relation, dict[str, None]] = {}
     for each in costs.asks:
+        known = indexed.get(each.relation.source, {}).get(each.relation.name, ())
         for key in each.keys:
-            columns.setdefault(each.relation, {})[key[0]] = None
+            if not set(key) & set(known):
+                columns.setdefault(each.relation, {})[key[0]] = None
     for source in dict.fromkeys(relation.source for relation in columns):
         own = {r: names for r, names in columns.items() if r.source == source}
         places = [f"{relation}({name})" for relation, names in own.items() for name in names]
-        options = [f"--index {relation.name}={','.join(names)}" for relation, names in own.items()]
+        options = [f"--on {relation.name}={','.join(names)}" for relation, names in own.items()]
         what = "an index" if len(places) == 1 else "an index each"
         yield (
-            f"{what} on {listed(places)}: viewsweep sources init … --source {source}"
-            f" {' '.join(options)}"
+            f"{what} on {listed(places)}; for a simulated source, while it is stopped:\n"
+            f"viewsweep sources index {source}.db {' '.join(options)}"
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from protocols.algebra.expressions import columns_of
-from protocols.analysis.wording import condition_text, listed
+from protocols.analysis.wording import conditions_text, listed
 from protocols.explaining.asked import Ask, Rounds, number
 from protocols.explaining.following import MANY, Following, Occasion
 from protocols.views import tree
@@ -133,8 +133,11 @@ def _spared(root: Node, relation: Relation) -> Iterator[str]:
         yield f"modifications of {listed(unread)} only"
     conditions = [atom.condition for atom in atoms]
     if None not in conditions:
-        tests = list(dict.fromkeys(condition_text(c) for c in conditions if c is not None))
-        yield f"rows for which {listed(tests)} is not true"
+        tests = list(dict.fromkeys(conditions_text((c,)) for c in conditions if c is not None))
+        if len(tests) == 1:
+            yield f"rows for which {tests[0]} is not true"
+        else:
+            yield f"rows for which none of {listed(tests)} is true"
 
 
 def _atoms(root: Node) -> Iterator[Atom]:

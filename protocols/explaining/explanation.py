@@ -11,7 +11,7 @@ from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, oute
 from protocols.analysis.safety import SelectAnalysis, analysed
 from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
-from protocols.explaining.advice import advice
+from protocols.explaining.advice import Indexes, advice
 from protocols.explaining.asked import Rounds
 from protocols.explaining.costs import Cost, Costs, costs_of, root_of
 from protocols.explaining.kept import Memory, memories
@@ -84,8 +84,8 @@ class Explanation:
         }
 
 
-def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
-    """All about a view; ViewRefused says what cannot be kept."""
+def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = None) -> Explanation:
+    """All about a view; ViewRefused says what cannot be kept. `indexed`: what sources say of it."""
     view = parse_view(name, sql, catalog)
     root, costs, keys = root_of(view), costs_of(view), keys_of(view)
     outer = _in_outer_joins(sql)
@@ -104,7 +104,7 @@ def explain(name: str, sql: str, catalog: Catalog) -> Explanation:
         ),
         keys,
         _safety(sql, catalog),
-        advice(root, costs, keys),
+        advice(root, costs, keys, indexed or {}),
     )
 
 

@@ -155,11 +155,14 @@ def _items(texts: Iterable[str]) -> Iterator[str]:
 
 def _item(text: str, indent: str = "") -> list[str]:
     """One text on as many lines as it needs."""
-    return textwrap.wrap(
-        text,
+    words, _, command = text.partition("\n")
+    wrapped = textwrap.wrap(
+        words,
         _WIDTH - 2,
         initial_indent=indent,
         subsequent_indent=f"{indent}  ",
         break_long_words=False,
         break_on_hyphens=False,
     )
+    # A command stays in one line: it is to be pasted.
+    return [*wrapped, f"{indent}  {command}"] if command else wrapped

@@ -32,6 +32,8 @@ _CASTS: Mapping[str, Sequence[str]] = {
     "DECIMAL(38,2)": ("BIGINT", "DECIMAL(6,2)"),
 }
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+#: The types of columns that functions of many members are drawn for, and how often.
+_CALLED, _MANY = ("BIGINT", "VARCHAR"), 0.15
 #: How deep values and conditions are nested at most.
 _DEEP = 2
 
@@ -150,4 +152,30 @@ class Scalars:
         forms += [f"{shown.text} BETWEEN {constants[0]} AND {other}"]
         if shown.type == "BOOLEAN":
             forms += [shown.text] * 3
-        return self._rng.choice(forms)
+        drawn = self._rng.choice(forms)
+        # Drawn apart, so that whatever else a seed draws stays what it was.
+        rng = Random(f"many members: {drawn}")
+        return _many(rng, shown) if rng.random() < _MANY and shown.type in _CALLED else drawn
+
+
+def _many(rng: Random, shown: Shown) -> str:
+    """Many members with functions; some fail for rows that CASE keeps from coming to them.
+
+    Beside AND and OR it would be up to DuckDB, which judges, what it looks at first.
+    """
+    count = rng.randint(3, 9)
+    if shown.type == "VARCHAR":
+        among = ", ".join(f"'{chr(ord('a') + n)}'" for n in range(count))
+        likes = " OR ".join(f"{shown.text} LIKE '%{n % 3}_'" for n in range(count))
+        start = f"SUBSTRING({shown.text}, 1, 1)"
+        return rng.choice((f"({start} IN ('', 'ä', {among}))", f"({likes})"))
+    x, numbers = shown.text, range(count)
+    branches = " ".join(f"WHEN {n + 2} % {x} = {n % 3} THEN {n} % {x}" for n in numbers)
+    forms = (
+        f"({x} % {count} {rng.choice(('', 'NOT '))}IN (NULL, 0, {count - 1}))",
+        f"({x} + 1 IN ({', '.join(map(str, numbers))}))",
+        f"({' OR '.join(f'{x} + {n} = {2 * n}' for n in numbers)})",
+        f"({' AND '.join(f'{x} - {n} <> {2 * n}' for n in numbers)})",
+    )
+    case = f"(CASE WHEN {x} = 0 THEN {rng.choice('01')} {branches} ELSE {x} END > 0)"
+    return rng.choice((*forms, *[case] * 3))

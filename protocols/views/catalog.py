@@ -39,8 +39,25 @@ class Relation:
         return form
 
 
+def refuse_name(what: str, name: str, without: str = "") -> None:
+    """WrongUse when nobody could write or show a name, or it has one of these characters."""
+    if not name or name != name.strip() or not name.isprintable() or set(name) & set(without):
+        others = f", none of {' '.join(without)}" if without else ""
+        raise WrongUse(
+            f"{what} {name!r}: a name has at least one character, no blank at either end, no"
+            f" control characters{others}. Give it another one"
+        )
+
+
+def refuse_source_name(name: str) -> None:
+    """The same for a source, after which topics and files are named as well."""
+    refuse_name("source", name, without="/\\")
+
+
 def relation_from_json(source: str, name: str, form: Mapping[str, Any]) -> Relation:
     """Reads the JSON form of a relation; WrongUse names what is wrong with it."""
+    refuse_source_name(source)
+    refuse_name(f"source {source}: relation", name)
     where = f"relation {source}.{name}"
     columns = form.get("columns")
     if not isinstance(columns, Mapping) or not columns:
@@ -79,6 +96,8 @@ class Catalog:
 
 def catalog_from_json(sources: Mapping[str, Any]) -> Catalog:
     """Reads the "sources" part of a scenario or a trace."""
+    for source in sources:
+        refuse_source_name(source)
     return Catalog(
         tuple(
             relation_from_json(source, name, form)

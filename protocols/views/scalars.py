@@ -11,7 +11,7 @@ nodes he understands himself (`special`, asked once about every node), as aggreg
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, groupby
 from typing import NoReturn
 
 from sqlglot import exp
@@ -57,6 +57,9 @@ _CONDITIONS = (
 )
 #: What sqlglot notes about how a dialect evaluates a node; what it means here is DuckDB's way.
 _NOTES = {"typed", "safe", "ignore_nulls", "coalesce"}
+#: orjson writes 254 levels.
+_MOST_LEVELS = 240
+_MOST_PARTS = 20_000
 _CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_RANDOM_UUID"}
 
 
@@ -83,7 +86,9 @@ class Scalars:
         replaced = self.special(node)
         if replaced is not None:
             return self._as_condition(node, *replaced)
-        return self._condition_of(node)
+        condition = self._condition_of(node)
+        self._check_extent(node, condition)
+        return condition
 
     def _condition_of(self, node: exp.Expr) -> ex.Condition:
         match node:
@@ -144,7 +149,9 @@ class Scalars:
     def _in(self, node: exp.In) -> ex.Condition:
         wanted, choices = self.operand(node.this), list(map(self.operand, node.expressions))
         self._check_pairwise(node, (wanted, *choices))
-        return ex.Or(tuple(self._comparison(node, wanted, "=", choice) for choice in choices))
+        equal = [self._comparison(node, wanted, "=", choice) for choice in choices]
+        parts = tuple(_one_test(list(run)) for _, run in groupby(equal, _tested))
+        return parts[0] if len(parts) == 1 else ex.Or(parts)
 
     def _check_pairwise(self, node: exp.Expr, operands: Sequence[Operand]) -> None:
         """With a DOUBLE among them, DuckDB compares all as DOUBLE and PostgreSQL pair by pair."""
@@ -200,7 +207,9 @@ class Scalars:
     def operand(self, node: exp.Expr) -> Operand:
         """The value that a node means, before its type is settled."""
         replaced = self.special(node)
-        return self._operand_of(node) if replaced is None else Operand(node, *replaced)
+        operand = self._operand_of(node) if replaced is None else Operand(node, *replaced)
+        self._check_extent(node, operand.expression)
+        return operand
 
     def _operand_of(self, node: exp.Expr) -> Operand:
         match node:
@@ -384,6 +393,15 @@ class Scalars:
 
     # -- nodes ----------------------------------------------------------------------------------
 
+    def _check_extent(self, node: exp.Expr, what: ex.Condition | ex.Expression) -> None:
+        """Refuses what could not be sent to a source, or would never be worked out."""
+        way_out = "write it in steps, as queries in WITH"
+        if what.levels > _MOST_LEVELS:
+            self.refuse(node, f"this is nested too deeply; {way_out}")
+        if what.size > _MOST_PARTS:
+            more = f"has more than {_MOST_PARTS} parts once COALESCE and the like are written out"
+            self.refuse(node, f"this {more}; {way_out}")
+
     def arguments(self, node: exp.Expr, *places: str) -> list[exp.Expr]:
         """What stands at these places of a node, which has nothing at others."""
         for place, there in node.args.items():
@@ -409,6 +427,22 @@ class Scalars:
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):
             self.refuse(node, f"the subquery {text} cannot stand here")
         self.refuse(node, f"{text} is not supported")
+
+
+def _tested(equality: ex.Comparison) -> tuple[ex.Expression, ColumnType | int]:
+    """What is compared with a constant, and of which type that is; any other is like no other."""
+    right = equality.right
+    return equality.left, right.type if isinstance(right, ex.Literal) else id(right)
+
+
+def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
+    """Equality of one value with any of these."""
+    first, *others = equalities
+    if not others or not isinstance(first.right, ex.Literal):
+        return first
+    constants = (each.right for each in equalities)
+    values = tuple(each.value for each in constants if isinstance(each, ex.Literal))
+    return ex.In(first.left, values, first.right.type)
 
 
 def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:

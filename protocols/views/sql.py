@@ -55,6 +55,19 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     return TreeView(name, text.sql, root) if inner is None else inner
 
 
+def plain_lines(sql: str) -> list[str]:
+    """A text without comments, in one way of writing; as it is if it is not SQL at all."""
+    try:
+        statements = [each for each in sqlglot.parse(sql, read="duckdb") if each is not None]
+        return [
+            line
+            for each in statements
+            for line in each.sql("duckdb", pretty=True, comments=False).splitlines()
+        ]
+    except (SqlglotError, RecursionError):
+        return [" ".join(sql.split())]
+
+
 def sources_named_in(sql: str) -> set[str]:
     """The sources that a text seems to speak of, in lower case; empty if it is not SQL at all."""
     try:

@@ -26,11 +26,13 @@ ROWS = st.lists(st.tuples(*(few(type_) for type_ in COLUMNS.values())), min_size
 def _comparisons(type_: ColumnType) -> st.SearchStrategy[ex.Condition]:
     columns = st.sampled_from([ex.Column(f"{type_.name} {i}") for i in (0, 1)])
     literals = few(type_).map(lambda value: ex.Literal(value, type_))
+    some = st.lists(st.none() | few(type_), min_size=1, max_size=4).map(tuple)
     ops = st.sampled_from(list(ex.COMPARISONS))
     return (
         st.builds(ex.Comparison, columns, ops, columns | literals)
         | st.builds(ex.Comparison, literals, ops, columns)
         | st.builds(ex.IsNull, columns)
+        | st.builds(ex.In, columns, some, st.just(type_))
     )
 
 
@@ -161,6 +163,9 @@ def _sql(condition: ex.Condition) -> str:
     match condition:
         case ex.Comparison(left, op, right):
             return f"({_operand(left)} {op} {_operand(right)})"
+        case ex.In(operand, values, type_):
+            among = ", ".join(_operand(ex.Literal(each, type_)) for each in values)
+            return f"({_operand(operand)} IN ({among}))"
         case ex.IsNull(operand):
             return f"({_operand(operand)} IS NULL)"
         case ex.Not(inner):

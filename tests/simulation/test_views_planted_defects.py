@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from campaigns import assert_right, hunted, planted
 
+from protocols.algebra.steps import Applied
 from protocols.maintenance import tree_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import aggregates, joins, placed
@@ -157,3 +158,13 @@ def test_a_key_set_that_forgets_its_nulls_is_caught(monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setattr(Core, "before", none)
     assert _hunted().of("wrong")
+
+
+def test_a_part_that_is_worked_out_for_rows_that_do_not_come_to_it_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fails for a row that an earlier branch of CASE has decided."""
+    everywhere = planted(Applied.over, "self.fails and rows.mask is not None", "False")
+    monkeypatch.setattr(Applied, "over", everywhere)
+    found = _hunted(runs=2 * SOON).of("broke")
+    assert "divides by zero" in str(found[0][1])

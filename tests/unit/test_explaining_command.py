@@ -62,7 +62,7 @@ def test_the_page_says_what_a_person_wants_to_know(viewsweep: Run) -> None:
     assert "any update: 2 → 1\n      first: crm.customers by (id) + sales.orders by (cust" in page
     assert "    c o · D  →  c · I\n" in page
     assert "  customer_id and order_id determine a row\n" in page
-    assert "--index\n    orders=customer_id" in page
+    assert "\n    viewsweep sources index sales.db --on orders=customer_id\n" in page
     assert "complete-in-delivery-order: sweep, batched-sweep\n" in page
 
 
@@ -133,7 +133,7 @@ def test_bad_sql_is_refused_with_its_place(tmp_path: Path, viewsweep: Run) -> No
     ("arguments", "words"),
     [
         ([], "--config FILE, --catalog FILE or --workload NAME"),
-        (["--workload", "retail", "--catalog", "x"], "--config FILE, --catalog FILE or"),
+        (["--workload", "retail", "--catalog", "x"], "give one of --config, --catalog and"),
         (["--workload", "fish"], "there is no workload 'fish'"),
         (["--workload", "retail", "--json", "--mermaid"], "either --json or --mermaid"),
         (["--catalog", "/nowhere.json"], "cannot read /nowhere.json"),

@@ -21,7 +21,7 @@ from protocols.explaining.asked import Rounds, number
 from protocols.explaining.constructs import CATALOG, constructs
 from protocols.explaining.costs import KINDS, Cost, Costs, Kind, costs_of
 from protocols.simulation.scenario import Update
-from protocols.views.catalog import Catalog, Relation
+from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from sources.workloads import workload
@@ -221,3 +221,20 @@ def test_who_is_asked_counts_besides_how_often() -> None:
     others = kept.cost(orders, "insertion")
     found = [first for first, _ in works(kept, customers, "insertion")]
     assert not all(is_within(first, others.remembered, 1) for first in found)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "spared"),
+    [
+        ("l.qty = 1 OR l.sum > 5", "(qty = 1 OR sum > 5.00) is not true"),
+        ("l.qty = 1 AND l.sum > 5", "(qty = 1 AND sum > 5.00) is not true"),
+        ("(l.qty = 1 OR l.sum > 5) AND k.qty = 3", "none of (qty = 1 OR sum > 5.00) and qty = 3"),
+    ],
+)
+def test_what_needs_nothing_can_be_read_in_one_way(conditions: str, spared: str) -> None:
+    columns = {"id": "BIGINT", "qty": "BIGINT", "sum": "DECIMAL(8,2)"}
+    catalog = catalog_from_json({"a": {"relations": {"lines": {"columns": columns}}}})
+    other = " JOIN a.lines k ON k.id = l.id" if "k." in conditions else ""
+    sql = f"SELECT l.id FROM a.lines l{other} WHERE {conditions}"
+    (said,) = costs_of(parse_view("v", sql, catalog)).relations
+    assert any(each.startswith(f"rows for which {spared}") for each in said.spared), said.spared

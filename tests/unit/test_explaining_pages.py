@@ -116,8 +116,17 @@ def test_an_index_is_advised_for_what_is_asked_by() -> None:
         "SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id"
     )
     indexes = [each for each in found.advice if each.startswith("an index")]
-    assert any("--source sales --index orders=customer" in each for each in indexes)
-    assert any("--source crm --index customers=id" in each for each in indexes)
+    assert any("sources index sales.db --on orders=customer" in each for each in indexes)
+    assert any("sources index crm.db --on customers=id" in each for each in indexes)
+
+
+def test_an_index_that_is_there_is_not_advised() -> None:
+    sql = "SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id"
+    indexed = {"sales": {"orders": ["customer"]}}
+    found = explain("v", sql, CATALOG, indexed)
+    indexes = [each for each in found.advice if each.startswith("an index")]
+    assert not any("sales.db" in each for each in indexes)
+    assert any("crm.db" in each for each in indexes)
 
 
 # -- who keeps it ----------------------------------------------------------------------------------

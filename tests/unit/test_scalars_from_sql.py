@@ -15,6 +15,7 @@ from sqlglot import exp
 from protocols.algebra import expressions as ex
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
+from protocols.algebra.steps import Rows
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, column_type
 from protocols.errors import NoValue, ViewRefused, WrongUse
 from protocols.maintenance.questions import Query
@@ -228,6 +229,8 @@ def test_what_would_not_fit_is_an_error_and_no_other_value(
         "CASE WHEN b >= 5 OR b + 9223372036854775800 > 0 THEN 1 ELSE 2 END",
         "CASE WHEN b > 5 THEN 1 ELSE CASE WHEN b < 3 THEN b + 9223372036854775800 ELSE 3 END END",
         "CASE WHEN b > 5 THEN 1 WHEN b > 50 THEN 2147483647 + 1 END",
+        "b > 5 OR b + 9223372036854775800 > 0 OR TRUE",
+        "b < 5 AND b + 9223372036854775800 > 0 AND FALSE",
     ],
 )
 def test_what_is_not_needed_for_a_row_does_not_fail(text: str) -> None:
@@ -242,6 +245,17 @@ def test_control_the_same_fails_where_it_is_needed() -> None:
     expression, _ = _read("CASE WHEN b > 500 THEN 0 ELSE b + 9223372036854775800 END")
     with pytest.raises(NoValue):
         _frame([{"b": 1}, {"b": 100}]).with_columns(ex.value_to_polars(expression).alias("_"))
+
+
+def test_control_what_is_not_kept_from_rows_that_do_not_need_it_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expression, _ = _read("b >= 5 OR b + 9223372036854775800 > 0")
+    rows = _frame([{"b": 1}, {"b": 100}])
+    assert rows.select(ex.value_to_polars(expression)).to_series().all()
+    monkeypatch.setattr(Rows, "where", lambda self, _condition: self)
+    with pytest.raises(NoValue):
+        rows.select(ex.value_to_polars(expression))
 
 
 def test_no_rows_have_no_values_of_the_right_type() -> None:
