@@ -1,15 +1,33 @@
 """Records of any layout, parsed as a whole: of other producers, parts of global transactions."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
+import numpy as np
 import orjson
 import polars as pl
 import pyarrow as pa
 
 from protocols.views.catalog import Relation
-from sources.envelope.form import IMAGES, RECORD, SNAPSHOT, Batch, Group, schema_digest
-from sources.envelope.images import image_fields, need, parsed, signed_rows
+from sources.envelope.form import (
+    IMAGES,
+    LAST_MS,
+    RECORD,
+    SNAPSHOT,
+    Batch,
+    Group,
+    digest_column,
+    schema_digest,
+)
+from sources.envelope.images import image_fields, joined, need, parsed, signed_rows
+from sources.history import DIGEST
+
+#: Numbers that Arrow passes over and orjson refuses, beside others: NaN, Infinity, 1e999, and what
+#: needs no large exponent to be too large.
+_SUSPECT, _LONG = r"NaN|Inf|[0-9][eE]\+?[0-9]{3}", r"[0-9.]{207}"
+#: orjson reads a little deeper than this, Arrow without end.
+_DEPTH = 1000
 
 
 def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
@@ -17,7 +35,7 @@ def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
     json = texts.get_column("json")
     need(json.str.starts_with("{").all() and json.str.ends_with("}").all())
     for relation, group in _by_relation(texts, batch):
-        fields = _parse(group, relation)
+        fields = _parse(group, relation).with_columns(group.get_column("record"))
         heads = _heads(fields, batch, relation)
         rows = None if relation is None else _rows(heads, fields, group, relation)
         yield Group(relation, heads, rows, _globals(fields))
@@ -41,9 +59,34 @@ def _by_relation(
 
 
 def _parse(group: pl.DataFrame, relation: Relation | None) -> pl.DataFrame:
-    lines = group.get_column("json").str.join("\n").item().encode()
+    json = group.get_column("json")
+    lines = joined(json, "\n")
     schemas = _arrow_schema(relation, True), _arrow_schema(relation, False)
-    return parsed(lines, group.height, schemas, "ignore").with_columns(group.get_column("record"))
+    if relation is not None:
+        with suppress(pa.ArrowInvalid):
+            return parsed(lines, group.height, relation, schemas, "error")
+    _need_json(json, lines)
+    return parsed(lines, group.height, relation, schemas, "ignore")
+
+
+def _need_json(texts: pl.Series, lines: pa.Buffer) -> None:
+    """Fields that nobody reads have to be JSON too; what Arrow may let pass is asked of orjson."""
+    suspect = texts.str.contains(_SUSPECT)
+    if _has_long_number(lines):
+        suspect |= texts.str.contains(_LONG)
+    if (texts.str.len_bytes() > _DEPTH).any():
+        suspect |= texts.str.count_matches(r"[\[{]") > _DEPTH
+    for text in texts.filter(suspect):
+        orjson.loads(text)
+
+
+def _has_long_number(lines: pa.Buffer) -> bool:
+    """Whether there may be a match of `_LONG`: of each 16 characters in a row one is looked at."""
+    # From "." to "9", and what lies below the point wraps around.
+    found = np.frombuffer(lines, np.uint8)[::16] - np.uint8(46) < 12
+    for step in (1, 2, 4, 4):
+        found = found[:-step] & found[step:]
+    return bool(found.any())
 
 
 @lru_cache(maxsize=4096)
@@ -53,8 +96,10 @@ def _arrow_schema(relation: Relation | None, as_text: bool) -> pa.Schema:
     origin = {"db": text, "table": text, "version": number, "ts_ms": number, "schema": text}
     part = pa.struct([("id", text), ("participants", pa.list_(text))])
     transaction = {"id": text, "total_order": number, "event_count": number, "global": part}
+    transaction["history"] = text
     fields = [
         pa.field("op", text),
+        pa.field("ts_ms", number),
         pa.field("source", pa.struct(list(origin.items()))),
         pa.field("transaction", pa.struct(list(transaction.items()))),
         pa.field("global", text),
@@ -73,6 +118,7 @@ def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.
             "ts_ms": origin.field("ts_ms"),
             "table": origin.field("table"),
             "op": fields["op"],
+            "history": transaction.field("history"),
         }
     )
     others = {
@@ -83,7 +129,7 @@ def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.
     }
     checked = heads.with_columns(**others)
     need(checked.select(pl.all_horizontal(_head_laws(batch, relation)).all()).item())
-    return heads
+    return heads.with_columns(digest=digest_column(pl.col("history")))
 
 
 def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
@@ -92,9 +138,10 @@ def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
     yield op.is_in(list(IMAGES)).fill_null(False)
     yield pl.col("db").eq_missing(pl.lit(batch.source))
     yield (version >= 0).fill_null(False) & ((version == 0) == (op == SNAPSHOT))
-    yield (pl.col("ts_ms") >= 0).fill_null(False)
+    yield pl.col("ts_ms").is_between(0, LAST_MS).fill_null(False)
     yield pl.col("order").is_between(1, pl.col("count")).fill_null(False)
     yield pl.col("id").is_not_null()
+    yield pl.col("history").str.contains(f"^{DIGEST}$").fill_null(True)
     yield pl.col("global").is_null()
     if relation is None:
         yield ~table.is_in(list(batch.relations)).fill_null(True)
@@ -117,7 +164,8 @@ def _rows(
     changes = heads.get_column("op") != SNAPSHOT
     if not changes.any():
         return None
-    rows = signed_rows(heads.filter(changes), fields.filter(changes), relation)
+    json = texts.get_column("json")
+    rows = signed_rows(heads.filter(changes), fields.filter(changes), json, relation)
     if rows is not None:
         _need_every_null_written(rows, texts, relation)
     return rows

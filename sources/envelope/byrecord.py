@@ -14,12 +14,14 @@ from protocols.views.catalog import Relation
 from sources.envelope.form import (
     HEADS,
     IMAGES,
+    LAST_MS,
     SNAPSHOT,
     BadRecord,
     Batch,
     Records,
     schema_digest,
 )
+from sources.history import digest_from_text
 
 _LARGEST = 2**63 - 1
 
@@ -28,7 +30,7 @@ class _RecordError(Exception):
     """What is wrong with the record at hand."""
 
 
-_Head = tuple[int, int, int, int, str, str]
+_Head = tuple[int, int, int, int, str, str, int]
 
 
 def read_by_record(values: pl.Series, batch: Batch) -> Records:
@@ -88,30 +90,38 @@ def other_global(version: int) -> str:
 
 
 def _head(content: dict[str, Any], batch: Batch) -> _Head:
-    """Version, order, count, ts_ms, table, op, all of them checked."""
+    """Version, order, count, ts_ms, table, op, digest, all of them checked."""
     op = _field(content, "op", str)
     origin = _field(content, "source", dict)
     transaction = _field(content, "transaction", dict)
     if op not in IMAGES:
-        raise _RecordError(f'unknown op "{op}", there are {", ".join(IMAGES)}; {_PRODUCER}')
+        raise _RecordError(f"unknown op {_shown(op)}, there are {', '.join(IMAGES)}; {_PRODUCER}")
     if content.get("global") is not None:
         raise _RecordError(f'"global" has its place in "transaction"; {_PRODUCER}')
     db, table = _field(origin, "db", str, "source."), _field(origin, "table", str, "source.")
     if db != batch.source:
-        raise _RecordError(f'comes from source "{db}"; {_WRONG_TOPIC}')
+        raise _RecordError(f"comes from source {_shown(db)}; {_WRONG_TOPIC}")
     _check_digest(origin, table, batch)
-    version = _number(origin, "version", "source.")
+    version = _number(origin, "version", "source.", _LARGEST)
     if (version == 0) != (op == SNAPSHOT):
         raise _RecordError(
             f'op "{op}" at version {version}: version 0 is the initial load, and only that has '
             f'op "{SNAPSHOT}"; {_PRODUCER}'
         )
     _field(transaction, "id", str, "transaction.")
-    count = _number(transaction, "event_count", "transaction.")
-    order = _number(transaction, "total_order", "transaction.")
+    count = _number(transaction, "event_count", "transaction.", _LARGEST)
+    order = _number(transaction, "total_order", "transaction.", _LARGEST)
     if not 1 <= order <= count:
         raise _RecordError(f"it is number {order} of {count} of its transaction; {_PRODUCER}")
-    return version, order, count, _number(origin, "ts_ms", "source."), table, op
+    ts_ms, digest = _number(origin, "ts_ms", "source.", LAST_MS), _history(transaction)
+    return version, order, count, ts_ms, table, op, digest
+
+
+def _history(transaction: dict[str, Any]) -> int:
+    try:
+        return digest_from_text(transaction.get("history"))
+    except ValueError as error:
+        raise _RecordError(f'"transaction.history": {error}; {_PRODUCER}') from None
 
 
 def _part(transaction: dict[str, Any], batch: Batch) -> GlobalPart | None:
@@ -135,18 +145,29 @@ def are_participants(form: Any, source: str) -> bool:
 def _field(content: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
     value = content.get(name)
     if not isinstance(value, kind):
-        found = f"is {orjson.dumps(value).decode()[:40]}" if name in content else "is missing"
+        found = f"is {_shown(value)}" if name in content else "is missing"
         kind_name = "a string" if kind is str else "an object"
         raise _RecordError(f'"{where}{name}" {found} and should be {kind_name}; {_PRODUCER}')
     return value
 
 
-def _number(content: dict[str, Any], name: str, where: str) -> int:
+def _number(content: dict[str, Any], name: str, where: str, most: int) -> int:
     value = content.get(name)
-    if type(value) is not int or not 0 <= value <= _LARGEST:
-        found = f"is {orjson.dumps(value).decode()[:40]}" if name in content else "is missing"
-        raise _RecordError(f'"{where}{name}" {found} and should be a whole number; {_PRODUCER}')
+    if type(value) is not int or not 0 <= value <= most:
+        found = f"is {_shown(value)}" if name in content else "is missing"
+        raise _RecordError(
+            f'"{where}{name}" {found} and should be a whole number up to {most}; {_PRODUCER}'
+        )
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON, cut; of arrays and objects the kind: orjson reads deeper than it writes."""
+    if isinstance(value, list | dict):
+        return "an array" if isinstance(value, list) else "an object"
+    text = orjson.dumps(value).decode()
+    shown = "".join([c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[:40]])
+    return shown + "…" * (len(text) > 40)
 
 
 def _check_digest(origin: dict[str, Any], table: str, batch: Batch) -> None:
@@ -155,8 +176,11 @@ def _check_digest(origin: dict[str, Any], table: str, batch: Batch) -> None:
         return
     columns = ", ".join(f"{name} {type_.name}" for name, type_ in relation.columns)
     raise _RecordError(
-        f"the schema of {relation} has changed at the source: the view was made for {columns}. "
-        "Give the relation these columns back, or make the view anew from the new ones"
+        f"its schema of {relation} is {_shown(digest)}, not that of ({columns}): somebody"
+        " else writes to this topic, or the relation was altered since. If 'viewsweep"
+        " sources status' shows these columns, stop the other writer and delete the topic: the"
+        " source fills it again from version 1, and the same command goes on. If not, give the"
+        " relation its columns back, or make the view anew"
     )
 
 
@@ -173,6 +197,11 @@ def _signed_rows(
 
 
 def _row(cells: dict[str, Any], image: str, relation: Relation) -> list[Any]:
+    without = next((name for name in relation.key if cells.get(name, "") is None), None)
+    if without is not None:
+        raise _RecordError(
+            f'"{image}" of {relation} has NULL in key column "{without}"; {_PRODUCER}'
+        )
     try:
         return [type_.decode(cells[name]) for name, type_ in relation.columns]
     except KeyError as missing:

@@ -13,6 +13,7 @@ from protocols.algebra.delta import COUNT
 from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Relation
+from sources.history import UNKNOWN
 
 VERSION = "_version"
 RECORD = "_record"
@@ -25,10 +26,13 @@ HEADS: dict[str, pl.DataType] = {
     "ts_ms": pl.Int64(),
     "table": pl.String(),
     "op": pl.String(),
+    "digest": pl.Int64(),
 }
 #: Which of (before, after) a record of each op carries; it never carries the other.
 IMAGES = {"c": (False, True), "u": (True, True), "d": (True, False), "r": (False, True)}
 SNAPSHOT = "r"
+#: The last millisecond of the year 9999: tables keep no later time of a commit.
+LAST_MS = 253_402_300_799_999
 
 
 class BadRecord(SourceViolation):
@@ -46,12 +50,18 @@ class Records:
     """Decoded records, in columns."""
 
     #: One row per record that is no tombstone, in order: record (its index in the batch), version,
-    #: order and count (place in and size of its transaction), ts_ms (commit), table, op.
+    #: order and count (place in and size of its transaction), ts_ms (commit), table, op, digest (of
+    #: the history up to the version; 0 if the record says nothing of it).
     heads: pl.DataFrame
     #: Per relation asked for, the signed rows: its columns, `_count`, `_version`, `_record`.
     rows: dict[str, pl.DataFrame]
     #: Which of the versions are parts of global transactions.
     parts: dict[int, GlobalPart] = field(default_factory=dict)
+
+
+def digest_column(texts: pl.Expr) -> pl.Expr:
+    """Digests of histories in the form in which they travel, as numbers; 0 where there is none."""
+    return texts.str.to_integer(base=16, strict=False).fill_null(UNKNOWN)
 
 
 @lru_cache(maxsize=4096)

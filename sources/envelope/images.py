@@ -2,7 +2,8 @@
 
 Arrow is as strict as `ColumnType.decode`, but for three types: it takes a bare 1.5 for a decimal,
 drops the time zone of a timestamp without a word, and wants a date as a number. These are read as
-text and cast.
+text and cast, after their text has passed `ColumnType.text_form`: the cast makes 0.00 of 1e-77,
+reads a year 0, and crashes the process at 1e-999999999.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from protocols.algebra.delta import COUNT
@@ -20,7 +22,12 @@ from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 from sources.envelope.form import IMAGES, RECORD, VERSION
 
-_AS_TEXT = ("DECIMAL", "DATE", "TIMESTAMP")
+#: To the form of a text one digit is like another.
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+#: -0 without a point or an exponent; it may be the end of a longer number or text.
+_WHOLE_ZERO = r"-0[\s,\]}]"
+#: What Arrow's decimals have room for; beyond it the cast wraps around.
+_MOST_DIGITS = 38
 _ARROW: dict[str, Callable[[ColumnType], pa.DataType]] = {
     "BIGINT": lambda _: pa.int64(),
     "DOUBLE": lambda _: pa.float64(),
@@ -47,7 +54,7 @@ def image_fields(relation: Relation, as_text: bool) -> tuple[pa.Field, pa.Field]
     """`before` and `after`. `as_text`: with what is cast afterwards."""
     cells = pa.struct(
         [
-            (name, pa.string() if as_text and type_.family in _AS_TEXT else arrow_type(type_))
+            (name, pa.string() if as_text and type_.text_form else arrow_type(type_))
             for name, type_ in relation.columns
         ]
     )
@@ -59,9 +66,17 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
     return _ARROW[type_.family](type_)
 
 
+def joined(texts: pl.Series, end: str) -> pa.Buffer:
+    """All of the texts, with this end behind each."""
+    # One more, empty: to append the last end, or only to copy megabytes, takes longer than this.
+    lines = pl.concat([texts, pl.Series([""])]).str.join(end)
+    return lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+
+
 def parsed(
-    lines: bytes,
+    lines: pa.Buffer,
     count: int,
+    relation: Relation | None,
     schemas: tuple[pa.Schema, pa.Schema],
     others: Literal["ignore", "error"],
 ) -> pl.DataFrame:
@@ -77,15 +92,61 @@ def parsed(
         parse_options=pj.ParseOptions(explicit_schema=as_read, unexpected_field_behavior=others),
     )
     need(table.num_rows == count)
-    frame = pl.from_arrow(table if as_read == wanted else table.cast(wanted))
+    if relation is not None and as_read != wanted:
+        table = table.combine_chunks()
+        _need_text_forms(table, relation)
+        table = table.cast(wanted)
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
 
+def _need_text_forms(table: pa.Table, relation: Relation) -> None:
+    """Nothing is cast that is not written as its type has it, nor what the cast spoils."""
+    columns = [(name, type_) for name, type_ in relation.columns if type_.text_form]
+    for image in ("before", "after"):
+        for cells in table.column(image).chunks:
+            for name, type_ in columns:
+                _need_text_form(cells.field(name), type_)
+
+
+def _need_text_form(texts: pa.StringArray, type_: ColumnType) -> None:
+    if texts.null_count == len(texts):
+        return
+    need(all(_can_be_cast(shape, type_) for shape in _shapes(texts)))
+    if type_.family != "DECIMAL":
+        # A year 0 has the form of a year, and Arrow knows one.
+        need(not pc.any(pc.starts_with(texts, "0000")).as_py())
+
+
+def _shapes(texts: pa.StringArray) -> list[str]:
+    """The texts, each digit a 0, each once: a form is asked of these few instead of all."""
+    nulls, offsets, data = texts.buffers()
+    zeros = pa.py_buffer(b"" if data is None else data.to_pybytes().translate(_DIGITS))
+    shapes = pa.StringArray.from_buffers(
+        len(texts), offsets, zeros, nulls, texts.null_count, texts.offset
+    )
+    found: list[str] = pc.unique(shapes).drop_null().to_pylist()
+    return found
+
+
+def _can_be_cast(shape: str, type_: ColumnType) -> bool:
+    """Whether this is how the type is written, and Arrow reads it as it is written."""
+    if type_.text_form is None or not type_.text_form.fullmatch(shape):
+        return False
+    if type_.family != "DECIMAL":
+        return True
+    whole = shape.lstrip("+-").partition(".")[0]
+    return "e" not in shape.lower() and len(whole) + type_.precision_and_scale[1] <= _MOST_DIGITS
+
+
 def signed_rows(
-    fields: pl.DataFrame, images: pl.DataFrame, relation: Relation
+    fields: pl.DataFrame, images: pl.DataFrame, texts: pl.Series, relation: Relation
 ) -> pl.DataFrame | None:
-    """The rows that records (record, version, op) take away and add by their images, if any."""
+    """The rows that records (record, version, op) take away and add by their images, if any.
+
+    `texts` is what the images were read from, and maybe more.
+    """
     ops = fields.get_column("op")
     signed = []
     for image, place, count in (("before", 0, -1), ("after", 1, 1)):
@@ -96,7 +157,8 @@ def signed_rows(
             signed.append(_image_rows(fields, images.get_column(image), present, count))
     if not signed:
         return None
-    _need_finite(signed, relation)
+    need(not any(rows.get_column(name).null_count() for rows in signed for name in relation.key))
+    _need_numbers(signed, texts, relation)
     if len(signed) == 1:
         return signed[0]
     rows = pl.concat(signed)
@@ -118,12 +180,15 @@ def _image_rows(
     )
 
 
-def _need_finite(signed: Sequence[pl.DataFrame], relation: Relation) -> None:
-    """Arrow's reader takes a bare NaN for a number; JSON knows none, so neither do we."""
-    for name, type_ in relation.columns:
-        if type_.family == "DOUBLE":
-            for rows in signed:
-                cells = rows.get_column(name)
-                # In NumPy a null is a NaN as well.
-                finite = int(np.count_nonzero(np.isfinite(cells.to_numpy())))
-                need(finite == len(cells) - cells.null_count())
+def _need_numbers(signed: Sequence[pl.DataFrame], texts: pl.Series, relation: Relation) -> None:
+    """Arrow's reader takes a bare NaN for a number; JSON knows none, so neither do we.
+
+    And it reads -0 as -0.0, where reading by record finds the whole number 0.
+    """
+    names = [name for name, type_ in relation.columns if type_.family == "DOUBLE"]
+    for cells in (rows.get_column(name) for name in names for rows in signed):
+        numbers = cells.to_numpy()
+        # In NumPy a null is a NaN as well.
+        need(int(np.count_nonzero(np.isfinite(numbers))) == len(cells) - cells.null_count())
+        if np.signbit(numbers[numbers == 0]).any():
+            need(not texts.str.contains(_WHOLE_ZERO).any())

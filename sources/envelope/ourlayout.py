@@ -5,15 +5,19 @@ Behind the images such a record consists of fixed text and a few fields:
     {"before":…,"after":…   ,"op":"c"   ,"ts_ms":7   ,"source":{"db":"s","table":
     └─────── images ────┘   └ ending┘                └────────── mark ──────────┘
     "r","version":7,"ts_ms":7,"schema":"0a1b2c3d"},
-    "transaction":{"id":"s:7","total_order":1,"event_count":1}}   ← the rest, from "r" on
+    "transaction":{"id":"s:7","total_order":1,"event_count":1   ← the rest, from "r" on
+    ,"history":"0a1b2c3d4e5f6a7"}}                              ← may be missing, but for the }}
 
 A pattern reads the fields of the rest and leaves nothing in it open; mark and ending are compared.
+The digest is cut off first, for it is always as long: the pattern would take twice the time for it.
 So only the images are left to be parsed, a third of the text. The mark cannot lie inside a string,
 where a backslash would stand before each quote; if it lies inside the images, the rest of the
 record is not what the pattern says.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -22,8 +26,16 @@ import pyarrow as pa
 
 from protocols.algebra.frame import at_once
 from protocols.views.catalog import Relation
-from sources.envelope.form import Batch, Group, schema_digest
-from sources.envelope.images import image_fields, need, parsed, signed_rows
+from sources.envelope.form import LAST_MS, Batch, Group, schema_digest
+from sources.envelope.images import (
+    UnusualError,
+    image_fields,
+    joined,
+    need,
+    parsed,
+    signed_rows,
+)
+from sources.history import DIGITS
 
 _NUMBERS = ("version", "order", "count", "ts_ms")
 _VERSION, _ORDER, _COUNT, _TS_MS = (f"(?P<{n}>0|[1-9][0-9]{{0,17}})" for n in _NUMBERS)
@@ -32,16 +44,17 @@ _PLAIN = r"[ !#-\[\]-~]*"
 _REST = (
     rf'^"(?P<table>{_PLAIN})","version":{_VERSION},"ts_ms":{_TS_MS},'
     r'"schema":"(?P<schema>[0-9a-f]{8})"\},'
-    rf'"transaction":\{{"id":"{_PLAIN}","total_order":{_ORDER},"event_count":{_COUNT}\}}\}}$'
+    rf'"transaction":\{{"id":"{_PLAIN}","total_order":{_ORDER},"event_count":{_COUNT}$'
 )
 _START = b'{"before":'
 #: Without snapshots, which we do not publish.
 _ENDINGS = [f',"op":"{op}"'.encode() for op in "cud"]
 _ENDING_LENGTH = len(_ENDINGS[0])
+_HISTORY, _TEXT = b',"history":"', "history"
 
 
 def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
-    """What those records say that are so and belong to relations which somebody asks for."""
+    """What those records say that are so; a relation with another schema is left to others."""
     cut = _cut(texts, batch.source)
     if cut.is_empty():
         return []
@@ -49,7 +62,10 @@ def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
         (relation, cut.filter(table=relation.name, schema=schema_digest(relation)))
         for relation in batch.relations.values()
     )
-    return [_group(fields, relation) for relation, fields in groups if not fields.is_empty()]
+    asked = [_group(fields, relation) for relation, fields in groups if not fields.is_empty()]
+    if sum(group.fields.height for group in asked) == cut.height:
+        return asked
+    return [*asked, *_not_asked_for(cut.filter(~pl.col("table").is_in(list(batch.relations))))]
 
 
 def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
@@ -57,16 +73,19 @@ def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
     mark = f',"source":{{"db":{orjson.dumps(source).decode()},"table":'
     json, at, front = pl.col("json"), pl.col("at"), pl.col("front")
     binary = json.cast(pl.Binary)
-    rest = binary.bin.slice(at + len(mark.encode())).cast(pl.String)
+    end = _end_of(texts)
+    start = at + len(mark.encode())
+    rest = binary.bin.slice(start, binary.bin.size() - start - end.length).cast(pl.String)
     ts_ms = pl.concat_str(pl.lit(',"ts_ms":'), "ts_ms")
     steps = (
         texts.lazy()
         .with_columns(at=json.str.find(mark, literal=True))
-        .filter(at.is_not_null())
+        .filter(at.is_not_null() & end.law)
         .select(
             "record",
-            binary.bin.slice(0, at).cast(pl.String).alias("front"),
-            rest.str.extract_groups(_REST).alias("fields"),
+            end.digits,
+            front=binary.bin.slice(0, at).cast(pl.String),
+            fields=rest.str.extract_groups(_REST),
         )
         .unnest("fields")
         .filter(pl.col("version").is_not_null())
@@ -77,6 +96,7 @@ def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
             "table",
             "schema",
             pl.col(_NUMBERS).cast(pl.Int64),
+            _TEXT,
             front.bin.slice(-2, 1).cast(pl.String).alias("op"),
             front.bin.slice(0, front.bin.size() - _ENDING_LENGTH).cast(pl.String).alias("images"),
         )
@@ -84,14 +104,66 @@ def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
     return at_once(steps)
 
 
+class _End(NamedTuple):
+    """How records end behind the fields that the pattern reads."""
+
+    length: int
+    law: pl.Expr
+    digits: pl.Expr
+
+
+def _ends() -> tuple[_End, _End]:
+    """Without a digest and with one."""
+    binary = pl.col("json").cast(pl.Binary)
+    length = len(_HISTORY) + DIGITS + 3
+    law = binary.bin.slice(-length, len(_HISTORY)) == _HISTORY
+    digits = binary.bin.slice(-DIGITS - 3, DIGITS).cast(pl.String)
+    return (
+        _End(2, binary.bin.ends_with(b"}}"), pl.lit(None, pl.String).alias(_TEXT)),
+        _End(length, law & binary.bin.ends_with(b'"}}'), digits.alias(_TEXT)),
+    )
+
+
+def _end_of(texts: pl.DataFrame) -> _End:
+    """Of one producer all records have a digest or none has; the first one tells."""
+    return _ENDS[not texts.is_empty() and _HISTORY.decode() in texts.item(0, "json")]
+
+
+def _with_digests(fields: pl.DataFrame) -> pl.DataFrame:
+    """… as numbers: all at once, for one by one would take twice the time."""
+    digits = fields.get_column(_TEXT)
+    if digits.null_count():
+        return fields.hstack([pl.Series("digest", np.zeros(len(digits), np.int64))])
+    try:
+        numbers = np.frombuffer(bytes.fromhex("".join(["0", digits.str.join("0").item()])), ">i8")
+    except ValueError:
+        raise UnusualError from None
+    need(len(numbers) == len(digits))
+    return fields.hstack([pl.Series("digest", numbers.astype(np.int64))])
+
+
 def _group(fields: pl.DataFrame, relation: Relation) -> Group:
     _need_laws(fields)
-    lines = (fields.get_column("images").str.join("}\n").item() + "}").encode()
-    images = parsed(lines, fields.height, _schemas(relation), "error")
-    rows = signed_rows(fields, images, relation)
+    fields = _with_digests(fields)
+    texts = fields.get_column("images")
+    lines = joined(texts, "}\n")
+    images = parsed(lines, fields.height, relation, _schemas(relation), "error")
+    rows = signed_rows(fields, images, texts, relation)
     if rows is not None:
         _need_every_null_written(rows, lines, relation)
     return Group(relation, fields, rows)
+
+
+def _not_asked_for(fields: pl.DataFrame) -> Iterator[Group]:
+    """Their images are not looked into, but they have to be JSON, and to hide no other field."""
+    if not fields.is_empty():
+        _need_laws(fields)
+        for images in fields.get_column("images"):
+            need(orjson.loads(images + "}").keys() == {"before", "after"})
+        yield Group(None, _with_digests(fields), None)
+
+
+_ENDS = _ends()
 
 
 @lru_cache(maxsize=4096)
@@ -101,18 +173,20 @@ def _schemas(relation: Relation) -> tuple[pa.Schema, pa.Schema]:
 
 
 def _need_laws(fields: pl.DataFrame) -> None:
-    """What the pattern leaves open: snapshots alone have version 0, and the order is a place."""
-    version, order, count = (fields.get_column(name).to_numpy() for name in _NUMBERS[:3])
-    need(bool(np.all((version > 0) & (order > 0) & (order <= count))))
+    """What the pattern leaves open: no snapshot is here, an order is a place, time has an end."""
+    version, order, count, ts_ms = (fields.get_column(name).to_numpy() for name in _NUMBERS)
+    placed = (order > 0) & (order <= count)
+    need(bool(np.all((version > 0) & placed & (ts_ms <= LAST_MS))))
 
 
-def _need_every_null_written(rows: pl.DataFrame, lines: bytes, relation: Relation) -> None:
+def _need_every_null_written(rows: pl.DataFrame, lines: pa.Buffer, relation: Relation) -> None:
     """A missing column and a null look the same to Arrow, so nulls are counted in the text.
 
     Nothing but the images is in the text, nothing but the columns in the images, and no column
     twice, or Arrow had refused it. And the pattern cannot match inside a string, whose quotes are
     preceded by a backslash.
     """
-    for name in relation.column_names:
-        nulls = rows.get_column(name).null_count()
-        need(nulls == 0 or lines.count(orjson.dumps(name) + b":null") == nulls)
+    nulls = {name: rows.get_column(name).null_count() for name in relation.column_names}
+    text = lines.to_pybytes() if any(nulls.values()) else b""
+    for name, count in nulls.items():
+        need(count == 0 or text.count(orjson.dumps(name) + b":null") == count)

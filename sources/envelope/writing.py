@@ -2,35 +2,47 @@
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import orjson
 
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope.form import schema_digest
+from sources.history import History, digest_from_text
 from sources.transaction import RowChange, Transaction
 
 
 def encode_transaction(
-    source: str, version: int, ts_ms: int, transaction: Transaction, catalog: Catalog
+    source: str,
+    version: int,
+    ts_ms: int,
+    transaction: Transaction,
+    catalog: Catalog,
+    history: History | None = None,
 ) -> list[bytes]:
-    """The records of what a source committed as `version`, in the order in which they are sent."""
+    """The records of what a source committed as `version`, in the order in which they are sent.
+
+    They carry the digest of its history, if it has one, which has this version as well then.
+    """
     forms = _forms_of(catalog)
-    images = [
-        (forms[source, relation], before, after)
-        for relation, before, after in _images(source, transaction, forms)
-    ]
+    images = []
+    for relation, before, after in _images(source, transaction, forms):
+        form = forms[source, relation]
+        images.append((form, form.image(before), form.image(after)))
     whole: dict[str, Any] = {"event_count": len(images)}
     if transaction.part is not None:
         participants = sorted(transaction.part.participants)
         whole["global"] = {"id": transaction.part.id, "participants": participants}
+    if history is not None:
+        whole["history"] = history.commit(_content(images, whole.get("global")))
     identity = f"{source}:{version}"
     return [
         orjson.dumps(
             {
-                "before": form.image(before),
-                "after": form.image(after),
-                "op": "d" if after is None else "c" if before is None else "u",
+                "before": orjson.Fragment(before),
+                "after": orjson.Fragment(after),
+                "op": "d" if after is _NONE else "c" if before is _NONE else "u",
                 "ts_ms": ts_ms,
                 "source": {
                     "db": source,
@@ -46,6 +58,19 @@ def encode_transaction(
     ]
 
 
+def _content(images: list["_Encoded"], part: dict[str, Any] | None) -> bytes:
+    """What a version commits, for its history: JSON texts, which delimit themselves."""
+    texts = chain.from_iterable((form.name, old, new) for form, old, new in images)
+    return b"".join([orjson.dumps(part), *texts])
+
+
+def head_of(record: bytes) -> tuple[int, int]:
+    """The version of one of our own records, and the digest of the history up to it."""
+    content = orjson.loads(record)
+    history = digest_from_text(content["transaction"].get("history"))
+    return int(content["source"]["version"]), history
+
+
 def record_key(record: bytes, catalog: Catalog) -> bytes | None:
     """The message key of one of our own records: its row's key as JSON, None in a bag."""
     content = orjson.loads(record)
@@ -56,12 +81,17 @@ def record_key(record: bytes, catalog: Catalog) -> bytes | None:
     return orjson.dumps({column: row[column] for column in relation.key})
 
 
+#: In the place of a row that is not there.
+_NONE = b"null"
+
+
 class _Form:
     """How the rows of one relation look in a record."""
 
     def __init__(self, relation: Relation) -> None:
         self.relation = relation
         self.digest = schema_digest(relation)
+        self.name = orjson.dumps(relation.name)
         names = relation.column_names
         self._names = names
         # All other values orjson writes by itself just as `ColumnType.encode` would.
@@ -71,22 +101,25 @@ class _Form:
         ]
         self._key = tuple(names.index(column) for column in relation.key)
 
-    def image(self, row: tuple[Any, ...] | None) -> dict[str, Any] | None:
+    def image(self, row: tuple[Any, ...] | None) -> bytes:
+        """The row as JSON text."""
         if row is None:
-            return None
+            return _NONE
         image = dict(zip(self._names, row, strict=True))
         for name, type_ in self._texts:
             image[name] = type_.encode(image[name])
         for name, type_ in self._doubles:
             if image[name] is not None and not math.isfinite(image[name]):
                 image[name] = type_.encode(image[name])
-        return image
+        return orjson.dumps(image)
 
     def key(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple([row[place] for place in self._key])
 
 
 _Forms = dict[tuple[str, str], _Form]
+#: A record: of which relation, before, after.
+_Encoded = tuple[_Form, bytes, bytes]
 
 
 def _forms_of(catalog: Catalog) -> _Forms:

@@ -1,5 +1,6 @@
 """Each way in which a record can be bad is told apart, with its place."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,16 @@ def _global(form: Any) -> dict[str, Any]:
 
 def _row(**changed: Any) -> dict[str, Any]:
     return _order(after={**_order()["after"], **changed})
+
+
+def _full(end: bytes) -> bytes:
+    """A record without NULLs, with another end: columns would not look at it twice."""
+    return orjson.dumps(_row(customer=2, amount="1.00"))[:-1] + end
+
+
+def _nested(content: dict[str, Any]) -> bytes:
+    """With arrays in place of the @, deeper than orjson would write them."""
+    return orjson.dumps(content).replace(b'"@"', b"[" * 900 + b"]" * 900)
 
 
 def test_an_insertion_is_written_as_the_design_says() -> None:
@@ -206,7 +217,9 @@ def test_columns_of_one_name_may_differ_in_type_between_relations() -> None:
         (_source(version=0), "version 0 is the initial load"),
         (_order(op="r"), "version 0 is the initial load"),
         (_source(ts_ms=-1), '"source.ts_ms" is -1 and should be a whole number'),
-        (_source(schema="00000000"), "the schema of sales.orders has changed at the source"),
+        (_source(ts_ms=10**18), '"source.ts_ms" is 1000000000000000000 and should be a whole'),
+        (_source(ts_ms=253402300800000), "whole number up to 253402300799999"),
+        (_source(schema="00000000"), "its schema of sales.orders is"),
         (_transaction(total_order=2), "number 2 of 1 of its transaction"),
         (_transaction(event_count=None), '"transaction.event_count" is null'),
         (_order(**{"global": "g"}), '"global" has its place in "transaction"'),
@@ -225,8 +238,19 @@ def test_columns_of_one_name_may_differ_in_type_between_relations() -> None:
         (_order(before={"id": 1}), 'op "c" of sales.orders needs "before" as null'),
         (_order(after={"id": 1}), '"after" lacks column "customer" of sales.orders'),
         (_row(id="1"), "column \"id\": '1' is no BIGINT"),
+        (_row(id=None), '"after" of sales.orders has NULL in key column "id"'),
         (_row(amount="1.005"), "column \"amount\": '1.005' is no DECIMAL(9,2)"),
         (_row(amount=1.5), 'column "amount": 1.5 is no DECIMAL(9,2)'),
+        (_row(amount="1e-77"), "column \"amount\": '1e-77' is no DECIMAL(9,2)"),
+        (_full(b',"more":' + b"[" * 1100 + b"]" * 1100 + b"}"), "not JSON"),
+        (_full(b',"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "not JSON"),
+        (_full(b',"more":NaN}'), "not JSON"),
+        (_full(b',"more":-Infinity}'), "not JSON"),
+        (_full(b',"more":1e400}'), "not JSON"),
+        (_full(b',"more":' + b"1" * 400 + b"}"), "not JSON"),
+        (_nested(_order(op="@")), '"op" is an array and should be a string'),
+        (_nested(_source(version="@")), '"source.version" is an array and should be a whole'),
+        (_nested(_row(amount="@")), "is no DECIMAL(9,2)"),
     ],
 )
 @pytest.mark.parametrize("before_it", [3, 2000])
@@ -235,11 +259,64 @@ def test_a_bad_record_is_named_with_its_place(
 ) -> None:
     good = orjson.dumps(_order())
     spoilt = bad if isinstance(bad, bytes) else orjson.dumps(bad)
-    with pytest.raises(BadRecord) as caught:
-        _decode([good] * before_it + [spoilt, good, b"worse"])
+    # With a record behind it that no reader takes, and alone, where columns could take it.
+    for behind in ([good, b"worse"], [good]):
+        with pytest.raises(BadRecord) as caught:
+            _decode([good] * before_it + [spoilt, *behind])
+        assert caught.value.record == before_it
+        assert message in caught.value.reason
+        assert "source sales" in str(caught.value)
+
+
+@pytest.mark.parametrize("before_it", [3, 2000])
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        ("DATE", "0000-01-01"),
+        ("DATE", "2024-W01-1"),
+        ("TIMESTAMP", "0000-01-01 00:00:00"),
+        ("TIMESTAMP", "2024-01-02 00:00:00.1234567"),
+        ("DECIMAL(38,10)", "1000000011990990009900199000090000119"),
+    ],
+)
+def test_a_text_that_is_no_value_is_refused_among_few_and_many(
+    type_: str, text: str, before_it: int
+) -> None:
+    [relation] = catalog_from_json({"s": {"relations": {"r": {"columns": {"x": type_}}}}})
+    record = _order(before=None, after={"x": None})
+    record["source"] = {"db": "s", "table": "r", "version": 1, "ts_ms": 5}
+    good, bad = orjson.dumps(record), orjson.dumps({**record, "after": {"x": text}})
+    with pytest.raises(BadRecord, match=f"column \"x\": '{text}' is no") as caught:
+        _decode([good] * before_it + [bad], relation)
     assert caught.value.record == before_it
-    assert message in caught.value.reason
-    assert "source sales" in str(caught.value)
+
+
+def test_a_whole_zero_with_a_sign_is_read_alike_by_both() -> None:
+    [relation] = catalog_from_json({"s": {"relations": {"r": {"columns": {"x": "DOUBLE"}}}}})
+    [record] = encode_transaction(
+        "s", 1, 5, Transaction((RowChange("r", (-0.0,), 1),)), Catalog((relation,))
+    )
+    for text, sign in ((b"-0", 1.0), (b"-0.0", -1.0)):
+        values = [record.replace(b"-0.0", text)]
+        for copies in (1, 600):
+            cell = _decode(values * copies, relation).rows["r"]["x"][0]
+            assert math.copysign(1, cell) == sign
+
+
+def test_hostile_words_are_shown_by_their_beginning() -> None:
+    for bad in (_order(op="\x1b" * 9999), _source(db="x\n" * 9999), _row(amount="9" * 9999)):
+        with pytest.raises(BadRecord) as caught:
+            _decode([orjson.dumps(bad)])
+        assert len(caught.value.reason) < 400
+        assert caught.value.reason.isprintable()
+
+
+def test_images_of_relations_not_asked_for_have_to_be_json_and_hide_nothing() -> None:
+    [record] = _encoded(("orders", (1, 2, None), 1))
+    for old, new in ((b'"after":{', b'"after":{1'), (b'"after":', b'"global":{},"after":')):
+        with pytest.raises(BadRecord) as caught:
+            _decode([record] * 600 + [record.replace(old, new)], CLICKS)
+        assert caught.value.record == 600
 
 
 def test_two_values_in_one_record_cannot_hide_behind_an_empty_one() -> None:

@@ -63,4 +63,6 @@ def test_the_outbox_is_the_same_from_memory_and_from_the_file(tmp_path: Path) ->
         assert [database.outbox(*place) for place in places] == remembered
     with duckdb.connect(str(path)) as plain:
         stored = plain.execute("SELECT * FROM source.outbox ORDER BY version, rowid").fetchall()
-    assert remembered == [expected(stored, *place) for place in places]
+    assert remembered == [
+        [entry for entry in stored if entry[0] > after][:limit] for after, limit in places
+    ]
