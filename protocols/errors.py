@@ -6,7 +6,8 @@
     │   └── NoValue      … an expression that has no value for a row: an overflow, a wrong date
     ├── SourceViolation  the outside broke a promise: a gap, a reset, another schema, a bad record
     ├── Unreachable      a broker, a query server or a disk did not answer in time
-    └── ProtocolBug      we broke one: an invariant of our own does not hold
+    ├── ProtocolBug      we broke one: an invariant of our own does not hold
+    └── Unforeseen       a library threw what nobody here reckoned with (failures.py)
 
 A message names the thing, the place and the way out. `exit_code` is what a command ends with.
 """
@@ -16,6 +17,8 @@ class ViewsweepError(Exception):
     """Base of all errors that are reported as one message instead of a traceback."""
 
     exit_code = 3
+    #: Whether it may be a defect of viewsweep, so that its traceback is written into a file.
+    deserves_report = False
 
 
 class WrongUse(ViewsweepError):
@@ -52,3 +55,11 @@ class Unreachable(ViewsweepError):
 
 class ProtocolBug(ViewsweepError):
     """An invariant of viewsweep itself does not hold. Always worth a report."""
+
+    deserves_report = True
+
+
+class Unforeseen(ViewsweepError):
+    """A library threw what nobody here reckoned with, or an assertion of ours failed."""
+
+    deserves_report = True
