@@ -1,9 +1,10 @@
 """A source: an autonomous database that numbers its commits and remembers each one in an outbox.
 
 One DuckDB file holds the relations (schema `relations`) and what the source has to know about
-itself (schema `source`): the catalog, the version, the outbox and how far it has been published.
-A commit changes relations, outbox and version in one DuckDB transaction. That is the whole
-guarantee: after a crash a version is there with its records, or neither is.
+itself (schema `source`): the catalog, the version, the digest of its history (history.py), the
+outbox and how far it has been published. A commit changes relations, outbox, version and digest in
+one DuckDB transaction. That is the whole guarantee: after a crash a version is there with its
+records, or neither is.
 
 No relation has a PRIMARY KEY. DuckDB's unique indexes refuse the deletion and insertion of one key
 in one transaction, which is what a modification is. So keys are checked here: the stored rows that
@@ -34,7 +35,8 @@ import pyarrow as pa
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from sources.envelope import encode_transaction
+from sources.envelope import encode_transaction, head_of
+from sources.history import UNKNOWN, History, new_identity
 from sources.recent import RecentRecords
 from sources.transaction import RowChange, Transaction, net_changes
 
@@ -43,16 +45,20 @@ MOST_UNITS = 1_000_000
 #: Up to so many keys DuckDB is told to look up in an index, if there is one. Each costs some 10 µs,
 #: a scan 3.5 ms per million rows.
 FEW_KEYS = 300
-_FORMAT = 1
+_FORMAT = 2
+#: The format before sources had a history; a file that has it gets one when it is opened.
+_WITHOUT_HISTORY = 1
 _SCHEMA = """
     CREATE SCHEMA relations;
     CREATE SCHEMA source;
     CREATE TABLE source.self (format BIGINT, name VARCHAR, catalog VARCHAR, origin VARCHAR);
-    CREATE TABLE source.committed (version BIGINT, driven BIGINT);
     CREATE TABLE source.published (version BIGINT);
     CREATE TABLE source.outbox (version BIGINT, record BLOB);
-    INSERT INTO source.committed VALUES (0, 0);
     INSERT INTO source.published VALUES (0);
+"""
+_SCHEMA_OF_HISTORY = """
+    CREATE TABLE source.committed (version BIGINT, driven BIGINT, digest BIGINT);
+    CREATE TABLE source.history (identity VARCHAR, since BIGINT, digest BIGINT);
 """
 _Row = tuple[Any, ...]
 #: The records of one version.
@@ -73,6 +79,7 @@ class SourceDatabase:
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
         name, catalog, origin = _self_description(path, connection)
+        _refuse_altered(path, connection, name, catalog)
         self.source: str = name
         self.catalog: Catalog = catalog_from_json({name: {"relations": orjson.loads(catalog)}})
         #: What the source was made from, for whoever made it (a workload's name, scale and seed).
@@ -91,8 +98,19 @@ class SourceDatabase:
         self._committed = threading.Condition()
         self._version: int
         self._driven: int
+        self._digest: int
         self._published: int
-        [(self._version, self._driven)] = _all(connection, "SELECT * FROM source.committed")
+        [(self._version, self._driven, self._digest)] = _all(
+            connection, "SELECT version, driven, digest FROM source.committed"
+        )
+        #: Tells this source from another one of its name.
+        self.identity: str
+        #: The first version whose history is known, and the digest there.
+        self._since: int
+        self._first_digest: int
+        [(self.identity, self._since, self._first_digest)] = _all(
+            connection, "SELECT identity, since, digest FROM source.history"
+        )
         [(self._published,)] = _all(connection, "SELECT * FROM source.published")
 
     @classmethod
@@ -111,6 +129,10 @@ class SourceDatabase:
         """
         if path.exists():
             raise WrongUse(f"{path} exists already; remove it or choose another database")
+        if not path.absolute().parent.is_dir():
+            raise WrongUse(
+                f"source {source}: there is no directory {path.absolute().parent} for {path.name}"
+            )
         part = path.with_name(path.name + ".part")
         _discard(part)
         try:
@@ -171,10 +193,33 @@ class SourceDatabase:
         with self._writing:
             self._connection.execute(f"SET threads = {int(threads)}")
 
+    def bound_memory(self, most_bytes: int) -> None:
+        """What DuckDB may take in all; what does not fit fails instead of filling the disk."""
+        with self._writing:
+            self._connection.execute(f"SET memory_limit = '{int(most_bytes)}B'")
+            self._connection.execute("SET max_temp_directory_size = '0B'")
+
     @property
     def version(self) -> int:
         """The number of the last durable commit."""
         return self._version
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        """The number of the last durable commit, and the digest of the history up to it."""
+        with self._committed:
+            return self._version, self._digest
+
+    def digest_at(self, version: int) -> int:
+        """The digest of the history up to a version; `UNKNOWN` where there is none."""
+        last, digest = self.standing
+        if version == last:
+            return digest
+        if version == self._since:
+            return self._first_digest
+        if not self._since < version < last:
+            return UNKNOWN
+        return head_of(self.outbox(version - 1, 1)[0][1])[1]
 
     @property
     def driven(self) -> int:
@@ -207,25 +252,35 @@ class SourceDatabase:
             raise
         self._cursors.put(cursor)
 
-    def outbox(self, after_version: int, limit: int) -> list[tuple[int, bytes]]:
-        """The records after a version, in order: at least `limit` and whole transactions, if
-        there are so many."""
+    def outbox(self, after_version: int, limit: int, skip: int = 0) -> list[tuple[int, bytes]]:
+        """The records after a version, in order, without the first `skip` of them: `limit`, if
+        there are so many, so that a large transaction is read in pieces."""
         with self._committed:
-            recent = self._recent.after(after_version, limit)
-        return self._stored_outbox(after_version, limit) if recent is None else recent
+            recent = self._recent.after(after_version, skip + limit)
+        if recent is None:
+            return self._stored_outbox(after_version, limit, skip)
+        return recent[skip : skip + limit]
 
-    def _stored_outbox(self, after_version: int, limit: int) -> list[tuple[int, bytes]]:
-        ahead = (
-            "SELECT version FROM source.outbox"
-            " WHERE version > $after AND version <= $after + $limit ORDER BY version LIMIT $limit"
-        )
-        cut = f"SELECT max(version) FROM ({ahead})"
+    def _stored_outbox(self, after_version: int, limit: int, skip: int) -> list[tuple[int, bytes]]:
+        # A version is one INSERT, so its rows follow each other; what is skipped is of one version.
+        first = "SELECT min(rowid) FROM source.outbox WHERE version > $after"
         sql = (
             "SELECT version, record FROM source.outbox"
-            f" WHERE version > $after AND version <= ({cut}) ORDER BY version, rowid"
+            " WHERE version > $after AND version <= $after + $limit"
+            f" AND rowid >= ({first}) + $skip ORDER BY rowid LIMIT $limit"
         )
         with self.snapshot() as (cursor, _):
-            return _all(cursor, sql, {"after": after_version, "limit": limit})
+            return _all(cursor, sql, {"after": after_version, "limit": limit, "skip": skip})
+
+    def make_indexes(self, indexes: Mapping[str, Sequence[str]]) -> None:
+        """An index of its own on each of these columns of relations, unless it has one."""
+        missing = {
+            name: [column for column in columns if column not in self.indexes.get(name, ())]
+            for name, columns in indexes.items()
+        }
+        with self._writing, self._saving("the index"):
+            _make_indexes(self._connection, self.source, self.catalog, missing)
+            self.indexes = _indexed(self._connection, self.catalog)
 
     def mark_published(self, version: int) -> None:
         """Remembers durably that the topic holds everything up to this version."""
@@ -252,11 +307,13 @@ class SourceDatabase:
         """
         netted = [self._typed(index, each) for index, each in enumerate(transactions)]
         with self._writing:
+            history = History(self._digest)
             with self._saving("the commit"):
-                entries = self._write_group(netted, len(netted) if driven else 0)
+                entries = self._write_group(netted, len(netted) if driven else 0, history)
             with self._committed:
                 self._recent.extend(self._version, entries)
                 self._version += len(entries)
+                self._digest = history.digest
                 self._driven += len(netted) if driven else 0
                 self._committed.notify_all()
                 return self._version
@@ -290,18 +347,20 @@ class SourceDatabase:
                 " nothing would be published, and the other parts would be waited with for ever",
             )
 
-    def _write_group(self, transactions: Sequence[Transaction], driven: int) -> list[_Records]:
+    def _write_group(
+        self, transactions: Sequence[Transaction], driven: int, history: History
+    ) -> list[_Records]:
         """Checks and writes the group in one DuckDB transaction; returns what it published."""
         connection = self._connection
         connection.begin()
         try:
             for touched in self._replayed(transactions):
                 touched.write(connection)
-            entries = self._encoded(transactions)
+            entries = self._encoded(transactions, history)
             _append(connection, "source.outbox", _outbox_rows(entries, self._version + 1))
             connection.execute(
-                "UPDATE source.committed SET version = ?, driven = driven + ?",
-                [self._version + len(entries), driven],
+                "UPDATE source.committed SET version = ?, driven = driven + ?, digest = ?",
+                [self._version + len(entries), driven, history.digest],
             )
             connection.commit()
         except BaseException:
@@ -326,12 +385,12 @@ class SourceDatabase:
                 touched[change.relation].check_key(index, change.row)
         return touched.values()
 
-    def _encoded(self, transactions: Sequence[Transaction]) -> list[_Records]:
-        """The records of each of the versions that follow."""
+    def _encoded(self, transactions: Sequence[Transaction], history: History) -> list[_Records]:
+        """The records of each of the versions that follow, which the history then has as well."""
         ts_ms = time.time_ns() // 1_000_000
         changing = [transaction for transaction in transactions if transaction.changes]
         return [
-            encode_transaction(self.source, version, ts_ms, transaction, self.catalog)
+            encode_transaction(self.source, version, ts_ms, transaction, self.catalog, history)
             for version, transaction in enumerate(changing, self._version + 1)
         ]
 
@@ -345,6 +404,10 @@ class SourceDatabase:
     def _saving(self, what: str) -> Iterator[None]:
         try:
             yield
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            raise SourceViolation(
+                f"source {self.source}: {what} is impossible: {altered(error)}"
+            ) from error
         except duckdb.Error as error:
             raise Unreachable(
                 f"source {self.source}: {what} could not be saved in {self.path}"
@@ -564,6 +627,9 @@ def _describe(
     connection: duckdb.DuckDBPyConnection, source: str, catalog: Catalog, origin: Mapping[str, Any]
 ) -> None:
     foreign = [str(relation) for relation in catalog if relation.source != source]
+    hidden = [str(r) for r in catalog if "rowid" in map(str.lower, r.column_names)]
+    if hidden:
+        raise WrongUse(f"relation {hidden[0]} has a column rowid, a name of DuckDB's; rename it")
     if foreign:
         raise WrongUse(f"source {source} cannot hold {foreign[0]}, a relation of another source")
     relations = {relation.name: relation.to_json() for relation in catalog}
@@ -571,6 +637,31 @@ def _describe(
         "INSERT INTO source.self VALUES (?, ?, ?, ?)",
         [_FORMAT, source, orjson.dumps(relations).decode(), orjson.dumps(origin).decode()],
     )
+    _begin_history(connection, 0, 0)
+
+
+def _begin_history(connection: duckdb.DuckDBPyConnection, version: int, driven: int) -> None:
+    """What is known of the past begins at this version."""
+    connection.execute(_SCHEMA_OF_HISTORY)
+    [(catalog,)] = _all(connection, "SELECT catalog FROM source.self")
+    identity = new_identity()
+    begun = History.begun(identity, catalog, version).digest
+    connection.execute("INSERT INTO source.history VALUES (?, ?, ?)", [identity, version, begun])
+    connection.execute("INSERT INTO source.committed VALUES (?, ?, ?)", [version, driven, begun])
+
+
+def _give_history(connection: duckdb.DuckDBPyConnection) -> None:
+    """Upgrades a file from the time when sources had no history, whole or not at all."""
+    [(version, driven)] = _all(connection, "SELECT version, driven FROM source.committed")
+    connection.begin()
+    try:
+        connection.execute("DROP TABLE source.committed")
+        _begin_history(connection, version, driven)
+        connection.execute("UPDATE source.self SET format = ?", [_FORMAT])
+        connection.commit()
+    except BaseException:
+        _roll_back(connection)
+        raise
 
 
 def _load(
@@ -650,10 +741,46 @@ def _self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tupl
         raise WrongUse(
             f"{path} is a DuckDB database but not a source; make one with 'sources init'"
         ) from None
-    if format_ != _FORMAT:
+    if format_ == _WITHOUT_HISTORY:
+        _give_history(connection)
+    elif format_ != _FORMAT:
         raise WrongUse(f"{path} has format {format_}, this viewsweep reads format {_FORMAT}")
     name, catalog, origin = description
     return name, catalog, origin
+
+
+def _refuse_altered(
+    path: Path, connection: duckdb.DuckDBPyConnection, source: str, catalog: str
+) -> None:
+    """SourceViolation when a table is not what the source says of it."""
+    found: dict[str, dict[str, str]] = {}
+    for table, column, type_ in _all(
+        connection,
+        "SELECT table_name, column_name, data_type FROM duckdb_columns()"
+        " WHERE schema_name = 'relations' ORDER BY table_name, column_index",
+    ):
+        found.setdefault(table, {})[column] = type_
+    for name, form in orjson.loads(catalog).items():
+        if found.get(name) != form["columns"]:
+            raise SourceViolation(
+                f"source {source}: relation {name} was altered in {path}: it has the columns"
+                f" {_columns(found.get(name, {}))}, and the source was made with"
+                f" {_columns(form['columns'])}. Give it these back, or make a new source with"
+                " 'sources init' and the views over it anew"
+            )
+
+
+def _columns(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in types.items()) or "none"
+
+
+def altered(error: duckdb.Error) -> str:
+    """What is to be said when DuckDB does not find what the catalog names."""
+    first = str(error).partition("\n")[0]
+    return (
+        f"its tables are not what they were when it was started ({first}). Give the relation its"
+        " columns back and start the source again; what they are now, it says then"
+    )
 
 
 def _not_opened(path: Path, error: duckdb.Error) -> Exception:

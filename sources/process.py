@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from protocols.errors import ViewsweepError
+from protocols.failures import as_ours
 from sources.database import SourceDatabase
 from sources.publisher import Publisher
 from sources.queryserver import QueryServer
@@ -39,6 +40,8 @@ class Drive:
     rate: float
     #: How many in total, over all runs of the process; None for no end.
     total: int | None = None
+    #: It begins when this file is there.
+    after: Path | None = None
 
 
 class Driver:
@@ -50,6 +53,7 @@ class Driver:
     def __init__(self, database: SourceDatabase, drive: Drive) -> None:
         self._database = database
         self._rate = drive.rate
+        self._after = drive.after
         self._left = drive.total
         if self._left is not None:
             self._left = max(self._left - database.driven, 0)
@@ -74,6 +78,9 @@ class Driver:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        while self._after is not None and not self._after.exists():
+            if self._stop.wait(_TOGETHER):
+                return
         start, done = time.monotonic(), 0
         try:
             while not self._stop.is_set() and self._left != 0:
@@ -83,8 +90,8 @@ class Driver:
                 if due < _GROUP:
                     next_due = (done / self._rate) - (time.monotonic() - start)
                     self._stop.wait(max(next_due, _TOGETHER))
-        except ViewsweepError as error:
-            self.error = error
+        except BaseException as error:
+            self.error = as_ours(error)
 
     def _commit(self, due: int) -> int:
         group = list(

@@ -19,7 +19,7 @@ that only about once a second, to move the watermark.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,13 +28,17 @@ import polars as pl
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError
+from protocols.failures import as_ours
 from sources.database import SourceDatabase
 from sources.envelope import BadRecord, decode, record_key
-from sources.topics import CLIENT_LOG, LARGEST_RECORD, ensure_topic, first_and_last
+from sources.history import differ, other_past, parting
+from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
 
-#: Records read from the outbox at once, and how many may wait for their acknowledgement.
+#: Records read from the outbox at once, and how many may wait for their acknowledgement: of one
+#: transaction or of many, so that memory does not grow with the size of either.
 _READ = 5_000
 _IN_FLIGHT = 50_000
+_IN_FLIGHT_KBYTES = 128 * 1024
 _MARK_EVERY = 1.0
 _ANSWER_WITHIN = 3.0
 _TRY_AGAIN_AFTER = 0.5
@@ -79,10 +83,8 @@ class Publisher:
         try:
             while not self._stopping.is_set():
                 self._publish_until_it_fails()
-        except ViewsweepError as error:
-            self._end(error)
-        except Exception as error:
-            self._end(SourceViolation(f"publishing ended: {type(error).__name__}: {error}"))
+        except BaseException as error:
+            self._end(as_ours(error))
 
     def _publish_until_it_fails(self) -> None:
         try:
@@ -96,8 +98,8 @@ class Publisher:
     def _where_to_begin(self) -> int:
         """The version after which to send; the topic is there when this returns."""
         ensure_topic(self._bootstrap, self.topic, _ANSWER_WITHIN)
-        first, last = first_and_last(self._bootstrap, self.topic, _ANSWER_WITHIN)
-        held = 0 if last is None else self._version_held(first, last)
+        with TopicReader(self._bootstrap, self.topic, _ANSWER_WITHIN) as reader:
+            held = self._version_held(reader)
         if held < self._database.published:
             self._report(
                 f"source {self._database.source}: topic {self.topic} ends with version {held},"
@@ -105,28 +107,57 @@ class Publisher:
             )
         return held
 
-    def _version_held(self, first: bytes | None, last: bytes) -> int:
+    def _version_held(self, reader: TopicReader) -> int:
         """The last version that the topic has as a whole, from the records at its ends."""
-        values = pl.Series([first, last], dtype=pl.Binary)
-        try:
-            heads = decode(values, self._database.catalog.relations).heads.rows(named=True)
-        except BadRecord as error:
-            raise SourceViolation(
-                f"topic {self.topic} holds a record that is not ours: {error.reason}"
-            ) from None
-        end, source = heads[-1], self._database.source
-        if first is not None and heads[0]["version"] > 1:
-            raise SourceViolation(
-                f"topic {self.topic} begins with version {heads[0]['version']} of source {source}:"
-                " it was made anew while being written. Delete it, and it is filled from version 1"
-            )
+        low, high = reader.ends()
+        if low == high:
+            return 0
+        if low == 0:
+            self._refuse_later_beginning(self._head(reader.value_at(0)))
+        end = self._head(reader.value_at(high - 1))
         if end["version"] > self._database.version:
             raise SourceViolation(
-                f"topic {self.topic} has version {end['version']} of source {source}, which is at"
-                f" {self._database.version}: the source was reset. Name a new topic, or delete this"
-                " one, and make the views over this source anew"
+                f"topic {self.topic} has version {end['version']} of source"
+                f" {self._database.source}, which is at {self._database.version}: the source was"
+                " reset. Name a new topic, or delete this one, and make the views over this source"
+                " anew"
             )
+        self._refuse_fork(reader, low, high - 1, end)
         return int(end["version"]) - int(end["order"] < end["count"])
+
+    def _head(self, record: bytes) -> dict[str, Any]:
+        values = pl.Series([record], dtype=pl.Binary)
+        try:
+            return decode(values, self._database.catalog.relations).heads.row(0, named=True)
+        except BadRecord as error:
+            raise SourceViolation(
+                f"topic {self.topic} holds a record that is not ours: {error.reason}. Stop whoever"
+                " else writes to it and delete it: it is filled again from version 1"
+            ) from None
+
+    def _refuse_later_beginning(self, head: Mapping[str, Any]) -> None:
+        if head["version"] > 1:
+            raise SourceViolation(
+                f"topic {self.topic} begins with version {head['version']} of source"
+                f" {self._database.source}: it was made anew while being written. Delete it, and"
+                " it is filled from version 1"
+            )
+
+    def _refuse_fork(
+        self, reader: TopicReader, low: int, last: int, end: Mapping[str, Any]
+    ) -> None:
+        """SourceViolation when what the topic holds was published from another past."""
+
+        def same(head: Mapping[str, Any]) -> bool:
+            return not differ(head["digest"], self._database.digest_at(head["version"]))
+
+        if same(end):
+            return
+        _, place = parting(lambda at: same(self._head(reader.value_at(at))), low - 1, last)
+        version = int(self._head(reader.value_at(place))["version"])
+        raise SourceViolation(
+            f"topic {self.topic}: {other_past(self._database.source, version - 1, version)}"
+        )
 
     def _set_outage(self, reason: str | None) -> None:
         """Speaks once when publishing stops to work and once when it works again."""
@@ -147,8 +178,11 @@ class _Sent:
     """A version on its way to the topic."""
 
     version: int
-    #: Records that are not acknowledged yet.
-    left: int
+    #: Records that were handed over and are not acknowledged yet.
+    left: int = 0
+    #: How many records were handed over, and whether these are all.
+    begun: int = 0
+    whole: bool = False
 
 
 class _Delivery:
@@ -157,8 +191,10 @@ class _Delivery:
     def __init__(self, database: SourceDatabase, bootstrap: str, topic: str, begin: int) -> None:
         self._database = database
         self._topic = topic
-        #: The last version handed to the producer.
+        #: The last version of which the producer has every record.
         self._sent = begin
+        #: The version after it, as long as more of its records are to come.
+        self._current: _Sent | None = None
         #: The last version that is acknowledged together with all before it.
         self._acknowledged = begin
         #: Versions after that one, in order, and how many records they have altogether.
@@ -178,7 +214,7 @@ class _Delivery:
                 "linger.ms": 2,
                 "batch.num.messages": 10_000,
                 "queue.buffering.max.messages": 2 * _IN_FLIGHT,
-                "queue.buffering.max.kbytes": 1024 * 1024,
+                "queue.buffering.max.kbytes": _IN_FLIGHT_KBYTES,
                 "message.max.bytes": LARGEST_RECORD,
                 "message.timeout.ms": 60_000,
                 "allow.auto.create.topics": False,
@@ -205,22 +241,37 @@ class _Delivery:
             self._mark()
 
     def _send(self) -> None:
-        """Hands over the next versions; waits a moment for a commit if there is none."""
+        """Hands over the next records; waits a moment for a commit if there are none."""
         if self._in_flight >= _IN_FLIGHT or self._suspicious:
             return
-        if self._in_flight == 0:
+        if self._current is None and self._in_flight == 0:
             self._database.wait_beyond(self._sent, _MOMENT)
         elif self._database.version <= self._sent:
             return
-        for version, record in self._database.outbox(self._sent, _READ):
-            if not self._on_their_way or self._on_their_way[-1].version != version:
-                self._on_their_way.append(_Sent(version, 0))
-            self._produce(self._on_their_way[-1], record)
-            self._sent = version
+        begun = self._current.begun if self._current is not None else 0
+        records = self._database.outbox(self._sent, _READ, begun)
+        for version, record in records:
+            if not self._produce(self._belonging_to(version), record):
+                return
+        if len(records) < _READ:
+            self._completed()
 
-    def _produce(self, sent: _Sent, record: bytes) -> None:
-        sent.left += 1
-        self._in_flight += 1
+    def _belonging_to(self, version: int) -> _Sent:
+        """What is on its way of this version; the one before has all its records by now."""
+        if self._current is None or self._current.version != version:
+            self._completed()
+            self._current = _Sent(version)
+            self._on_their_way.append(self._current)
+        return self._current
+
+    def _completed(self) -> None:
+        if self._current is not None:
+            self._current.whole = True
+            self._sent = self._current.version
+            self._current = None
+
+    def _produce(self, sent: _Sent, record: bytes) -> bool:
+        """Hands one record over; False while the producer has no room for it."""
         try:
             self._producer.produce(
                 self._topic,
@@ -229,9 +280,15 @@ class _Delivery:
                 partition=0,
                 on_delivery=partial(self._delivered, sent),
             )
+        except BufferError:
+            return False
         except KafkaException as error:
             self._failure = self._failed(error.args[0], sent.version)
             raise self._failure from None
+        sent.begun += 1
+        sent.left += 1
+        self._in_flight += 1
+        return True
 
     def _delivered(self, sent: _Sent, error: KafkaError | None, message: Any) -> None:
         """A record's fate. The one that failed, and all after it, remain unacknowledged."""
@@ -257,7 +314,7 @@ class _Delivery:
     def _settle(self) -> None:
         """Lets the delivery reports in, moves the watermark, and ends on a failure."""
         self._producer.poll(_MOMENT / 20 if self._in_flight else 0)
-        while self._on_their_way and self._on_their_way[0].left == 0:
+        while self._on_their_way and self._on_their_way[0].whole and not self._on_their_way[0].left:
             self._acknowledged = self._on_their_way.popleft().version
         if self._failure is not None:
             raise self._failure

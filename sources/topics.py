@@ -2,14 +2,20 @@
 because what a warehouse has not read yet exists nowhere else in that form."""
 
 import logging
+import re
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 # The package's type hints do not export these.
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+)
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 
@@ -31,11 +37,25 @@ _NOT_THERE_YET = (
     KafkaError._UNKNOWN_TOPIC,
 )
 _MOMENT = 0.05
+_ADDRESS = re.compile(
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([\w.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?",
+    re.IGNORECASE | re.ASCII,
+)
 
 #: For all Kafka clients: librdkafka writes to stderr unless it is given a logger. With a handler
 #: of its own this one is silent until the process configures logging.
 CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())
+
+
+def checked_bootstrap(bootstrap: str) -> str:
+    """The addresses of brokers, as Kafka's clients take them; WrongUse if they never would."""
+    for address in bootstrap.split(","):
+        if _ADDRESS.fullmatch(address.strip()) is None:
+            raise WrongUse(
+                f"{address.strip()!r} is no address of a Kafka broker, which looks like HOST:PORT"
+            )
+    return bootstrap
 
 
 def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
@@ -48,6 +68,8 @@ def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
         partitions = _partitions(admin, topic, timeout)
         if partitions == 0:
             _create(admin, topic, timeout)
+        else:
+            refuse_compacted(bootstrap, topic, timeout)
     except KafkaException as error:
         raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
     if partitions > 1:
@@ -57,22 +79,60 @@ def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
         )
 
 
-def first_and_last(bootstrap: str, topic: str, timeout: float) -> tuple[bytes | None, bytes | None]:
-    """The values at both ends of the topic; the first is None if the beginning was cut off."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "viewsweep-publisher",
-        "enable.auto.commit": False,
-        "auto.offset.reset": "error",
-    }
-    with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
+def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
+    """WrongUse for a topic from which Kafka takes records out."""
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=timeout)[resource].result()
+    except KafkaException:
+        # Not everybody may ask; a record that is gone is noticed as a gap.
+        return
+    policy = found["cleanup.policy"].value if "cleanup.policy" in found else ""
+    if "compact" in policy:
+        raise WrongUse(
+            f"topic {topic} is compacted (cleanup.policy={policy}): of each key Kafka keeps the"
+            " last record only, and transactions lose the others. Set cleanup.policy=delete, or"
+            " delete the topic: its source makes it again and fills it from version 1"
+        )
+
+
+class TopicReader:
+    """Reads single records of a topic, to look what it holds."""
+
+    def __init__(self, bootstrap: str, topic: str, timeout: float) -> None:
+        self._topic, self._timeout = topic, timeout
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "viewsweep-look",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 20,
+        }
+        self._consumer = Consumer(settings, logger=CLIENT_LOG)
+
+    def __enter__(self) -> "TopicReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def ends(self) -> tuple[int, int]:
+        """The first offset that is still there, and the one that is written next."""
+        with self._failing():
+            return first_and_next(self._consumer, self._topic, self._timeout)
+
+    def value_at(self, offset: int) -> bytes:
+        """The value of the record there; SourceViolation if there is none."""
+        with self._failing():
+            return _value_at(self._consumer, self._topic, offset, self._timeout)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
         try:
-            low, high = first_and_next(consumer, topic, timeout)
-            first = _value_at(consumer, topic, 0, timeout) if low == 0 < high else None
-            last = _value_at(consumer, topic, high - 1, timeout) if low < high else None
+            yield
         except KafkaException as error:
-            raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
-    return first, last
+            raise Unreachable(f"topic {self._topic}: {error.args[0].str()}") from None
 
 
 def first_and_next(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:

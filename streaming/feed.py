@@ -13,7 +13,7 @@ before it is still good, and the fault is raised by whoever needs what comes beh
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -25,12 +25,13 @@ from protocols.errors import SourceViolation
 from protocols.maintenance.holdback import GlobalPart
 from protocols.views.catalog import Relation
 from sources.envelope import RECORD, BadRecord, Records, decode, other_global
+from sources.history import UNKNOWN, differ, other_past
 
 #: (version, order) as one number; orders stay far below this.
 _ORDERS = 1 << 32
 
 Numbers: TypeAlias = NDArray[np.int64]
-_HEAD_NAMES = ("record", "version", "order", "count", "ts_ms")
+_HEAD_NAMES = ("record", "version", "order", "count", "ts_ms", "digest")
 
 
 class _Place(NamedTuple):
@@ -52,6 +53,7 @@ class _Heads:
     order: Numbers
     count: Numbers
     ts_ms: Numbers
+    digest: Numbers
 
     def __len__(self) -> int:
         return len(self.record)
@@ -122,7 +124,9 @@ class Feed:
         relations: Sequence[Relation],
         receiver: Receiver,
         offset: int,
+        digest: int = UNKNOWN,
     ) -> None:
+        """`digest` is that of the source's history up to what the receiver has of it."""
         self.source = source
         self.topic = topic
         self._relations = tuple(relations)
@@ -141,6 +145,12 @@ class Feed:
         self._starts = array("q")
         self._ends = array("q")
         self._times = array("q")
+        #: The digests of the source's history up to the versions `_first - 1, _first, …`.
+        self._digests = array("q", [digest])
+        #: Version → digest, known from elsewhere before the version has come.
+        self._expected: dict[int, int] = {}
+        #: The last version whose history is the same elsewhere, as far as that was compared.
+        self.confirmed = self._last.version
         #: Which of these versions are parts of global transactions, and the versions in order.
         self._parts: dict[int, GlobalPart] = {}
         self._part_versions = array("q")
@@ -165,14 +175,16 @@ class Feed:
     def ended(self, fault: SourceViolation) -> Chunk:
         """What stands for records that the topic has no more."""
         nothing = np.empty(0, np.int64)
-        return Chunk(_Heads(*[nothing] * 6), {}, {}, 0, fault)
+        return Chunk(_Heads(*[nothing] * len(fields(_Heads))), {}, {}, 0, fault)
 
     def take(self, chunk: Chunk) -> None:
         """Takes in what comes next; whole transactions go on to the receiver."""
         if self.fault is not None:
             return
         self.next_offset, self.fault = max(self.next_offset, chunk.next_offset), chunk.fault
-        fresh = self._up_to_a_fault(chunk.where(self._fresh(chunk.heads)))
+        which = self._fresh(chunk.heads)
+        chunk = self._of_one_past(chunk, which)
+        fresh = self._up_to_a_fault(chunk.where(which[: len(chunk.heads)]))
         if not len(fresh.heads):
             return
         self._last = fresh.heads.last
@@ -202,6 +214,42 @@ class Feed:
         seen = last.order if last.order < last.size else _ORDERS - 1
         highest_before = np.maximum.accumulate(np.concatenate(([seen], line)))[:-1]
         return np.asarray(line > highest_before)
+
+    def _of_one_past(self, chunk: Chunk, fresh: NDArray[np.bool_]) -> Chunk:
+        """The records before the first one of another past than what is known of its version."""
+        heads = chunk.heads
+        known = self._known(heads, fresh)
+        other = np.flatnonzero((heads.digest != known) & (heads.digest != 0) & (known != 0))
+        if not len(other):
+            return chunk
+        first = int(other[0])
+        self.next_offset = int(heads.offset[first])
+        reason = other_past(self.source, self.confirmed, int(heads.version[first]))
+        self.fault = self._fault_at(self.next_offset, reason)
+        return chunk.where(slice(0, first))
+
+    def _known(self, heads: _Heads, fresh: NDArray[np.bool_]) -> Numbers:
+        """Record by record, the digest that is known of its version; 0 where none is."""
+        version, digest = self._last.version, self._last_digest
+        if fresh.all():
+            # None is a repetition, so of its version only the record before can have come.
+            versions = np.concatenate(([version], heads.version))[:-1]
+            digests = np.concatenate(([digest], heads.digest))[:-1]
+            known = np.where(versions == heads.version, digests, UNKNOWN)
+        else:
+            earlier = np.arange(self._first - 1, self._first - 1 + len(self._digests))
+            versions = np.concatenate([earlier, [version], heads.version[fresh]])
+            digests = np.concatenate([self._digests, [digest], heads.digest[fresh]])
+            places = np.minimum(np.searchsorted(versions, heads.version), len(versions) - 1)
+            known = np.where(versions[places] == heads.version, digests[places], UNKNOWN)
+        for expected in self._expected.keys() & set(heads.version.tolist()):
+            known[heads.version == expected] = self._expected[expected]
+        return known
+
+    @property
+    def _last_digest(self) -> int:
+        """Of the last record taken."""
+        return int(self._open[-1].heads.digest[-1]) if self._open else self._digests[-1]
 
     def _up_to_a_fault(self, fresh: Chunk) -> Chunk:
         """The records before the first that does not follow the one before it."""
@@ -266,12 +314,42 @@ class Feed:
         self._starts.frombytes(heads.offset[heads.order == 1].tobytes())
         self._ends.frombytes((heads.offset[ends] + 1).tobytes())
         self._times.frombytes(heads.ts_ms[ends].tobytes())
+        self._digests.frombytes(heads.digest[ends].tobytes())
+        if self._expected:
+            self._confirm(heads.version[ends])
         if not chunk.parts:
             return
         for version in np.unique(heads.version).tolist():
             if version in chunk.parts and version not in self._parts:
                 self._parts[version] = chunk.parts[version]
                 self._part_versions.append(version)
+
+    def _confirm(self, versions: Numbers) -> None:
+        """These have come, and those that were known from elsewhere are the same."""
+        for version in self._expected.keys() & set(versions.tolist()):
+            if self._expected.pop(version) == self.digest_at(version):
+                self.confirmed = max(self.confirmed, version)
+
+    # -- one past ------------------------------------------------------------------------------
+
+    def agrees(self, version: int, digest: int) -> bool:
+        """Whether the history up to a version can have this digest, as somebody else says.
+
+        What has not come yet is compared when it comes.
+        """
+        if digest == UNKNOWN:
+            return True
+        if version > self._first + len(self._times) - 1:
+            return not differ(self._expected.setdefault(version, digest), digest)
+        known = self.digest_at(version)
+        if known == digest:
+            self.confirmed = max(self.confirmed, version)
+        return not differ(known, digest)
+
+    def digest_at(self, version: int) -> int:
+        """The digest of the history up to a version, as far as it is remembered."""
+        place = version - self._first + 1
+        return self._digests[place] if 0 <= place < len(self._digests) else UNKNOWN
 
     # -- what lies where -----------------------------------------------------------------------
 
@@ -320,7 +398,7 @@ class Feed:
     def forget(self, version: int) -> None:
         """Drops what was remembered of versions up to this one."""
         done = max(0, version - self._first + 1)
-        del self._starts[:done], self._ends[:done], self._times[:done]
+        del self._starts[:done], self._ends[:done], self._times[:done], self._digests[:done]
         self._first += done
         parts = bisect_right(self._part_versions, version)
         for part in self._part_versions[:parts]:

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from sources.topics import CLIENT_LOG, first_and_next
+from sources.topics import CLIENT_LOG, first_and_next, refuse_compacted
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
@@ -62,6 +63,10 @@ def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple
             f"source {source}: topic {topic!r} has {len(metadata.partitions)} partitions; it must"
             " have exactly one, or the order of commits is lost. Make it anew with one partition"
         )
+    try:
+        refuse_compacted(bootstrap, topic, _PATIENCE)
+    except WrongUse as error:
+        raise WrongUse(f"source {source}: {error}") from None
     return first_and_next(asking, topic, _PATIENCE)
 
 
@@ -71,18 +76,25 @@ def _metadata(asking: Consumer, topic: str) -> Any:
     return None if found is None or found.error is not None else found
 
 
-def refuse_lost_records(source: str, topic: str, offset: int, ends: tuple[int, int]) -> None:
-    """SourceViolation when the topic no longer has what comes after the vector."""
-    low, high = ends
-    if offset < low:
-        raise SourceViolation(
-            f"source {source}: topic {topic!r} begins at offset {low} now, and the view has read up"
-            f" to {offset}; the updates between are lost. Remove the view's directory to make it"
-            " anew, and keep the topic longer (retention.ms)"
-        )
-    if offset > high:
-        raise SourceViolation(
-            f"source {source}: topic {topic!r} ends at offset {high}, and the view has read up to"
-            f" {offset}: the topic was made anew, or sources.{source}.topic names another one now."
-            " Correct that, or remove the view's directory to make the view anew"
-        )
+def refuse_lost(bootstrap: str, read: Mapping[str, int]) -> None:
+    """SourceViolation if one of the topics no longer has what was read of it; topic → next offset.
+
+    A broker that does not answer says nothing about its topics.
+    """
+    with closing(consumer(bootstrap)) as asking, suppress(KafkaException):
+        for topic, offset in read.items():
+            if _metadata(asking, topic) is None:
+                raise lost(topic, "the broker has no such topic")
+            _, end = first_and_next(asking, topic, _PATIENCE)
+            if end < offset:
+                raise lost(topic, f"it ends at offset {end}, and {offset} was reached before")
+
+
+def lost(topic: str, reason: str) -> SourceViolation:
+    """What is said of a topic that has lost records while it was read."""
+    return SourceViolation(
+        f"topic {topic!r} was deleted, made anew or cut while it was read ({reason}). Its"
+        " source makes the topic again, and fills it from version 1, with its next commit or when"
+        " it is started again. What is installed stays; then the same command goes on, or says why"
+        " it cannot"
+    )

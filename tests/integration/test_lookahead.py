@@ -256,7 +256,7 @@ def test_records_that_the_topic_no_longer_has_are_missed(world: World) -> None:
     for done in world.admin.delete_records([gone]).values():
         done.result(PATIENCE)
     reading = world.read()
-    with pytest.raises(SourceViolation, match="what follows the view's position is gone"):
+    with pytest.raises(SourceViolation, match="was deleted, made anew or cut while it was read"):
         reading.read_until(world.has("a", 10), "version 10 of a")
     assert world.rows("a") == []
 

@@ -202,11 +202,12 @@ def test_a_large_group_of_small_transactions_leaves_what_it_says(database: Sourc
     assert rows_of(database, "item") == state
 
 
-def test_the_outbox_is_read_in_whole_transactions(database: SourceDatabase) -> None:
+def test_the_outbox_is_read_in_pieces_also_inside_a_transaction(database: SourceDatabase) -> None:
     for n in range(4):
         database.commit(changes(*(("note", (f"{n}{m}", 1.0), 1) for m in range(3))))
-    assert [version for version, _ in database.outbox(0, 4)] == [1, 1, 1, 2, 2, 2]
-    assert [version for version, _ in database.outbox(1, 1)] == [2, 2, 2]
+    assert [version for version, _ in database.outbox(0, 4)] == [1, 1, 1, 2]
+    assert database.outbox(0, 2) + database.outbox(0, 5, skip=2) == database.outbox(0, 7)
+    assert database.outbox(1, 9, skip=3) == database.outbox(2, 9)
     assert len(database.outbox(2, 100)) == 6
     assert database.outbox(4, 100) == []
 

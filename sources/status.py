@@ -1,0 +1,122 @@
+"""What a query server says about its source, believed only as far as it can be.
+
+    {"source": "shop", "version": 7, "relations": {"item": {"columns": {…}, "key": […]}}, …}
+
+`published`, `topic`, `indexes`, `history` and `histories` are there or not; what else is there is
+nobody's business here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from protocols.errors import SourceViolation, WrongUse
+from protocols.views.catalog import relation_from_json
+from sources.history import digest_from_text
+
+_LAST_VERSION = 2**63 - 1
+_Test = Callable[[Any], bool]
+
+
+def _is_version(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LAST_VERSION
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_text_or_nothing(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_digest(value: Any) -> bool:
+    try:
+        return digest_from_text(value) is not None
+    except ValueError:
+        return False
+
+
+def _holds_digests(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_digest, value.values()))
+
+
+def _holds_lists(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(each, Sequence) and not isinstance(each, str) and all(map(_is_text, each))
+        for each in value.values()
+    )
+
+
+#: Field → whether it is what it should be, and in words what that is.
+_NEEDED: Mapping[str, tuple[_Test, str]] = {
+    "source": (_is_text, "the source's name"),
+    "version": (_is_version, "the number of its last commit, from 0"),
+    "relations": (_is_object, "an object with a form per relation"),
+}
+_OPTIONAL: Mapping[str, tuple[_Test, str]] = {
+    "published": (_is_version, "the number of a commit, from 0"),
+    "topic": (_is_text_or_nothing, "a topic's name, or null"),
+    "history": (_is_digest, "the digest of its history, 15 hexadecimal digits"),
+    "histories": (_holds_digests, "an object with a digest per version"),
+    "indexes": (_holds_lists, "an object with a list of columns per relation"),
+}
+_ABSENT: Mapping[str, Any] = {"published": 0, "topic": None, "history": None, "histories": {}}
+
+
+def object_in(place: str, bodies: Sequence[bytes]) -> dict[str, Any]:
+    """The JSON object that a query server has sent; SourceViolation if it is something else."""
+    if len(bodies) != 1:
+        raise SourceViolation(f"{place} has sent {len(bodies)} results where one is due. {_REPAIR}")
+    try:
+        form = orjson.loads(bodies[0])
+    except orjson.JSONDecodeError as error:
+        raise SourceViolation(f"{place} has sent what is not JSON: {error}. {_REPAIR}") from None
+    if not isinstance(form, dict):
+        raise SourceViolation(f"{place} has sent {_shown(form)}, not a JSON object. {_REPAIR}")
+    return form
+
+
+def checked_status(place: str, form: dict[str, Any]) -> dict[str, Any]:
+    """The status with all its fields; SourceViolation names the one that is wrong."""
+    for field, (test, meaning) in _NEEDED.items():
+        _check(place, form, field, test, meaning)
+    for field, (test, meaning) in _OPTIONAL.items():
+        if field in form:
+            _check(place, form, field, test, meaning)
+    for name, relation in form["relations"].items():
+        try:
+            relation_from_json(form["source"], name, relation)
+        except (WrongUse, TypeError, AttributeError) as error:
+            raise SourceViolation(f"{place}: its status is wrong: {error}. {_REPAIR}") from None
+    return {**_ABSENT, "indexes": {key: [] for key in form["relations"]}, **form}
+
+
+def checked_outcome(place: str, form: dict[str, Any]) -> dict[str, Any]:
+    """What came of a commit."""
+    for field in ("committed", "version"):
+        _check(place, form, field, _is_version, "a number from 0")
+    _check(place, {"refusal": None, **form}, "refusal", _is_text_or_nothing, "a text, or null")
+    return {"refusal": None, **form}
+
+
+def _check(place: str, form: Mapping[str, Any], field: str, test: _Test, meaning: str) -> None:
+    if field not in form:
+        raise SourceViolation(f"{place} does not say {field!r}, {meaning}. {_REPAIR}")
+    if not test(form[field]):
+        raise SourceViolation(
+            f"{place} says {field!r}: {_shown(form[field])}, which should be {meaning}. {_REPAIR}"
+        )
+
+
+def _shown(value: Any) -> str:
+    text = orjson.dumps(value).decode()
+    return text if len(text) < 80 else text[:80] + " …"
+
+
+_REPAIR = "Repair the query server, or its address; then the same command goes on"
