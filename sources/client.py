@@ -6,27 +6,32 @@ something else than it was asked is a `SourceViolation` (not worth it).
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-import orjson
-import polars as pl
+import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse
-from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.maintenance.questions import Answer, Question
 from protocols.views.catalog import Relation, relation_from_json
+from sources.answers import fault, most_rows, schema_fault, subject
+from sources.history import digest_from_text
+from sources.status import checked_outcome, checked_status, object_in
 from sources.transaction import Transaction
 from sources.wire import (
     COMMIT,
+    HISTORY,
     REFUSED,
     STATUS,
     VERSION,
     check_token,
     counted,
     encode_question,
+    encode_status_question,
     encode_transactions,
 )
 
@@ -41,6 +46,21 @@ _CHANNEL = [
 ]
 #: How many transactions go out in one request.
 _GROUP = 1000
+#: … and how many rows they change together.
+_GROUP_ROWS = 100_000
+_MEGABYTE = 2**20
+#: What one row takes at least: the count that it is given here if it has none.
+_ROW_BYTES = 8
+#: The last version that a column of 64 bits holds, and how many digits it has.
+_LAST_VERSION, _DIGITS = 2**63 - 1, 19
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one answer may take."""
+
+    megabytes: int = 256
+    seconds: float = 30.0
 
 
 class SourceClient:
@@ -52,17 +72,20 @@ class SourceClient:
         token: str | None = None,
         tls_roots: bytes | None = None,
         source: str | None = None,
+        limits: Limits = Limits(),
     ) -> None:
         self.address = address
+        self._limits = limits
         #: The source's name as far as it is known: for messages.
-        self._source = source or "?"
+        self._source = source or ""
         if token is not None:
             check_token(token)
         self._headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         roots = {} if tls_roots is None else {"tls_root_certs": tls_roots}
         try:
-            self._client = flight.FlightClient(address, generic_options=_CHANNEL, **roots)
-        except (pa.ArrowInvalid, flight.FlightError, ValueError) as error:
+            channel = [*_CHANNEL, ("grpc.max_receive_message_length", self._most_in_one)]
+            self._client = flight.FlightClient(address, generic_options=channel, **roots)
+        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise WrongUse(
                 f"{address!r} is no address of a query server,"
                 f" which looks like grpc://host:port or grpc+tls://host:port: {_first_line(error)}"
@@ -77,25 +100,92 @@ class SourceClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, question: Question[Frame], timeout: float = 30.0) -> Answer[Frame]:
-        """The rows that are asked for, and the version of the source they belong to."""
+    def ask(self, question: Question[Frame], timeout: float | None = None) -> Answer[Frame]:
+        """The rows that are asked for, and the version of the source they belong to.
+
+        SourceViolation when the answer does not fit the question.
+        """
         self._source = question.source
         ticket = encode_question(question)
+        options = self._options(timeout or self._limits.seconds)
         with self._failing(SourceViolation):
-            reader = self._client.do_get(flight.Ticket(ticket), self._options(timeout))
-            rows = reader.read_all()
+            reader = self._client.do_get(flight.Ticket(ticket), options)
+            schema = reader.schema
+            self._refuse(question, schema_fault(question, schema))
+            metadata = schema.metadata or {}
+            version, digest = self._version(question, metadata), self._digest(question, metadata)
+            table = self._received(question, reader)
+        rows = counted(table)
+        self._refuse(question, fault(question, rows), version)
+        self._refuse_copies(question, rows)
         return Answer(
-            rows=self._frame(question, rows),
-            version=self._version(rows),
+            rows=rows,
+            version=version,
+            digest=digest,
             bytes_sent=len(ticket),
-            bytes_received=rows.nbytes,
+            bytes_received=table.nbytes,
         )
 
-    def status(self, timeout: float = 10.0) -> dict[str, Any]:
+    def _received(self, question: Question[Frame], reader: flight.FlightStreamReader) -> pa.Table:
+        """The rows, batch by batch; what goes on beyond all bounds is not waited for."""
+        batches, rows, size, most = [], 0, 0, most_rows(question)
+        for chunk in reader:
+            if chunk.data is None:
+                continue
+            rows, size = rows + chunk.data.num_rows, size + chunk.data.nbytes
+            if most is not None and rows > most:
+                reader.cancel()
+                self._refuse(question, f"has {rows:,} rows or more where {most:,} at most can be")
+            if size + rows * _ROW_BYTES > self._most_bytes:
+                reader.cancel()
+                self._refuse_size(question, rows)
+            batches.append(chunk.data)
+        # What else stands in the metadata is nobody's business, and Polars would read it.
+        plain = pa.schema([field.remove_metadata() for field in reader.schema])
+        table = pa.Table.from_batches(batches, plain)
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid as error:
+            self._refuse(question, f"has values that its types do not have: {_first_line(error)}")
+        return table
+
+    def _refuse_copies(self, question: Question[Frame], rows: Frame) -> None:
+        """A row with a count is that many rows."""
+        # As floats, which 2^62 and 2^62 more do not overflow.
+        copies = np.abs(rows.data.get_column(COUNT).to_numpy().astype(np.float64)).sum()
+        if copies > self._most_bytes // _ROW_BYTES:
+            self._refuse_size(question, int(copies))
+
+    def _refuse_size(self, question: Question[Frame], rows: int) -> None:
+        raise SourceViolation(
+            f"{self._place()}: the answer about {subject(question)} is larger than"
+            f" {self._limits.megabytes} MB: it has {rows:,} rows or more. Nothing of it was used."
+            " If there are that many, raise job.answer_megabytes; else repair the query server."
+            " Then the same command goes on"
+        )
+
+    def _refuse(
+        self, question: Question[Frame], fault: str | None, version: int | None = None
+    ) -> None:
+        if fault is None:
+            return
+        when = "" if version is None else f", version {version},"
+        raise SourceViolation(
+            f"{self._place()}: the answer about {subject(question)}{when} {fault}. Nothing of it"
+            " was used. Repair the query server, or its address in the configuration; then the"
+            " same command goes on"
+        )
+
+    def status(self, timeout: float = 10.0, body: bytes = b"") -> dict[str, Any]:
         """Name, version, published version, topic, relations (in JSON form) and indexed columns."""
-        status = self._act(STATUS, b"", timeout)
-        self._source = str(status.get("source"))
+        status = checked_status(self._place(), self._act(STATUS, body, timeout))
+        self._source = status["source"]
         return status
+
+    def digests(self, versions: Sequence[int], timeout: float = 10.0) -> dict[int, int]:
+        """Those of the source's history up to these versions, as far as it says them."""
+        histories = self.status(timeout, encode_status_question(versions))["histories"]
+        return {each: digest_from_text(histories.get(str(each))) for each in versions}
 
     def relations(self, timeout: float = 10.0) -> dict[str, Relation]:
         """The relations that the source holds, by name."""
@@ -106,10 +196,12 @@ class SourceClient:
         """Commits them in order and returns the last version; stops at the first one refused."""
         relations = self.relations()
         version = 0
-        for start in range(0, len(transactions), _GROUP):
-            group = list(transactions[start : start + _GROUP])
+        start = 0
+        while start < len(transactions):
+            group = _together(transactions, start)
             try:
-                outcome = self._act(COMMIT, encode_transactions(group, relations), timeout)
+                request = encode_transactions(group, relations)
+                outcome = checked_outcome(self._place(), self._act(COMMIT, request, timeout))
             except Unreachable as error:
                 raise Unreachable(
                     f"{error}; {start} transactions are committed and the next {len(group)} are"
@@ -119,41 +211,44 @@ class SourceClient:
             if outcome["refusal"] is not None:
                 committed = start + outcome["committed"]
                 raise CommitStopped(committed, version, outcome["refusal"])
+            start += len(group)
         return version
 
     def _act(self, action: str, body: bytes, timeout: float) -> dict[str, Any]:
         with self._failing(WrongUse):
             results = self._client.do_action((action, body), self._options(timeout))
-            [result] = list(results)
-        form: dict[str, Any] = orjson.loads(result.body.to_pybytes())
-        return form
+            bodies = [result.body.to_pybytes() for result in results]
+        return object_in(self._place(), bodies)
 
     def _options(self, timeout: float) -> Any:
         return flight.FlightCallOptions(timeout=timeout, headers=self._headers)
 
-    def _version(self, rows: pa.Table) -> int:
-        metadata = rows.schema.metadata or {}
-        if VERSION not in metadata:
-            raise SourceViolation(f"{self._place()}: an answer without a version")
-        return int(metadata[VERSION])
+    @property
+    def _most_bytes(self) -> int:
+        return self._limits.megabytes * _MEGABYTE
 
-    def _frame(self, question: Question[Frame], rows: pa.Table) -> Frame:
-        frame = counted(rows)
-        if isinstance(question, Joint):
-            what, types = f"view {question.view.name}", question.view.schema
-        else:
-            relation = question.relation
-            what, types = f"relation {relation}", {n: relation.type_of(n) for n in question.columns}
-        expected = {name: type_.dtype for name, type_ in types.items()}
-        if dict(frame.data.schema) != {**expected, COUNT: pl.Int64()}:
-            raise SourceViolation(
-                f"{self._place()}: {what} came as {dict(frame.data.schema)},"
-                f" expected was {expected}; was it altered?"
-            )
-        return frame
+    @property
+    def _most_in_one(self) -> int:
+        """The largest message that gRPC takes: a whole answer and what is around it."""
+        return min(self._most_bytes + _MEGABYTE, 2**31 - 1)
+
+    def _version(self, question: Question[Frame], metadata: dict[bytes, bytes]) -> int:
+        text = metadata.get(VERSION, b"")
+        if not text.isdigit() or len(text) > _DIGITS or int(text) > _LAST_VERSION:
+            self._refuse(question, f"has the version {text[:40]!r}, which is no number of a commit")
+        return int(text)
+
+    def _digest(self, question: Question[Frame], metadata: dict[bytes, bytes]) -> int:
+        """The digest of the source's history up to the answer's version."""
+        text = metadata.get(HISTORY)
+        try:
+            return digest_from_text(None if text is None else text.decode())
+        except ValueError:
+            self._refuse(question, f"has the history {text!r}, which is no digest")
+            raise
 
     def _place(self) -> str:
-        return f"source {self._source} at {self.address}"
+        return f"source {self._source} at {self.address}" if self._source else self.address
 
     @contextmanager
     def _failing(self, refused: type[ViewsweepError]) -> Iterator[None]:
@@ -162,6 +257,12 @@ class SourceClient:
             yield
         except flight.FlightUnauthenticatedError as error:
             raise WrongUse(f"{self._place()}: {_first_line(error)}") from None
+        except flight.FlightCancelledError:
+            raise Unreachable(
+                f"{self._place()}: an answer was cut off, as one of more than"
+                f" {self._limits.megabytes} MB in one piece is; if there are that many rows, raise"
+                " job.answer_megabytes"
+            ) from None
         except flight.FlightError as error:
             if error.extra_info == REFUSED:
                 raise refused(f"{self._place()}: {_first_line(error)}") from None
@@ -178,6 +279,17 @@ class CommitStopped(WrongUse):
         self.committed = committed
         self.version = version
         self.reason = reason
+
+
+def _together(transactions: Sequence[Transaction], start: int) -> list[Transaction]:
+    """The next ones to go out in one request: one, or more that have not too many rows."""
+    group, rows = [transactions[start]], 0
+    for each in transactions[start : start + _GROUP]:
+        rows += sum(abs(change.count) for change in each.changes)
+        if rows > _GROUP_ROWS:
+            break
+        group.append(each)
+    return group[1:] or group
 
 
 def _first_line(error: Exception) -> str:

@@ -3,21 +3,24 @@
 import json
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
+from sources.bounds import MB, Bounds
 from sources.client import CommitStopped, SourceClient
+from sources.connections import allow_many_connections
 from sources.database import SourceDatabase
 from sources.loading import load_relation
 from sources.process import Drive, Driver, SourceProcess, write_atomically
 from sources.publisher import Publisher
 from sources.queryserver import Endpoint, QueryServer, commit_until_refused, status_of
+from sources.topics import checked_bootstrap
 from sources.transaction import Transaction
 from sources.wire import transaction_from_json
 from sources.workloads import WORKLOADS, workload
@@ -45,6 +48,12 @@ TlsRootsOption = Annotated[
 ]
 
 
+IndexOption = Annotated[
+    list[str] | None,
+    typer.Option("--index", help="name=column,column; an index on each, for look-ups of few keys."),
+]
+
+
 @app.command()
 def init(
     database: DatabaseArgument,
@@ -67,15 +76,17 @@ def init(
         list[str] | None,
         typer.Option(help="name=column,column; without it the relation may hold equal rows."),
     ] = None,
-    index: Annotated[
+    index: IndexOption = None,
+    type_: Annotated[
         list[str] | None,
-        typer.Option(help="name=column,column; an index on each, for look-ups of a few keys."),
+        typer.Option("--type", help="name.column=TYPE; else a file's types are guessed."),
     ] = None,
 ) -> None:
     """Make a new source, filled from a workload or from files. Its content is version 0.
 
     For example: viewsweep sources init orders.db --source orders --workload retail, or
     … init shop.db --source shop --relation item=items.csv --key item=id
+    --type 'item.price=DECIMAL(10,2)'. The first line of a CSV file names the columns.
     """
     if (workload_name is None) == (not relation):
         raise WrongUse("give either --workload or at least one --relation")
@@ -86,13 +97,29 @@ def init(
         rows = chosen.initial_rows()
         made = SourceDatabase.create(database, source, chosen.catalog, rows, origin, indexes)
     else:
-        loaded = _load(source, _pairs(relation or [], "--relation"), _pairs(key or [], "--key"))
+        files, keys = _pairs(relation or [], "--relation"), _pairs(key or [], "--key")
+        loaded = _load(source, files, keys, _pairs(type_ or [], "--type"))
         catalog = Catalog(tuple(each for each, _ in loaded))
         rows = {each.name: frame for each, frame in loaded}
         made = SourceDatabase.create(database, source, catalog, rows, indexes=indexes)
     with made:
         sizes = ", ".join(f"{each.name} ({rows[each.name].height} rows)" for each in made.catalog)
-    typer.echo(f"source {source} made at {database}: {sizes}")
+        typer.echo(f"source {source} made at {database}: {sizes}")
+        _show_relations(status_of(made))
+
+
+@app.command()
+def index(
+    database: DatabaseArgument,
+    on: Annotated[list[str], typer.Option("--on", help="name=column,column; an index on each.")],
+) -> None:
+    """Make indexes at a source that is not running, for look-ups of a few keys.
+
+    For example: viewsweep sources index sales.db --on orders=customer_id,product_id
+    """
+    with SourceDatabase.open(database) as source:
+        source.make_indexes(_columns(_pairs(on, "--on")))
+        _show_relations(status_of(source))
 
 
 @app.command()
@@ -115,30 +142,53 @@ def serve(
         int | None,
         typer.Option(min=0, help="End the workload after so many, restarts included."),
     ] = None,
+    after: Annotated[
+        Path | None, typer.Option(help="Let the workload begin when this file is there.")
+    ] = None,
     token: TokenOption = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) of this host.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     address_file: Annotated[
         Path | None, typer.Option(help="Write the address here once questions are answered.")
     ] = None,
+    memory: Annotated[
+        int, typer.Option(min=64, help="MB that the database may take, for all questions together.")
+    ] = Bounds.memory // MB,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long one question may take.")
+    ] = Bounds.seconds,
+    largest_question: Annotated[
+        int, typer.Option(min=1, help="MB of one question, unpacked.")
+    ] = Bounds.question // MB,
+    largest_answer: Annotated[int, typer.Option(min=1, help="MB of one answer.")] = Bounds.answer
+    // MB,
+    largest_commit: Annotated[int, typer.Option(min=1, help="MB of one commit.")] = Bounds.commit
+    // MB,
+    waiting: Annotated[
+        int, typer.Option(min=0, help="How many questions wait until the next is told to.")
+    ] = Bounds.waiting,
 ) -> None:
     """Run a source: answer questions, publish what is committed, and let a workload commit.
 
     It goes on after the workload's last transaction, until Ctrl-C. Killed or crashed, it goes on
     where it was when started again. Without its broker it keeps committing and publishes later.
     """
+    checked_bootstrap(broker)
     stop = _told_to_stop()
     if address_file is not None:
         # One of an earlier run would send clients to a port where nobody is.
         address_file.unlink(missing_ok=True)
     endpoint = Endpoint(host, port, token, tls_cert, tls_key)
+    sizes = (memory * MB, seconds, largest_question * MB, largest_answer * MB)
+    bounds = Bounds(*sizes, waiting, largest_commit * MB)
+    allow_many_connections()
     with SourceDatabase.open(database) as source:
         driver = None
         if workload_name is not None:
-            drive = Drive(_workload_of(source, workload_name, seed), rate, transactions)
+            drive = Drive(_workload_of(source, workload_name, seed), rate, transactions, after)
             driver = Driver(source, drive)
         topic = topic or source.source
-        server = QueryServer(source, endpoint, topic)
+        server = QueryServer(source, endpoint, topic, bounds)
         publisher = Publisher(source, broker, topic, typer.echo)
         if address_file is not None:
             write_atomically(address_file, server.address)
@@ -159,8 +209,12 @@ def apply(
 ) -> None:
     """Commit the transactions of a file, in order, up to the first one that is refused.
 
-    Each is {"changes": [{"relation": "item", "row": [1, "pen"], "count": 1}]}; count -1 deletes a
-    row, and deleting the old row and adding the new one in one transaction modifies it. A part of a
+    Each is {"changes": [{"relation": "item", "row": [1, "pen", 10.25], "count": 1}]}, with the
+    values in the order in which 'sources status' shows the columns: numbers (a DECIMAL also as
+    "10.25", a DOUBLE also as "NaN" or "Infinity"), "2024-01-31" for a DATE, "2024-01-31
+    10:00:00.5" for a TIMESTAMP, true, false, null. Count -1 deletes a row, and deleting the old
+    row and adding the new one in one transaction modifies it; 2 adds a row twice, which only a
+    relation without a key can hold. A part of a
     transaction over several sources adds "global": {"id": "t1", "participants": ["shop", "bank"]};
     warehouses show it when all participants have committed their parts.
     """
@@ -180,8 +234,7 @@ def apply(
     except CommitStopped as stopped:
         raise WrongUse(
             f"{file}: transaction {stopped.committed} was refused: {stopped.reason}."
-            f" The {stopped.committed} before it are committed, the source is at version"
-            f" {stopped.version}"
+            f" {_before_it(stopped.committed)}, the source is at version {stopped.version}"
         ) from None
     typer.echo(f"{len(forms)} transactions committed, the source is at version {version}")
 
@@ -208,10 +261,16 @@ def status(
         f" to topic {found['topic']}" if found["topic"] else ""
     )
     typer.echo(f"source {found['source']}: version {found['version']}, {published}")
+    if "identity" in found:
+        typer.echo(f"  identity {found['identity']}, history {found['history']}")
+    _show_relations(found)
+
+
+def _show_relations(found: Mapping[str, Any]) -> None:
     for name, form in found["relations"].items():
         columns = ", ".join(f"{column} {type_}" for column, type_ in form["columns"].items())
         key = f", key {', '.join(form['key'])}" if "key" in form else ", no key"
-        indexes = "".join(f", index on {column}" for column in found["indexes"][name])
+        indexes = "".join(f", index on {column}" for column in found["indexes"].get(name, ()))
         typer.echo(f"  {name} ({columns}){key}{indexes}")
 
 
@@ -230,13 +289,19 @@ def _pairs(options: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def _load(source: str, files: dict[str, str], keys: dict[str, str]) -> list[tuple[Relation, Any]]:
-    without_file = sorted(set(keys) - set(files))
-    if without_file:
-        raise WrongUse(f"--key {without_file[0]}=…: there is no --relation {without_file[0]}=…")
+def _load(
+    source: str, files: dict[str, str], keys: dict[str, str], types: dict[str, str]
+) -> list[tuple[Relation, Any]]:
+    by_relation: dict[str, dict[str, str]] = {}
+    for place, type_ in types.items():
+        name, _, column = place.partition(".")
+        by_relation.setdefault(name, {})[column] = type_
+    for option, named in (("--key", keys), ("--type", by_relation)):
+        for without_file in sorted(set(named) - set(files)):
+            raise WrongUse(f"{option} {without_file}…: there is no --relation {without_file}=…")
     columns = _columns(keys)
     return [
-        load_relation(source, name, Path(file), columns.get(name, []))
+        load_relation(source, name, Path(file), columns.get(name, []), by_relation.get(name))
         for name, file in files.items()
     ]
 
@@ -279,6 +344,16 @@ def _client(address: str | None, token: str | None, tls_roots: Path | None) -> S
     return SourceClient(address or "", token, roots)
 
 
+def _before_it(committed: int) -> str:
+    if not committed:
+        return "Nothing is committed"
+    return (
+        f"The {committed} before it are committed"
+        if committed > 1
+        else "The one before it is committed"
+    )
+
+
 def _told_to_stop() -> threading.Event:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -307,9 +382,16 @@ def _read_transactions(file: Path) -> list[tuple[str, Any]]:
 
 def _json(text: bytes, where: str) -> Any:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        # As they are written: 0.1 as a float is no DECIMAL any more.
+        return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+    except RecursionError:
+        raise WrongUse(f"{where}: nested too deeply") from None
+    except ValueError as error:
         raise WrongUse(f"{where}: not JSON: {error}") from None
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f'{text} has to be a text: "{text}"')
 
 
 def _decoded(

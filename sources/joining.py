@@ -25,15 +25,17 @@ from protocols.algebra.expressions import Condition, columns_of
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.views.view import Atom, View
-from sources.conditions import NO_VALUE, condition_to_sql
+from sources.bounds import MOST_JOINED, Bounds
+from sources.conditions import NO_VALUE, filter_to_sql, size_of
 from sources.database import SourceDatabase, quoted, registered, table_name
 from sources.lookup import check_columns, check_condition
 from sources.terms import TERM, Sum, Terms
+from sources.turns import Turn
 
 _COUNT = "n"
 
 
-def joined(database: SourceDatabase, joint: Sum) -> tuple[pa.Table, int]:
+def joined(database: SourceDatabase, joint: Sum, turn: Turn | None = None) -> tuple[pa.Table, int]:
     """The rows of all terms added up, with `_count`, and the version they belong to."""
     check(joint, database)
     parameters: list[Any] = []
@@ -43,7 +45,7 @@ def joined(database: SourceDatabase, joint: Sum) -> tuple[pa.Table, int]:
             for index, rows in terms.given.items():
                 tables.enter_context(registered(cursor, _given(number, index), _numbered(rows)))
         try:
-            rows = cursor.sql(sql, params=parameters).to_arrow_table()
+            rows = (turn or Turn(Bounds())).table(cursor, sql, parameters)
         except NO_VALUE as error:
             raise WrongUse(f"the view over source {database.source}: {error}") from None
     return rows.rename_columns([*joint.view.schema, COUNT]), version
@@ -64,6 +66,7 @@ def check(joint: Sum, database: SourceDatabase) -> None:
     if len(types) < sum(len(atom.columns) for atom in view.atoms):
         raise WrongUse("a joint question has two columns of one name; each alias names one atom")
     _check_links(view)
+    _check_size(joint)
     for residual in view.residuals:
         _check_names(columns_of(residual), types, "a condition")
         check_condition(residual, types, "a condition")
@@ -103,6 +106,32 @@ def _check_links(view: View) -> None:
             types.append(view.atoms[index].relation.type_of(column))
         if types[0].family != types[1].family:
             raise WrongUse(f"a link compares {types[0].name} with {types[1].name}")
+    _check_linked(view)
+
+
+def _check_linked(view: View) -> None:
+    """Atoms without a link between them would meet each row with each row."""
+    reached, ends = {0}, [{link.left[0], link.right[0]} for link in view.links]
+    while more := set().union(*(pair for pair in ends if pair & reached)) - reached:
+        reached |= more
+    apart = [atom for atom in view.atoms if atom.index not in reached]
+    if apart:
+        raise WrongUse(
+            f"no link leads from {view.atoms[0].alias} to {apart[0].alias}: a joint question is"
+            " answered if equalities of columns link all its atoms; add one, or ask for each alone"
+        )
+
+
+def _check_size(joint: Sum) -> None:
+    view = joint.view
+    conditions = [atom.condition for atom in view.atoms if atom.condition is not None]
+    parts = sum(map(size_of, [*conditions, *view.residuals]))
+    each = len(view.atoms) + len(view.links) + len(view.outputs) + parts
+    if each * len(joint.groups) > MOST_JOINED:
+        raise WrongUse(
+            f"the joint question has {len(joint.groups)} groups of terms with {each} parts each, at"
+            f" most {MOST_JOINED} are answered together; ask for some of the terms at a time"
+        )
 
 
 def _check_names(names: Iterable[str], known: Mapping[str, object], where: str) -> None:
@@ -190,12 +219,12 @@ def _restrictions(
         if atom.condition is not None and atom.index not in given:
             yield _own(atom, atom.condition, parameters)
     for residual in view.residuals:
-        yield condition_to_sql(residual, lambda name: places[name], parameters)
+        yield filter_to_sql(residual, lambda name: places[name], parameters)
 
 
 def _own(atom: Atom, condition: Condition, parameters: list[Any]) -> str:
     """A condition about the stored rows of one atom."""
-    return condition_to_sql(condition, lambda name: f"a{atom.index}.{quoted(name)}", parameters)
+    return filter_to_sql(condition, lambda name: f"a{atom.index}.{quoted(name)}", parameters)
 
 
 def _given(group: int, index: int) -> str:

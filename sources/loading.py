@@ -1,5 +1,6 @@
 """Relations from files: what DuckDB reads in Parquet or CSV, in the types that viewsweep has."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +12,13 @@ from protocols.errors import WrongUse
 from protocols.views.catalog import Relation, relation_from_json
 from sources.database import quoted
 
-_READERS = {".parquet": "read_parquet", ".csv": "read_csv", ".tsv": "read_csv"}
+#: Every line is read, and none above the header is taken for something else.
+_CSV = "read_csv(?, skip = 0, types = {})"
+_READERS = {".parquet": "read_parquet(?)", ".csv": _CSV, ".tsv": _CSV}
+#: The names that DuckDB gives to columns without one.
+_NAMELESS = re.compile(r"column\d+")
+_SEPARATORS = ",;|\t"
+_MOST_DIGITS = 38
 #: Types of files that lose nothing in one of ours.
 _WIDENED = {
     "TINYINT": "BIGINT",
@@ -27,9 +34,16 @@ _WIDENED = {
 
 
 def load_relation(
-    source: str, name: str, file: Path, key: Sequence[str] = ()
+    source: str,
+    name: str,
+    file: Path,
+    key: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
 ) -> tuple[Relation, pl.DataFrame]:
-    """The relation that a file holds, and its rows."""
+    """The relation that a file holds, and its rows; `types` of columns that are not to be guessed.
+
+    WrongUse for a value that would not be the same in such a type.
+    """
     where = f"relation {source}.{name}, file {file}"
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
@@ -38,20 +52,83 @@ def load_relation(
         raise WrongUse(f"{where}: there is no such file")
     connection = duckdb.connect()
     try:
-        content = connection.sql(f"SELECT * FROM {reader}(?)", params=[str(file)])
-        types = _types(where, dict(zip(content.columns, map(str, content.types), strict=True)))
+        content = _content(connection, reader, file)
+        if reader is _CSV:
+            _refuse_without_header(where, content.columns)
+        found = dict(zip(content.columns, map(str, content.types), strict=True))
+        given = _given(where, types or {}, found)
+        if reader is _CSV:
+            content = _content(connection, reader, file, list(given))
+        _refuse_changed(where, content, given)
+        typed = _types(where, {**found, **{c: t.name for c, t in given.items()}})
         form = {
-            "columns": {column: type_.name for column, type_ in types.items()},
+            "columns": {column: type_.name for column, type_ in typed.items()},
             "key": list(key),
         }
         relation = relation_from_json(source, name, form)
-        selected = ", ".join(f"{quoted(c)}::{t.name} AS {quoted(c)}" for c, t in types.items())
+        selected = ", ".join(f"{quoted(c)}::{t.name} AS {quoted(c)}" for c, t in typed.items())
         rows = pl.DataFrame(pl.from_arrow(content.project(selected).to_arrow_table()))
     except duckdb.Error as error:
         raise WrongUse(f"{where}: cannot be read: {error}") from None
     finally:
         connection.close()
     return relation, rows
+
+
+def _content(
+    connection: duckdb.DuckDBPyConnection, reader: str, file: Path, texts: Sequence[str] = ()
+) -> duckdb.DuckDBPyRelation:
+    """The file; some columns as text: guessed to be DOUBLE, they would be rounded before a look."""
+    types = ", ".join(f"{_literal(column)}: 'VARCHAR'" for column in texts)
+    return connection.sql(f"SELECT * FROM {reader.format(f'{{{types}}}')}", params=[str(file)])
+
+
+def _refuse_without_header(where: str, columns: Sequence[str]) -> None:
+    """Lines of different lengths, or of values alone, are read as something all the same."""
+    if all(map(_NAMELESS.fullmatch, columns)):
+        raise WrongUse(
+            f"{where}: its first line has to name the columns, and all lines have to have as many"
+            " values as that one"
+        )
+    if len(columns) == 1 and any(separator in columns[0] for separator in _SEPARATORS):
+        raise WrongUse(
+            f"{where}: it would be one column {columns[0]!r}: some lines have more or fewer values"
+            " than the first one names"
+        )
+
+
+def _given(where: str, types: Mapping[str, str], found: Mapping[str, str]) -> dict[str, ColumnType]:
+    for column in types:
+        if column not in found:
+            raise WrongUse(f"{where}: there is no column {column!r}; has: {', '.join(found)}")
+    try:
+        return {column: column_type(name) for column, name in types.items()}
+    except ValueError as error:
+        raise WrongUse(f"{where}: {error}") from None
+
+
+def _refuse_changed(
+    where: str, content: duckdb.DuckDBPyRelation, given: Mapping[str, ColumnType]
+) -> None:
+    for column, type_ in given.items():
+        changed = content.filter(_changes(quoted(column), type_)).project(quoted(column)).limit(1)
+        for (value,) in changed.fetchall():
+            raise WrongUse(f"{where}: column {column!r}: {value!r} is no {type_.name}")
+
+
+def _changes(column: str, type_: ColumnType) -> str:
+    """Whether a value is none of this type, or would be rounded to one."""
+    fitted = f"try_cast({column} AS {type_.name})"
+    none = f"({column} IS NOT NULL AND {fitted} IS NULL)"
+    if type_.family != "DECIMAL":
+        return none
+    precision, scale = type_.precision_and_scale
+    exact = f"DECIMAL({_MOST_DIGITS},{min(_MOST_DIGITS - (precision - scale), scale + 10)})"
+    return f"{none} OR {fitted}::{exact} <> try_cast({column} AS {exact})"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _types(where: str, columns: Mapping[str, str]) -> dict[str, ColumnType]:

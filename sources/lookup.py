@@ -5,9 +5,10 @@ travel as parameters, and keys as lists if they are few, else as Arrow tables.
 
 A stored row is returned once, whatever number of keys it matches: the rows of the answer are
 counted by whoever asked, so a join (one copy per match) or a DISTINCT (no duplicates of a bag)
-would both be wrong. Hence semi-joins, and with several key sets one SELECT for each, of the rows
-that match it and none of the sets before it. A row that has NULL in a column of such a set does not
-match it, and the anti-join rightly keeps it.
+would both be wrong. Hence semi-joins, and with several key sets a semi-join for each that yields
+rowids, and the rows with one of these. For two sets an anti-join is quicker: the rows that match
+the first set, and those that match the second but not the first. A row that has NULL in a column of
+the first set does not match it, and the anti-join rightly keeps it.
 
 DuckDB looks a few keys up in an index if that is all it has to filter a table by; a condition, or a
 key's second column, makes it scan. So where an index can serve, the rows that it finds are fetched
@@ -37,12 +38,20 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation
-from sources.conditions import NO_VALUE, condition_to_sql
+from sources.bounds import MOST_PARTS, Bounds
+from sources.conditions import NO_VALUE, filter_to_sql, size_of
 from sources.database import FEW_KEYS, SourceDatabase, quoted, registered, table_name
+from sources.turns import Turn
 from sources.wire import uncounted
 
+#: Up to so many key sets, an anti-join is quicker than rowids.
+_TWO = 2
+_NO_LIMIT = 2**62
 
-def lookup(database: SourceDatabase, query: Query[Frame]) -> tuple[pa.Table, int]:
+
+def lookup(
+    database: SourceDatabase, query: Query[Frame], turn: Turn | None = None
+) -> tuple[pa.Table, int]:
     """The rows that the query asks for and the version they belong to, from one snapshot.
 
     A query for no columns at all is answered with one `_count` of 1 per row.
@@ -54,10 +63,18 @@ def lookup(database: SourceDatabase, query: Query[Frame]) -> tuple[pa.Table, int
             if not _few(keys):
                 tables.enter_context(registered(cursor, _key_set(number), uncounted(keys)))
         try:
-            rows = cursor.sql(sql, params=parameters).to_arrow_table()
+            rows = (turn or Turn(Bounds())).table(cursor, sql, parameters, _most_rows(query))
         except NO_VALUE as error:
             raise WrongUse(f"relation {query.relation}: {error}") from None
     return rows, version
+
+
+def _most_rows(query: Query[Frame]) -> int | None:
+    """How many rows there can be, if that can be told: one for each whole key."""
+    if not query.relation.key or query.keys is None or len(query.keys) != 1:
+        return None
+    [keys] = query.keys
+    return keys.data.height if set(query.relation.key) <= set(keys.columns) else None
 
 
 # ------------------------------------------------------------------------------------ checking
@@ -92,6 +109,10 @@ def check_columns(relation: Relation, columns: Sequence[str] | set[str], where: 
 
 def check_condition(condition: Condition, types: Mapping[str, ColumnType], where: str) -> None:
     """Values of two types do not meet; what would come of it would be up to DuckDB's casts."""
+    if size_of(condition) > MOST_PARTS:
+        raise WrongUse(
+            f"{where} has more than {MOST_PARTS} parts; send values as keys, or ask in several"
+        )
     try:
         check_types(condition, types)
     except ValueError as error:
@@ -147,12 +168,22 @@ def _matching(query: Query[Frame], indexed: Collection[str], parameters: list[An
     table = table_name(query.relation)
     if query.keys is None:
         return table
+    if not query.keys:
+        return f"(SELECT * FROM {table} WHERE false)"
+    few = len(query.keys) <= _TWO
+    columns = ", ".join(f"r.{quoted(name)}" for name in query.relation.column_names)
     found = [
-        f"SELECT r.* FROM {_by_index(query, keys, indexed, parameters) or table} r "
-        + _first_match(query, number, parameters)
+        f"SELECT {columns if few else 'r.rowid'}"
+        f" FROM {_by_index(query, keys, indexed, parameters) or table} r"
+        f" SEMI {_join(query, number, parameters)}"
+        + (f" ANTI {_join(query, 0, parameters)}" if few and number else "")
         for number, keys in enumerate(query.keys)
     ]
-    return f"({' UNION ALL '.join(found) or f'SELECT * FROM {table} WHERE false'})"
+    union = " UNION ALL ".join(found)
+    if few:
+        return f"({union})"
+    # Across a limit, DuckDB does not copy the conditions into each part of the union.
+    return f"(SELECT * FROM {table} WHERE rowid IN ({union}) LIMIT {_NO_LIMIT})"
 
 
 def _by_index(
@@ -167,20 +198,16 @@ def _by_index(
     wanted = _lists(query.relation, keys, [column], parameters)
     # Across a limit, DuckDB does not move conditions in here, for which it would scan.
     return (
-        f"(SELECT r.* FROM {table_name(query.relation)} r SEMI JOIN {wanted} k"
-        f" ON r.{quoted(column)} = k.{quoted(column)} LIMIT {2**62})"
+        f"(SELECT r.rowid, r.* FROM {table_name(query.relation)} r SEMI JOIN {wanted} k"
+        f" ON r.{quoted(column)} = k.{quoted(column)} LIMIT {_NO_LIMIT})"
     )
 
 
-def _first_match(query: Query[Frame], number: int, parameters: list[Any]) -> str:
-    """Joins that keep what matches this key set and none before it."""
-    sets = query.keys or ()
-    return " ".join(
-        f"{'SEMI' if place == number else 'ANTI'} JOIN"
-        f" {_keys(query.relation, sets[place], place, parameters)} k{place}"
-        f" ON {_equal(sets[place], place)}"
-        for place in range(number, -1, -1)
-    )
+def _join(query: Query[Frame], number: int, parameters: list[Any]) -> str:
+    """The join with a key set, to stand behind SEMI or ANTI."""
+    keys = (query.keys or ())[number]
+    where = _keys(query.relation, keys, number, parameters)
+    return f"JOIN {where} k{number} ON {_equal(keys, number)}"
 
 
 def _keys(relation: Relation, keys: Frame, number: int, parameters: list[Any]) -> str:
@@ -256,4 +283,4 @@ def _after(relation: Relation, after: tuple[Any, ...], parameters: list[Any]) ->
 
 
 def _condition(condition: Condition, parameters: list[Any]) -> str:
-    return condition_to_sql(condition, lambda name: f"r.{quoted(name)}", parameters)
+    return filter_to_sql(condition, lambda name: f"r.{quoted(name)}", parameters)

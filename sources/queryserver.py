@@ -3,7 +3,8 @@
 It answers `do_get` (wire.py has the form of a ticket) and two actions, `status` and `commit`; the
 latter exists because the source is a simulated one. Whatever comes in is decoded into a question
 and checked against the catalog before the database sees it, so a strange request ends in an error
-for its sender and nothing else.
+for its sender and nothing else. What it may cost is bounded: bounds.py has the figures, turns.py
+the places and the time, connections.py what gRPC would take.
 
 Every request runs in a thread of its own with a cursor of its own. DuckDB is told to use one thread
 per query: questions are small and come many at once, and handing pieces of a 2 ms scan between
@@ -14,8 +15,8 @@ import hmac
 import ipaddress
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,16 @@ import orjson
 import pyarrow as pa
 from pyarrow import flight
 
-from protocols.errors import ViewsweepError, WrongUse
-from sources.database import SourceDatabase, TransactionRefused
+from protocols.errors import SourceViolation, ViewsweepError, WrongUse
+from protocols.failures import words_of
+from sources.bounds import Bounds, check_commit
+from sources.connections import Connections
+from sources.database import MOST_UNITS, SourceDatabase, TransactionRefused, altered
+from sources.history import UNKNOWN, digest_to_text
 from sources.joining import joined
 from sources.lookup import lookup
 from sources.terms import Sum
+from sources.turns import Turn, Turns
 from sources.wire import (
     COMMIT,
     REFUSED,
@@ -37,6 +43,7 @@ from sources.wire import (
     answer_stream,
     check_token,
     decode_question,
+    decode_status_question,
     decode_transactions,
 )
 
@@ -44,6 +51,10 @@ from sources.wire import (
 #: only take the interpreter from each other, and from the commits: with 16 clients asking without a
 #: break, commits went from 19 to 63 per second, and answers from 460 to 520.
 _AT_ONCE = max(2, os.cpu_count() or 2)
+#: Seconds between two looks at who asks.
+_LOOK = 0.1
+#: gRPC carries an error in a header, which has its limits; a question may be quoted in it.
+_LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,18 @@ class QueryServer:
     """Serves one database from its construction to `stop`."""
 
     def __init__(
-        self, database: SourceDatabase, endpoint: Endpoint | None = None, topic: str | None = None
+        self,
+        database: SourceDatabase,
+        endpoint: Endpoint | None = None,
+        topic: str | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
-        endpoint = endpoint or Endpoint()
+        endpoint, bounds = endpoint or Endpoint(), bounds or Bounds()
         certificates = endpoint.certificates()
         database.use_threads_per_query(1)
+        database.bound_memory(bounds.memory)
         try:
-            self._service = _Service(database, endpoint, topic or "", certificates)
+            self._service = _Service(database, endpoint, topic or "", certificates, bounds)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise WrongUse(
                 f"source {database.source}: cannot listen at {endpoint.location(endpoint.port)}:"
@@ -118,6 +134,7 @@ class QueryServer:
     def stop(self) -> None:
         """Lets running questions finish and takes no more."""
         self._service.shutdown()
+        self._service.stop_watching()
 
 
 class _Service(flight.FlightServerBase):  # type: ignore[misc]
@@ -127,6 +144,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         endpoint: Endpoint,
         topic: str,
         certificates: list[tuple[bytes, bytes]],
+        bounds: Bounds,
     ) -> None:
         middleware = {"token": _TokenCheck(endpoint.token)} if endpoint.token else None
         super().__init__(
@@ -137,37 +155,80 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         self._database = database
         self._topic = topic
         self._relations = {relation.name: relation for relation in database.catalog}
-        #: Who holds one is being answered; the others wait.
-        self._places = threading.Semaphore(_AT_ONCE)
+        self._bounds = bounds
+        self._questions = Turns(_AT_ONCE, bounds)
+        #: One at a time, as the database takes them.
+        self._commits = Turns(1, bounds)
+        self._connections = Connections(self.port, bounds)
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="watching clients", daemon=True)
+        self._watcher.start()
 
-    def do_get(self, _context: Any, ticket: Any) -> Any:
-        with _reporting(self._database.source), self._places:
-            question = decode_question(ticket.ticket)
-            if isinstance(question, Sum):
-                return flight.RecordBatchStream(answer_stream(*joined(self._database, question)))
-            if question.source != self._database.source:
-                raise WrongUse(
-                    f"source {question.source} was asked, this is source"
-                    f" {self._database.source}; check its address in the configuration"
-                )
-            return flight.RecordBatchStream(answer_stream(*lookup(self._database, question)))
+    def stop_watching(self) -> None:
+        self._stopping.set()
+        self._watcher.join()
 
-    def do_action(self, _context: Any, action: Any) -> list[bytes]:
+    def _watch(self) -> None:
+        while not self._stopping.wait(_LOOK):
+            self._questions.look()
+            self._commits.look()
+            # Without a free file descriptor it fails, and the next look may not.
+            with suppress(OSError):
+                self._connections.look()
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        content, peer = ticket.ticket, context.peer()
         with _reporting(self._database.source):
+            self._connections.came(peer, len(content))
+            with self._questions.turn(context.is_cancelled, len(content)) as turn:
+                answer = self._answer(content, turn)
+            return flight.RecordBatchStream(self._connections.sent(peer, answer))
+
+    def _answer(self, ticket: bytes, turn: Turn) -> pa.Table:
+        question = decode_question(ticket, self._bounds.question)
+        if isinstance(question, Sum):
+            return self._stamped(*joined(self._database, question, turn))
+        if question.source != self._database.source:
+            raise WrongUse(
+                f"source {question.source} was asked, this is source"
+                f" {self._database.source}; check its address in the configuration"
+            )
+        return self._stamped(*lookup(self._database, question, turn))
+
+    def _stamped(self, rows: pa.Table, version: int) -> pa.Table:
+        return answer_stream(rows, version, self._database.digest_at(version))
+
+    def do_action(self, context: Any, action: Any) -> list[bytes]:
+        size = len(action.body)
+        with _reporting(self._database.source):
+            self._connections.came(context.peer(), size)
             if action.type == STATUS:
-                return [orjson.dumps(status_of(self._database, self._topic))]
+                versions = decode_status_question(action.body.to_pybytes())
+                return [orjson.dumps(status_of(self._database, self._topic, versions))]
             if action.type == COMMIT:
-                return [orjson.dumps(self._commit(action.body.to_pybytes()))]
+                with self._commits.turn(context.is_cancelled, size):
+                    return [orjson.dumps(self._commit(memoryview(action.body)))]
             raise WrongUse(f"unknown action {action.type!r}; there are {STATUS} and {COMMIT}")
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
         return [
-            (STATUS, "name, version, published version, topic, relations and indexed columns"),
+            (
+                STATUS,
+                "name, identity, version, published version, history, topic, relations and"
+                " indexed columns",
+            ),
             (COMMIT, "commits transactions, in order, up to the first one that is refused"),
         ]
 
-    def _commit(self, body: bytes) -> dict[str, Any]:
-        transactions = decode_transactions(body, self._relations)
+    def _commit(self, body: memoryview) -> dict[str, Any]:
+        text = check_commit(body, self._bounds.commit)
+        transactions = decode_transactions(text, self._relations)
+        units = sum(abs(change.count) for each in transactions for change in each.changes)
+        if units > MOST_UNITS:
+            raise WrongUse(
+                f"a commit of {units} rows, at most {MOST_UNITS} are taken at once; commit in"
+                " several"
+            )
         outcome = commit_until_refused(self._database, transactions)
         return {
             "version": outcome.version,
@@ -197,11 +258,21 @@ def commit_until_refused(database: SourceDatabase, transactions: list[Any]) -> O
     return Outcome(outcome.version, outcome.committed, outcome.refusal or refusal)
 
 
-def status_of(database: SourceDatabase, topic: str | None = None) -> dict[str, Any]:
-    """What a source says about itself; where its file lies is nobody's business."""
+def status_of(
+    database: SourceDatabase, topic: str | None = None, versions: Sequence[int] = ()
+) -> dict[str, Any]:
+    """What a source says about itself; where its file lies is nobody's business.
+
+    `histories` has the digests of its history up to these versions, as far as it knows them.
+    """
+    version, digest = database.standing
+    digests = {each: database.digest_at(each) for each in versions}
     return {
         "source": database.source,
-        "version": database.version,
+        "identity": database.identity,
+        "version": version,
+        "history": digest_to_text(digest),
+        "histories": {str(v): digest_to_text(d) for v, d in digests.items() if d != UNKNOWN},
         "published": database.published,
         "topic": topic,
         "relations": {relation.name: relation.to_json() for relation in database.catalog},
@@ -214,16 +285,24 @@ def _reporting(source: str) -> Iterator[None]:
     """Errors in Flight's terms: the sender's fault is marked, the rest is 'not available'."""
     try:
         yield
-    except WrongUse as error:
-        raise flight.FlightServerError(str(error), extra_info=REFUSED) from None
+    except (WrongUse, SourceViolation) as error:
+        raise flight.FlightServerError(_brief(error), extra_info=REFUSED) from None
     except ViewsweepError as error:
-        raise flight.FlightUnavailableError(str(error)) from None
-    except duckdb.Error as error:
-        raise flight.FlightUnavailableError(f"source {source}: database: {error}") from None
-    except Exception as error:
-        # Asking again would not help. Without this, Flight would send our traceback as message.
-        fault = f"source {source} failed: {type(error).__name__}: {error}"
+        raise flight.FlightUnavailableError(_brief(error)) from None
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        fault = f"source {source}: {_brief(altered(error))}"
         raise flight.FlightServerError(fault, extra_info=REFUSED) from None
+    except duckdb.Error as error:
+        raise flight.FlightUnavailableError(f"source {source}: database: {_brief(error)}") from None
+    except BaseException as error:
+        # Asking again would not help. Without this, Flight would send our traceback as message.
+        fault = f"source {source} failed: {_brief(words_of(error))}"
+        raise flight.FlightServerError(fault, extra_info=REFUSED) from None
+
+
+def _brief(error: object) -> str:
+    text = str(error)
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]} …"
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]

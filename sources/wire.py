@@ -16,13 +16,18 @@ come the rows that its terms give for atoms, counts included:
 
 each entry of `terms` standing for all terms that give rows for the same atoms (terms.py).
 
-The answer is the stream of rows; its schema's metadata carries the version. The relation's schema
+The answer is the stream of rows; its schema's metadata carries the version, and as `history` the
+digest of the source's history up to it (history.py). The relation's schema
 travels with every question, so a source that was altered refuses instead of answering something
 else. There is no SQL in either direction.
 """
 
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -33,16 +38,20 @@ import pyarrow as pa
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Condition, from_json, to_json
 from protocols.algebra.frame import Frame
-from protocols.algebra.types import column_type
+from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from protocols.views.view import Atom, Link, Output, View
+from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, loads, read_header
+from sources.history import UNKNOWN, digest_to_text
 from sources.terms import Sum, Terms, in_groups
 from sources.transaction import RowChange, Transaction
+from sources.unpacking import unpacked
 
 VERSION = b"version"
+HISTORY = b"history"
 STATUS = "status"
 COMMIT = "commit"
 #: `extra_info` of a Flight error: the request itself was at fault.
@@ -69,20 +78,28 @@ def encode_question(question: Question[Frame]) -> bytes:
     return _encode_joint(question) if isinstance(question, Joint) else encode_query(question)
 
 
-def decode_question(ticket: bytes) -> Query[Frame] | Sum:
-    """The question of a ticket; WrongUse when it is none."""
+def decode_question(ticket: bytes, most_bytes: int = Bounds.question) -> Query[Frame] | Sum:
+    """The question of a ticket; WrongUse when it is none, or takes more than the server gives."""
+    if len(ticket) > most_bytes:
+        raise WrongUse(
+            f"a question of {len(ticket)} bytes, at most {most_bytes} are read; ask in several, or"
+            " raise --largest-question"
+        )
     line, _, streams = ticket.partition(b"\n")
-    header = _json_object(line, "question")
+    header = read_header(line, "question")
+    if not isinstance(header, dict):
+        raise WrongUse("the question is not a JSON object")
     with _reading_question():
-        return _sum(header, streams) if "joint" in header else _query(header, streams)
+        form = _Streams(streams, most_bytes)
+        return _sum(header, form) if "joint" in header else _query(header, form)
 
 
 def decode_query(ticket: bytes) -> Query[Frame]:
     """The query of a ticket; WrongUse when it is none."""
-    line, _, streams = ticket.partition(b"\n")
-    header = _json_object(line, "question")
-    with _reading_question():
-        return _query(header, streams)
+    question = decode_question(ticket)
+    if isinstance(question, Sum):
+        raise WrongUse("a joint question where a query was expected")
+    return question
 
 
 @contextmanager
@@ -91,19 +108,43 @@ def _reading_question() -> Iterator[None]:
         yield
     except KeyError as error:
         raise WrongUse(f"the question lacks {error}") from None
-    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
+    except (TypeError, ValueError, AttributeError, struct.error, pa.ArrowException) as error:
         raise WrongUse(f"the question is malformed: {error}") from None
 
 
-def _query(header: dict[str, Any], streams: bytes) -> Query[Frame]:
+@dataclass(frozen=True)
+class _Streams:
+    """What comes behind the header, not yet read."""
+
+    content: bytes
+    most_bytes: int
+
+    def frames(self, lengths: list[int]) -> tuple[Frame, ...]:
+        """The rows of each stream; all streams together have these lengths."""
+        if sum(lengths) != len(self.content) or any(length < 0 for length in lengths):
+            raise ValueError(
+                f"{sum(lengths)} bytes of keys are announced, {len(self.content)} came"
+            )
+        ends = list(accumulate(lengths, initial=0))
+        view = memoryview(self.content)
+        streams = [view[start:end] for start, end in pairwise(ends)]
+        return tuple(counted(table) for table in unpacked(streams, self.most_bytes))
+
+
+def _query(header: dict[str, Any], streams: _Streams) -> Query[Frame]:
     source, name = _text(header["source"]), _text(header["relation"])
     relation = relation_from_json(source, name, header["schema"])
     keys = header["keys"]
+    if keys is not None and len(keys) > MOST_KEY_SETS:
+        raise WrongUse(
+            f"the question has {len(keys)} key sets, at most {MOST_KEY_SETS} are answered; ask in"
+            " several questions"
+        )
     return Query(
         relation=relation,
         columns=tuple(map(_text, header["columns"])),
         condition=_condition(header["condition"]),
-        keys=None if keys is None else _frames(keys, streams),
+        keys=None if keys is None else streams.frames(keys),
         page=None if header["page"] is None else _page(relation, header["page"]),
     )
 
@@ -141,8 +182,12 @@ def _atom_to_json(atom: Atom) -> dict[str, Any]:
     }
 
 
-def _sum(header: dict[str, Any], streams: bytes) -> Sum:
+def _sum(header: dict[str, Any], streams: _Streams) -> Sum:
     form, terms = header["joint"], header["terms"]
+    if len(form["atoms"]) > MOST_ATOMS:
+        raise WrongUse(
+            f"the joint question has {len(form['atoms'])} atoms, at most {MOST_ATOMS} are joined"
+        )
     atoms = tuple(_atom(index, each) for index, each in enumerate(form["atoms"]))
     links = tuple(Link(_end(left), _end(right)) for left, right in form["links"])
     residuals = tuple(from_json(each) for each in form["residuals"])
@@ -151,7 +196,7 @@ def _sum(header: dict[str, Any], streams: bytes) -> Sum:
         for name, column, type_ in form["outputs"]
     )
     lengths = [length for each in terms for length in each["given"].values()]
-    frames = iter(_frames(lengths, streams))
+    frames = iter(streams.frames(lengths))
     groups = tuple(
         Terms(_whole(each["number"]), {int(i): next(frames).data for i in each["given"]})
         for each in terms
@@ -188,9 +233,28 @@ def check_token(token: str) -> None:
         raise WrongUse("a token consists of printable ASCII characters, and it is not empty")
 
 
-def answer_stream(rows: pa.Table, version: int) -> pa.Table:
-    """The rows with the version in the metadata of their schema."""
-    return rows.replace_schema_metadata({VERSION: str(version).encode()})
+def answer_stream(rows: pa.Table, version: int, digest: int = UNKNOWN) -> pa.Table:
+    """The rows with the version, and the history's digest, in the metadata of their schema."""
+    history = {} if digest == UNKNOWN else {HISTORY: digest_to_text(digest).encode()}
+    return rows.replace_schema_metadata({VERSION: str(version).encode(), **history})
+
+
+def encode_status_question(versions: Sequence[int]) -> bytes:
+    """The body of a question for the status: of which versions one wants the history's digest."""
+    return orjson.dumps({"histories": list(versions)})
+
+
+def decode_status_question(body: bytes) -> list[int]:
+    """These versions."""
+    if not body:
+        return []
+    form = read_header(body, "body of a status")
+    if not isinstance(form, dict):
+        raise WrongUse("the body of a status is not a JSON object")
+    versions = form.get("histories", [])
+    if not isinstance(versions, list) or not all(type(each) is int for each in versions):
+        raise WrongUse('"histories" has to be a list of versions')
+    return versions
 
 
 def encode_transactions(
@@ -214,10 +278,7 @@ def _part_to_json(part: GlobalPart) -> dict[str, Any]:
 
 def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[Transaction]:
     """The transactions of a commit's body."""
-    try:
-        forms = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise WrongUse(f"the transactions are not JSON: {error}") from None
+    forms = loads(body, "list of transactions")
     if not isinstance(forms, list):
         raise WrongUse("the transactions have to be a JSON array")
     return [
@@ -243,6 +304,13 @@ def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relatio
         ),
         None if form.get("global") is None else _part_from_json(form["global"], where),
     )
+
+
+def _plain(value: Any, type_: ColumnType) -> Any:
+    """A number as it was written (`sources apply` reads files so) is a float except as DECIMAL."""
+    if isinstance(value, Decimal) and type_.family != "DECIMAL":
+        return float(value)
+    return value
 
 
 def _part_from_json(form: Any, where: str) -> GlobalPart:
@@ -271,7 +339,7 @@ def _change_from_json(form: Any, where: str, relations: Mapping[str, Relation]) 
     values = []
     for (column, type_), value in zip(relation.columns, row, strict=True):
         try:
-            values.append(type_.decode(value))
+            values.append(type_.decode(_plain(value, type_)))
         except ValueError as error:
             raise WrongUse(f"{where}: relation {relation}, column {column}: {error}") from None
     return RowChange(name, tuple(values), count)
@@ -285,16 +353,6 @@ def _change_to_json(change: RowChange, relations: Mapping[str, Relation]) -> dic
         typed = zip(relation.columns, change.row, strict=True)
         row = [type_.encode(value) for (_, type_), value in typed]
     return {"relation": change.relation, "row": row, "count": change.count}
-
-
-def _json_object(line: bytes, what: str) -> dict[str, Any]:
-    try:
-        form = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise WrongUse(f"the {what} is not JSON: {error}") from None
-    if not isinstance(form, dict):
-        raise WrongUse(f"the {what} is not a JSON object")
-    return form
 
 
 def _text(form: Any) -> str:
@@ -351,16 +409,3 @@ def _ipc(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
-
-
-def _frames(lengths: list[int], streams: bytes) -> tuple[Frame, ...]:
-    if sum(lengths) != len(streams) or any(length < 0 for length in lengths):
-        raise ValueError(f"{sum(lengths)} bytes of keys are announced, {len(streams)} came")
-    view, frames, start = memoryview(streams), [], 0
-    for length in lengths:
-        with pa.ipc.open_stream(view[start : start + length]) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        frames.append(counted(table))
-        start += length
-    return tuple(frames)

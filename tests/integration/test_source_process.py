@@ -231,6 +231,16 @@ def test_without_its_broker_it_stops_as_well_and_says_what_is_left(tmp_path: Pat
     assert "stopped at version 7, 7 to be published after the next start" in serving.said
 
 
+def test_a_workload_begins_when_the_file_that_it_waits_for_is_there(tmp_path: Path) -> None:
+    begin = tmp_path / "begin"
+    nobody = f"127.0.0.1:{free_port()}"
+    options = ("--broker", nobody, "--workload", "retail", "--rate", 200, "--after", begin)
+    with Serving(made(tmp_path), *options) as serving:
+        assert serving.status("version") == 0
+        begin.touch()
+        eventually(lambda: serving.status("version") > 0, serving.said)
+
+
 def test_a_broker_that_refuses_the_topic_for_good_ends_the_process(
     tmp_path: Path, broker: LocalBroker
 ) -> None:
@@ -332,7 +342,7 @@ def test_apply_stops_at_the_first_transaction_refused_and_says_how_far_it_got(
         again = transactions(tmp_path, change("line", [0, 0], 1), change("line", [9, 9], -1))
         said = refused("apply", again, "--address", serving.client.address)
         assert "transaction 1 was refused" in said
-        assert "The 1 before it are committed, the source is at version 4" in said
+        assert "The one before it is committed, the source is at version 4" in said
 
 
 def test_a_file_that_cannot_be_read_is_refused_before_anything_is_committed(
@@ -386,5 +396,5 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(tmp_path: Path) -> No
     other = refused("serve", database, *nobody, "--workload", "retail", "--seed", 4)
     assert "workload retail with seed 4 does not fit" in other
     address = f"grpc://127.0.0.1:{free_port()}"
-    assert f"at {address} does not answer" in refused("status", "--address", address, code=3)
+    assert f"{address} does not answer" in refused("status", "--address", address, code=3)
     assert "give either --database or --address" in refused("status")

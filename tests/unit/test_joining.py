@@ -28,13 +28,14 @@ from protocols.maintenance.questions import Joint
 from protocols.views.catalog import Relation, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, Link, View
+from sources.answers import fault, schema_fault
 from sources.client import SourceClient
 from sources.database import SourceDatabase
 from sources.joining import joined
 from sources.queryserver import QueryServer
 from sources.terms import Sum, in_groups
 from sources.transaction import RowChange, Transaction
-from sources.wire import decode_question, encode_question
+from sources.wire import counted, decode_question, encode_question
 
 CATALOG = catalog_from_json(
     {
@@ -176,12 +177,15 @@ def test_the_answer_is_the_views_sql_with_the_rows_given(
                 rows = {a: _counted(dice, some_rows(dice, a.relation, 4)) for a in atoms}
                 given.append({atom.index: each for atom, each in rows.items()})
                 terms.append({a.index: _selected(a, frame(a, each)) for a, each in rows.items()})
-            joint = decode_question(encode_question(Joint(asked, tuple(terms))))
+            question = Joint(asked, tuple(terms))
+            joint = decode_question(encode_question(question))
             assert isinstance(joint, Sum)
             assert len(joint.groups) <= 2 ** len(asked.atoms)
             rows, version = joined(source, joint)
             found = pl.DataFrame(pl.from_arrow(rows))
             assert version == 0
+            assert schema_fault(question, rows.schema) is None
+            assert fault(question, counted(rows)) is None
             assert dict(found.schema) == {
                 **{output.name: output.type.dtype for output in asked.outputs},
                 COUNT: pl.Int64(),

@@ -35,10 +35,11 @@ from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.maintenance.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
+from sources.answers import fault, schema_fault
 from sources.database import FEW_KEYS, SourceDatabase
 from sources.lookup import lookup
 from sources.transaction import RowChange, Transaction
-from sources.wire import decode_query, encode_query
+from sources.wire import counted, decode_query, encode_query
 
 COLUMNS = {
     "b": "BIGINT",
@@ -147,7 +148,10 @@ def expected(query: Query[Frame], stored: list[Row]) -> Counter[Row]:
 
 
 def found(database: SourceDatabase, query: Query[Frame]) -> Counter[Row]:
+    """What is answered, which whoever asked finds no fault with."""
     table, _ = lookup(database, query)
+    assert schema_fault(query, table.schema) is None
+    assert fault(query, counted(table)) is None
     return Counter(tuple(map(same, row)) for row in zip(*table.to_pydict().values(), strict=True))
 
 
@@ -231,6 +235,7 @@ def test_pages_put_together_are_the_relation_in_key_order(
         page = Page(after, limit)
         query = Query(KEYED, ("s", "b"), condition if positive else None, None, page)
         table, _ = lookup(shared, query)
+        assert fault(query, counted(table)) is None
         part = list(zip(*table.to_pydict().values(), strict=True))
         collected += part
         assert len(part) <= limit

@@ -1,0 +1,183 @@
+"""`sources init`, `apply` and `index`: files as people have them, taken as they are or refused."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from sources.database import SourceDatabase
+from streaming import commandline
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def sources(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs `viewsweep sources …`; returns exit code, output and complaint."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["viewsweep", "sources", *map(str, arguments)])
+        monkeypatch.setattr(commandline, "_leave", sys.exit)
+        with pytest.raises(SystemExit) as ended:
+            commandline.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return run
+
+
+def init(sources: Command, directory: Path, csv: str, *more: object) -> tuple[int, str, str]:
+    file = directory / "item.csv"
+    file.write_text(csv)
+    database = directory / "shop.db"
+    return sources("init", database, "--source", "shop", "--relation", f"item={file}", *more)
+
+
+def held(directory: Path) -> list[tuple[object, ...]]:
+    with duckdb.connect(str(directory / "shop.db")) as plain:
+        return plain.execute("SELECT * FROM relations.item ORDER BY ALL").fetchall()
+
+
+def apply(sources: Command, directory: Path, row: str, count: int = 1) -> tuple[int, str, str]:
+    """One transaction with a row as JSON text."""
+    file = directory / "t.json"
+    file.write_text(f'{{"changes": [{{"relation": "item", "row": {row}, "count": {count}}}]}}')
+    return sources("apply", file, "--database", directory / "shop.db")
+
+
+CSV = "id,price\n1,10.25\n2,0.1\n"
+PRICE = ("--key", "item=id", "--type", "item.price=DECIMAL(10,2)")
+
+
+def test_init_says_columns_types_and_key(sources: Command, tmp_path: Path) -> None:
+    code, said, _ = init(sources, tmp_path, CSV, "--key", "item=id", "--index", "item=price")
+    assert code == 0
+    assert "item (2 rows)" in said
+    assert "item (id BIGINT, price DOUBLE), key id, index on price" in said
+
+
+def test_a_type_that_is_given_is_not_guessed(sources: Command, tmp_path: Path) -> None:
+    code, said, _ = init(sources, tmp_path, CSV, *PRICE)
+    assert code == 0
+    assert "price DECIMAL(10,2)" in said
+    assert [str(price) for _, price in held(tmp_path)] == ["10.25", "0.10"]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [("10.255", "DECIMAL(10,2)"), ("x", "DECIMAL(10,2)"), ("1e9", "DECIMAL(5,2)"), ("1", "DATE")],
+)
+def test_a_value_that_would_change_in_a_given_type_is_refused(
+    value: str, type_: str, sources: Command, tmp_path: Path
+) -> None:
+    code, _, said = init(sources, tmp_path, f"id,x\n1,{value}\n", "--type", f"item.x={type_}")
+    assert code == 2
+    assert f"column 'x': '{value}' is no {type_}" in said
+    assert not (tmp_path / "shop.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--type", "item.z=DATE"), "there is no column 'z'; has: id, price"),
+        (("--type", "other.x=DATE"), "there is no --relation other=…"),
+        (("--type", "item.price=MONEY"), "unknown type 'MONEY'"),
+    ],
+)
+def test_a_type_for_nothing_is_refused(
+    options: tuple[str, str], complaint: str, sources: Command, tmp_path: Path
+) -> None:
+    code, _, said = init(sources, tmp_path, CSV, *options)
+    assert code == 2
+    assert complaint in said
+
+
+@pytest.mark.parametrize(
+    "csv",
+    ["", "\n\n", "1,pen\n2,ink\n", "id,name\n1,pen\n2\n", "id,name\n1,pen,x\n2\n3,4,5,6\n"],
+    ids=["empty", "blank", "headerless", "short lines", "ragged"],
+)
+def test_a_csv_file_without_header_or_with_ragged_lines_is_refused(
+    csv: str, sources: Command, tmp_path: Path
+) -> None:
+    code, _, said = init(sources, tmp_path, csv)
+    assert code == 2
+    assert "relation shop.item" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("csv", ["id,name\n", "id;name\n1;x\n", "id\n1\n", "id\tname\n1\tx\n"])
+def test_other_csv_files_are_taken(csv: str, sources: Command, tmp_path: Path) -> None:
+    assert init(sources, tmp_path, csv)[0] == 0
+
+
+def test_a_directory_that_is_missing_is_named(sources: Command, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    code, _, said = sources("init", missing / "x.db", "--source", "crm", "--workload", "retail")
+    assert code == 2
+    assert f"there is no directory {missing} for x.db" in said
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("price", ["10.25", '"10.25"', "10", "-0.5", "1e1"])
+def test_a_number_is_a_decimal_as_it_is_written(
+    price: str, sources: Command, tmp_path: Path
+) -> None:
+    init(sources, tmp_path, CSV, *PRICE)
+    assert apply(sources, tmp_path, f"[7, {price}]")[0] == 0
+    assert float(str(held(tmp_path)[-1][1])) == float(price.strip('"'))
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("[7, 10.255]", "no DECIMAL(10,2)"),
+        ("[7.5, 1]", "7.5 is no BIGINT"),
+        ("[7, NaN]", 'NaN has to be a text: "NaN"'),
+        ("[7, " + "[" * 100_000, "nested too deeply"),
+        ("[7", "not JSON"),
+    ],
+)
+def test_what_is_no_value_is_refused_with_its_place(
+    row: str, complaint: str, sources: Command, tmp_path: Path
+) -> None:
+    init(sources, tmp_path, CSV, *PRICE)
+    code, _, said = apply(sources, tmp_path, row)
+    assert code == 2
+    assert complaint in said
+    assert "t.json" in said
+
+
+def test_a_float_is_a_double(sources: Command, tmp_path: Path) -> None:
+    init(sources, tmp_path, CSV, "--key", "item=id")
+    assert apply(sources, tmp_path, "[7, 0.1]")[0] == 0
+    assert apply(sources, tmp_path, '[8, "NaN"]')[0] == 0
+    assert held(tmp_path)[2] == (7, 0.1)
+
+
+def test_a_count_of_two_is_for_bags(sources: Command, tmp_path: Path) -> None:
+    init(sources, tmp_path, CSV)
+    assert apply(sources, tmp_path, "[7, 1.5]", count=2)[0] == 0
+    assert held(tmp_path).count((7, 1.5)) == 2
+
+
+def test_an_index_is_made_later_and_twice_does_no_harm(sources: Command, tmp_path: Path) -> None:
+    init(sources, tmp_path, CSV, "--key", "item=id")
+    for _ in range(2):
+        code, said, _ = sources("index", tmp_path / "shop.db", "--on", "item=price,id")
+        assert code == 0
+        assert "index on id, index on price" in said
+    with SourceDatabase.open(tmp_path / "shop.db") as database:
+        assert database.indexes == {"item": ("id", "price")}
+    code, _, said = sources("index", tmp_path / "shop.db", "--on", "item=zz")
+    assert code == 2
+    assert "shop.item.zz: there is no such column" in said
+
+
+def test_status_is_for_machines_as_well(sources: Command, tmp_path: Path) -> None:
+    init(sources, tmp_path, CSV)
+    _, said, _ = sources("status", "--database", tmp_path / "shop.db", "--json")
+    assert json.loads(said)["indexes"] == {"item": []}
