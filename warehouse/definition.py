@@ -4,6 +4,7 @@
 look different now must not go on writing into these tables; the comparison here says what differs.
 """
 
+import difflib
 import os
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import orjson
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
-from protocols.views.sql import parse_view
+from protocols.views.sql import parse_view, plain_lines
 from protocols.views.tree import AnyView
 
 FORMAT = 1
+#: The tables of a view, the one that counts first.
+TABLES = ("changes", "progress", "current")
+_WAY_OUT = "Restore it, or remove the view's directory to make the view anew"
 
 
 def definition_of(view: AnyView) -> dict[str, Any]:
@@ -27,13 +31,18 @@ def definition_of(view: AnyView) -> dict[str, Any]:
 
 
 def write_definition(directory: Path, view: AnyView) -> None:
-    """Writes it, whole or not at all."""
-    part = directory / "view.json.part"
+    """Writes it, whole or not at all, whoever else does so at the same time."""
+    part = directory / f"view.json.{os.getpid()}.part"
     with part.open("wb") as file:
         file.write(orjson.dumps(definition_of(view), option=orjson.OPT_INDENT_2))
         file.flush()
         os.fsync(file.fileno())
-    part.rename(directory / "view.json")
+    part.replace(directory / "view.json")
+
+
+def is_kept(directory: Path) -> bool:
+    """Whether there is anything of a view that its definition is needed for."""
+    return any((directory / name / "_delta_log").exists() for name in TABLES)
 
 
 def read_definition(directory: Path) -> dict[str, Any] | None:
@@ -44,12 +53,12 @@ def read_definition(directory: Path) -> dict[str, Any] | None:
     try:
         definition = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError:
-        raise WrongUse(f"{file} is damaged: it is not JSON; restore it or start anew") from None
+        raise WrongUse(f"{file} is damaged: it is not JSON. {_WAY_OUT}") from None
     if not isinstance(definition, dict) or definition.get("format") != FORMAT:
         raise WrongUse(f"{file} was written by another version of viewsweep; it is not touched")
     kinds = {"view": str, "sql": str, "sources": dict}
     if not all(isinstance(definition.get(key), kind) for key, kind in kinds.items()):
-        raise WrongUse(f"{file} is damaged: it is no view's; restore it or start anew")
+        raise WrongUse(f"{file} is damaged: it is no view's. {_WAY_OUT}")
     return definition
 
 
@@ -69,8 +78,8 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
         return
     wanted = definition_of(view)
     way_out = "Put the new view under another name, or remove that directory to start anew"
-    if " ".join(stored["sql"].split()) != " ".join(view.sql.split()):
-        raise WrongUse(f"{directory} holds a view with other SQL: {stored['sql']!r}. {way_out}")
+    if (difference := _difference(stored["sql"], view.sql)) is not None:
+        raise WrongUse(f"{directory} holds a view with other SQL: {difference}. {way_out}")
     for relation in view.relations:
         before = stored["sources"].get(relation.source, {}).get("relations", {})
         if (
@@ -81,3 +90,14 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
                 f"{directory}: relation {relation} had the schema {before.get(relation.name)} when"
                 f" the view was made and has {relation.to_json()} now. {way_out}"
             )
+
+
+def _difference(stored: str, wanted: str) -> str | None:
+    """What is different in two texts of a view besides comments, spaces and letters of keywords."""
+    before, now = plain_lines(stored), plain_lines(wanted)
+    if before == now:
+        return None
+    changed = [line for line in difflib.ndiff(before, now) if line[0] in "-+"]
+    gone = " ".join(line[2:].strip() for line in changed if line[0] == "-")
+    new = " ".join(line[2:].strip() for line in changed if line[0] == "+")
+    return f"it has {gone!r} where the new one has {new!r}"

@@ -5,11 +5,12 @@ so numbers kept there change atomically with the rows: that is how a view knows 
 version of each source and the offset in each topic without a second store that could disagree.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 from urllib.request import url2pathname
 
 import orjson
@@ -36,6 +37,9 @@ class Overtaken(ViewsweepError):
 KEEP_MINUTES = 10.0
 #: Checkpoints are written by the upkeep, in its own thread: no batch waits for one.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+#: With these a Parquet file begins and ends.
+_PARQUET = b"PAR1"
 
 
 def kept_for(minutes: float) -> dict[str, str]:
@@ -80,6 +84,8 @@ def append(
     handle was read; given a path, it creates the table, and fails if there is one.
     """
     where = place_of(table) if isinstance(table, DeltaTable) else table
+    if isinstance(table, DeltaTable):
+        refuse_removed(where)
     with plain_errors(where):
         write_deltalake(
             table,
@@ -114,12 +120,14 @@ def number(table: DeltaTable, app_id: str) -> int:
 
 
 def last_checkpoint(directory: Path) -> int:
-    """The version that the log was last summed up at; -1 before the first time."""
+    """The version that the log was last summed up at; -1 before the first time.
+
+    The file is a hint, which every reader does without when it is damaged.
+    """
     try:
-        return int(
-            orjson.loads((directory / "_delta_log/_last_checkpoint").read_bytes())["version"]
-        )
-    except FileNotFoundError:
+        hint = orjson.loads((directory / "_delta_log/_last_checkpoint").read_bytes())
+        return int(hint["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return -1
 
 
@@ -134,6 +142,49 @@ def newest_first(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
         read, limit = limit, limit * 4
 
 
+def damage(table: DeltaTable) -> str | None:
+    """What is wrong with the table's files, the first one by name; None if they are all there.
+
+    Costs a stat and a short read per file: a reader that meets a file cut short panics, and a
+    writer may pass it by for months.
+    """
+    directory = place_of(table)
+    if not (directory / "_delta_log").exists():
+        return f"{directory} was removed"
+    actions = pl.DataFrame(table.get_add_actions(flatten=True))
+    for name, size in sorted(actions.select("path", "size_bytes").iter_rows()):
+        file = directory / unquote(name)
+        if (wrong := _damage_of(file, size)) is not None:
+            return f"{file} {wrong}"
+    return None
+
+
+def _damage_of(file: Path, size: int) -> str | None:
+    try:
+        there = file.stat().st_size
+        if there != size:
+            return f"has {there:,} of its {size:,} bytes"
+        return None if is_parquet(file) else "is not a Parquet file any more"
+    except FileNotFoundError:
+        return "is gone"
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a file ends as Parquet does: with its summary, which is written last."""
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - len(_PARQUET)))
+        return opened.read() == _PARQUET
+
+
+def set_aside(path: Path) -> Path:
+    """Renames what is in the way, instead of what was set aside before; returns its new place."""
+    aside = path.with_name(f"{path.name}.aside")
+    if aside.is_dir():
+        shutil.rmtree(aside)
+    path.replace(aside)
+    return aside
+
+
 @contextmanager
 def plain_errors(where: Path) -> Iterator[None]:
     """Turns what Delta and the disk say into one message with a way out."""
@@ -142,6 +193,8 @@ def plain_errors(where: Path) -> Iterator[None]:
     except CommitFailedError as error:
         raise Overtaken(f"{overtaken(where)} ({first_line(error)})") from error
     except (DeltaError, OSError) as error:
+        if "table already exists" in str(error):
+            raise Overtaken(overtaken(where)) from error
         raise Unreachable(
             f"{where}: the commit failed: {first_line(error)}. Nothing of it is visible; when the"
             " cause is gone (is the disk full?), the same command goes on"
@@ -163,10 +216,21 @@ def plain_reading(where: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+        raise unreadable(f"{where} cannot be read: {first_line(error)}") from error
+
+
+def refuse_removed(where: Path) -> None:
+    """Unreachable when a table's log is gone, which its handle does not notice."""
+    if not (where / "_delta_log").exists():
         raise Unreachable(
-            f"{where} cannot be read: {first_line(error)}. Restore it, or remove the view's"
-            " directory to make the view anew"
-        ) from error
+            f"{where} was removed while the job ran. Restore it; or start the job again, which"
+            " makes anew what can be made anew"
+        )
+
+
+def unreadable(what: str) -> Unreachable:
+    """The error for a table that nothing can stand in for."""
+    return Unreachable(f"{what}. Restore it, or remove the view's directory to make the view anew")
 
 
 def overtaken(where: Path) -> str:

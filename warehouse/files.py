@@ -55,6 +55,7 @@ def commit(
 ) -> None:
     """One commit: the rows in these files and these numbers, as `delta.append` makes it."""
     where = delta.place_of(table)
+    delta.refuse_removed(where)
     for file in files:
         if not (where / file.name).exists():
             raise Unreachable(

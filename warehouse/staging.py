@@ -4,20 +4,27 @@ The pages go to a Delta table of their own, each in one commit together with the
 next page begins and the vector that all of them are corrected to. A job that dies goes on behind
 the last page. When the last page is in, the whole is committed to `changes` as position 0 and
 this table goes.
+
+Nothing is kept before the first page, and nothing here is more than work saved: pages that cannot
+be gone on with are dropped, and the first state is read anew.
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
+from deltalake import DeltaTable
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import empty_frame
 from protocols.algebra.types import ColumnType
-from protocols.errors import WrongUse
+from protocols.errors import SourceViolation, ViewsweepError, WrongUse
 from warehouse import delta
+from warehouse.counts import shown
+from warehouse.definition import refuse_another_view
 from warehouse.standing import Standing, standing_in
 from warehouse.tables import ViewTables
 
@@ -30,7 +37,7 @@ class Staging:
     def __init__(self, tables: ViewTables, key: tuple[ColumnType, ...]) -> None:
         self._tables = tables
         self._path = _place(tables)
-        self._table = delta.table_at(self._path)
+        self._table: DeltaTable | None = None
         #: Types of the root's key columns, to read the last key back.
         self._key = key
         #: Where the next page begins; None before the first page and after the last one.
@@ -38,38 +45,60 @@ class Staging:
         self.finished = False
         self.rows = 0
         self.standing: Standing | None = None
-        if self._table is not None:
-            self.standing = standing_in(self._table, tables.view.sources)
-            self._read_note(str(self._table.history(1)[0].get(_NOTE, "")))
-            self.rows = self._table.count()
+
+    def take_up(self) -> None:
+        """Goes on with the pages that are there; WrongUse if that cannot be."""
+        table = delta.table_at(self._path)
+        if table is None:
+            return
+        if (damage := delta.damage(table)) is not None:
+            raise WrongUse(damage)
+        self._read_note(str(next(iter(table.history(1)), {}).get(_NOTE, "")))
+        if self.last_key is None and not self.finished:
+            # Earlier versions kept the vector by itself, whatever the sources had said.
+            raise WrongUse(f"{self._path} has no page yet")
+        self.standing = standing_in(table, self._tables.view.sources)
+        self.rows, self._table = table.count(), table
 
     def begin(self, standing: Standing) -> None:
-        """Fixes the vector that all pages are corrected to."""
+        """Fixes the vector that all pages are corrected to; kept with the first of them."""
         self.standing = standing
-        delta.append(
-            self._path, empty_frame(self._tables.view.schema).data, standing.numbers(), self._note()
-        )
-        self._table = delta.table_at(self._path)
 
     def add(self, rows: pl.DataFrame | None, last_key: tuple[Any, ...] | None) -> None:
         """One page; without a key to go on from, it was the last."""
-        assert self._table is not None
         assert self.standing is not None
+        self._refuse_overtaken()
         self.last_key, self.finished = last_key, last_key is None
         part = empty_frame(self._tables.view.schema).data if rows is None else rows
-        delta.append(self._table, part, self.standing.numbers(), self._note())
+        delta.append(self._table or self._path, part, self.standing.numbers(), self._note())
+        self._table = self._table or delta.table_at(self._path)
         self.rows += part.height
 
     def finish(self) -> None:
         """Makes the first state visible and drops the pages."""
         assert self._table is not None
         assert self.standing is not None
+        self._refuse_overtaken()
         names = list(self._tables.view.schema)
         pages = pl.scan_delta(self._table).group_by(names).agg(pl.col(COUNT).sum())
         with delta.plain_reading(self._path):
             rows = pages.filter(pl.col(COUNT) != 0).collect()
+        wrong = rows.filter(pl.col(COUNT) < 0)
+        if not wrong.is_empty():
+            discard_pages(self._tables)
+            raise SourceViolation(
+                f"view {self._tables.view.name}: its first state would have the row"
+                f" ({shown(wrong, names)}) {wrong.item(0, COUNT)} times: what a source answered and"
+                " what it published contradict each other. Nothing of it was kept; the same command"
+                " reads the first state anew"
+            )
         self._tables.begin(rows, self.standing)
         discard_pages(self._tables)
+
+    def _refuse_overtaken(self) -> None:
+        """Overtaken when another job has finished the first state, or has begun another one."""
+        if self._table is not None and not (self._path / "_delta_log").exists():
+            raise delta.Overtaken(delta.overtaken(self._tables.directory))
 
     def _note(self) -> dict[str, str]:
         key = self.last_key and [
@@ -85,9 +114,34 @@ class Staging:
                 pairs = zip(self._key, key, strict=True)
                 self.last_key = tuple(type_.decode(value) for type_, value in pairs)
         except (ValueError, KeyError, TypeError):
-            raise WrongUse(
-                f"{self._path} is damaged; remove it to read the first state anew"
-            ) from None
+            raise WrongUse(f"{self._path} is damaged") from None
+
+
+def staging_of(
+    tables: ViewTables,
+    key: tuple[ColumnType, ...],
+    refuse: Callable[[Standing], object],
+    report: Callable[[str], None],
+) -> Staging:
+    """The pages that are there; dropped if they are damaged, of another view, or `refuse` raises.
+
+    It is given the standing that all pages are corrected to.
+    """
+    staging = Staging(tables, key)
+    try:
+        refuse_another_view(tables.directory, tables.view)
+        staging.take_up()
+        if staging.standing is not None:
+            refuse(staging.standing)
+    except ViewsweepError as error:
+        why = str(error).partition(". ")[0]
+        report(
+            f"view {tables.view.name}: its first state was interrupted and cannot be gone on with,"
+            f" so it is read anew: {why}"
+        )
+        discard_pages(tables)
+        return Staging(tables, key)
+    return staging
 
 
 def discard_pages(tables: ViewTables) -> None:

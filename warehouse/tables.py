@@ -16,8 +16,9 @@ All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
 
 import datetime
+import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,11 +27,18 @@ import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
 from protocols.algebra.delta import COUNT
-from protocols.errors import ProtocolBug, WrongUse
+from protocols.algebra.frame import compared
+from protocols.errors import ProtocolBug, SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.views.tree import AnyView
 from warehouse import delta, files
-from warehouse.definition import read_definition, refuse_another_view, write_definition
+from warehouse.counts import below_zero, shown
+from warehouse.definition import (
+    is_kept,
+    read_definition,
+    refuse_another_view,
+    write_definition,
+)
 from warehouse.order import order_from_note, order_to_note
 from warehouse.standing import Standing, standing_in
 
@@ -60,19 +68,28 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
     "questions": pl.List(QUESTION),
     "shown": pl.Boolean,
 }
+#: Of that, what is known without `progress`.
+_NOTED = {name: type_ for name, type_ in PROGRESS.items() if name != "installed_at"}
 
 
 class ViewTables:
     """The stored form of one view; at most one writer at a time, which Delta enforces."""
 
-    def __init__(self, root: Path, view: AnyView) -> None:
+    def __init__(
+        self, root: Path, view: AnyView, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.view = view
+        #: Told what was damaged, and what became of it.
+        self._report = report
         self.directory = root / view.name
-        refuse_another_view(self.directory, view)
+        if is_kept(self.directory):
+            refuse_another_view(self.directory, view)
         #: The handle's version is the last commit that we know; commits by others are conflicts.
         self._changes = delta.table_at(self.directory / "changes")
         self._current = delta.table_at(self.directory / "current")
         self._progress = delta.table_at(self.directory / "progress")
+        #: Whether counts may fall below zero: with a protocol that is there to be wrong.
+        self.allows_too_few = False
         #: What the last commits said that our handles know. An old handle would look it up in
         #: the log, of which the upkeep may have dropped that part meanwhile.
         self._standing: Standing | None = None
@@ -81,7 +98,10 @@ class ViewTables:
         self._following = threading.Lock()
         self._keep_minutes = delta.KEEP_MINUTES
         if self._changes is not None and read_definition(self.directory) is None:
-            raise WrongUse(f"{self.directory} holds Delta tables, but not of a viewsweep view")
+            raise WrongUse(
+                f"{self.directory} holds Delta tables, but not of a viewsweep view: there is no"
+                " view.json. Restore that, or give the view another name"
+            )
 
     @property
     def exists(self) -> bool:
@@ -105,8 +125,7 @@ class ViewTables:
         """Makes the view's directory and writes down what it will hold."""
         with delta.plain_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
-            if read_definition(self.directory) is None:
-                write_definition(self.directory, self.view)
+            write_definition(self.directory, self.view)
 
     def begin(self, rows: pl.DataFrame, standing: Standing) -> None:
         """The first state, at position 0, in one commit."""
@@ -169,29 +188,74 @@ class ViewTables:
         delta.append(where, frame, {_APPEARANCE: last}, widen=True, keep_minutes=keep)
 
     def recover_progress(self) -> None:
-        """After a crash between the two commits: what `changes` knows and `progress` does not."""
-        last = self.standing().position
-        done = self._recorded_up_to()
-        if done < last:
-            noted = pl.concat(reversed(list(self._noted(done, last))))
-            self.record(noted.filter(pl.col("position") > done))
+        """Lets `progress` say what `changes` says, whatever became of either.
 
-    def _noted(self, done: int, last: int) -> Iterator[pl.DataFrame]:
-        """What the commits noted behind a position, the newest first."""
-        reached = last
+        After a crash between the two commits it lacks a batch; after `changes` has lost commits it
+        has too many; and it may have lost files of its own.
+        """
+        self._replace_damaged_progress()
+        last, done = self.standing().position, max(self._recorded_up_to(), self.folded())
+        if done > last:
+            # Asked after `progress`: if others have committed meanwhile, that is no disagreement.
+            if delta.number(self._latest(), _APPEARANCE) < done:
+                self._cut_back_progress(last, done)
+        elif done < last:
+            noted, reached = self._noted(done, last)
+            if reached > done:
+                raise WrongUse(
+                    f"{self.directory}/progress: positions {done + 1} to {last} are missing and the"
+                    f" log of {self.directory}/changes reaches back to {reached + 1} only. Restore"
+                    " progress, or remove the view's directory to make the view anew"
+                )
+            self.record(noted)
+
+    def _replace_damaged_progress(self) -> None:
+        """From the notes of the commits if they reach back; the job itself can do without."""
+        damage = self._progress and delta.damage(self._progress)
+        if not damage:
+            return
+        last, since = self.standing().position, self.folded()
+        noted, reached = self._noted(since, last)
+        if reached > since:
+            self._say(
+                f"{damage}, and the log of changes reaches back to position {reached + 1} only. The"
+                " view goes on; restore the file to have its trace"
+            )
+            return
+        aside = delta.set_aside(self.directory / "progress")
+        self._say(f"{damage}; progress is made anew from changes, the old one is {aside}")
+        self._progress, self._recorded = None, None
+        if not noted.is_empty():
+            self.record(noted)
+
+    def _cut_back_progress(self, last: int, done: int) -> None:
+        """Takes out what was recorded beyond the last position of `changes`."""
+        assert self._progress is not None
+        self._say(
+            f"changes has lost its commits behind position {last}, progress goes up to {done}: it"
+            " is cut back, and the updates are taken from the topics again"
+        )
+        where, reached = self.directory / "progress", {_APPEARANCE: last}
+        with delta.plain_errors(where):
+            self._progress.delete(f"position > {last}", post_commithook_properties=delta.NO_HOOKS)
+        # By a commit of its own: a deletion that finds nothing makes none.
+        delta.append(self._progress, pl.DataFrame(schema=PROGRESS), reached, widen=True)
+        self._recorded = last
+
+    def _noted(self, done: int, last: int) -> tuple[pl.DataFrame, int]:
+        """What the commits noted behind a position, and after which one they know all."""
+        found, reached = [pl.DataFrame(schema=_NOTED)], last
         for commit in delta.newest_first(self._existing()):
             if reached <= done:
-                return
+                break
             if _ORDER in commit:
                 order, shown = order_from_note(str(commit[_ORDER]))
-                yield _as_progress(order, shown)
+                found.append(_as_progress(order, shown))
                 reached = int(order.position[0]) - 1
-        if reached > done:
-            raise WrongUse(
-                f"{self.directory}/progress: positions {done + 1} to {last} are missing and the log"
-                f" of {self.directory}/changes reaches back to {reached + 1} only. Restore"
-                " progress, or remove the view's directory to make the view anew"
-            )
+        return pl.concat(reversed(found)).filter(pl.col("position") > done), reached
+
+    def _say(self, what: str) -> None:
+        self._report(f"view {self.view.name}: {what}")
 
     # -- the current table ---------------------------------------------------------------------
 
@@ -207,8 +271,9 @@ class ViewTables:
 
     def _follow(self) -> None:
         position = self.standing().position
+        self._drop_damaged_current(position)
         if self._current is None:
-            rows = self.at(position)
+            rows = self._counted_at(position)
             path = self.directory / "current"
             delta.append(path, rows, {_APPEARANCE: position}, keep_minutes=self._keep_minutes)
             self._current = delta.table_at(path)
@@ -216,15 +281,70 @@ class ViewTables:
         there = delta.number(self._current, _APPEARANCE)
         changes = self._latest()
         if there < min(_folded(changes), position):
-            self._replace_current(self.at(position), position)
+            self._replace_current(self._counted_at(position), position)
         elif there < position:
             between = pl.col(POSITION).is_between(there, position, closed="right")
-            found = self._summed(pl.scan_delta(changes), between)
-            if found.is_empty():
-                # A MERGE of nothing is no commit, and the number would stay behind.
-                delta.append(self._current, found, {_APPEARANCE: position})
-            else:
-                self._merge(found, position)
+            steps = self._placed(pl.scan_delta(changes), between)
+            found = self._summed(steps.lazy(), pl.lit(True))
+            self._merge_or_replace(found, position, steps)
+
+    def _drop_damaged_current(self, position: int) -> None:
+        """`current` with lost files, or of positions that `changes` has lost, is made anew."""
+        if self._current is None:
+            return
+        wrong = delta.damage(self._current)
+        if wrong is None:
+            there = delta.number(self._current, _APPEARANCE)
+            # Asked after `current`: others may have committed meanwhile.
+            if there > position and there > delta.number(self._latest(), _APPEARANCE):
+                wrong = f"current is at position {there} and changes at {position}"
+        if wrong is not None:
+            self._say(f"{wrong}: current is made anew from changes")
+            shutil.rmtree(self.directory / "current", ignore_errors=True)
+            self._current = None
+
+    def _counted_at(self, position: int) -> pl.DataFrame:
+        """The rows as of a position for `current`; SourceViolation if one is there -1 times."""
+        rows, names = self.at(position), list(self.view.schema)
+        wrong = rows.filter(pl.col(COUNT) < 0)
+        if not wrong.is_empty():
+            upto = pl.scan_delta(self._latest()).filter(pl.col(POSITION) <= position)
+            on = compared(wrong, names)
+            steps = upto.join(wrong.lazy(), on=on, how="semi", nulls_equal=True)
+            self._refuse_below_zero(below_zero(self._placed(steps, pl.lit(True)), names))
+        return rows
+
+    def _refuse_too_few(self, steps: pl.DataFrame) -> None:
+        """SourceViolation if changes take a row of `current` below zero, if only for a moment."""
+        assert self._current is not None
+        with delta.plain_reading(self.directory / "current"):
+            below = below_zero(steps, list(self.view.schema), pl.scan_delta(self._current))
+        self._refuse_below_zero(below)
+
+    def _refuse_below_zero(self, row: pl.DataFrame | None) -> None:
+        if row is None or self.allows_too_few:
+            return
+        position = int(row.item(0, POSITION))
+        when = self._delivered_at(position)
+        raise SourceViolation(
+            f"view {self.view.name}: from position {position} on ({when}) it would have the row"
+            f" ({shown(row, list(self.view.schema))}) {row.item(0, COUNT)} times. That update"
+            " deletes a row that was not there, or an answer before it lacked rows: compare what"
+            " the source published with what it holds. `current` stays before this batch; when the"
+            " source is right, remove the view's directory to make the view anew"
+        )
+
+    def _delivered_at(self, position: int) -> str:
+        """Which transactions have a position, for a message."""
+        for commit in delta.newest_first(self._existing()):
+            if _ORDER in commit:
+                order, _ = order_from_note(str(commit[_ORDER]))
+                here = np.flatnonzero(order.position == position)
+                if len(here):
+                    names = [order.sources[number] for number in order.source[here]]
+                    return _said(zip(names, order.version[here], strict=True))
+        found = self.progress().filter(pl.col("position") == position)
+        return _said(found.select("source", "version").iter_rows()) or "the first state"
 
     def followed(self) -> int | None:
         """The position that readers of `current` see; None before it is there."""
@@ -243,8 +363,22 @@ class ViewTables:
                 post_commithook_properties=delta.NO_HOOKS,
             )
 
-    def _merge(self, changes: pl.DataFrame, position: int) -> None:
+    def _merge_or_replace(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
+        try:
+            self._merge(changes, position, steps)
+        except Unreachable as error:
+            # Perhaps a file is damaged inside. To write all of it anew, nothing of it is read.
+            rows = self._counted_at(position)
+            self._replace_current(rows, position)
+            self._say(f"{error}. That has been mended: current is written anew from changes")
+
+    def _merge(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
         assert self._current is not None
+        self._refuse_too_few(steps)
+        if changes.is_empty():
+            # A MERGE of nothing is no commit, and the number would stay behind.
+            delta.append(self._current, changes, {_APPEARANCE: position})
+            return
         same_row = " AND ".join(
             f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in self.view.schema
         )
@@ -300,6 +434,7 @@ class ViewTables:
 
     def _fresh(self, name: str, known: int) -> DeltaTable:
         """A new handle. Who was fenced keeps the old one, with which no commit succeeds."""
+        delta.refuse_removed(self.directory / name)
         fresh = delta.table_at(self.directory / name)
         if fresh is None or delta.number(fresh, _APPEARANCE) != known:
             raise delta.Overtaken(delta.overtaken(self.directory / name))
@@ -372,6 +507,10 @@ class ViewTables:
         with delta.plain_reading(self.directory / "changes"):
             return summed.filter(pl.col(COUNT) != 0).collect()
 
+    def _placed(self, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
+        with delta.plain_reading(self.directory / "changes"):
+            return changes.filter(which).select(*self.view.schema, COUNT, POSITION).collect()
+
     def rows(self) -> int:
         """How many rows the view has, duplicates counted."""
         with delta.plain_reading(self.directory / "changes"):
@@ -385,7 +524,10 @@ class ViewTables:
         """What `changes` is now: files that our handle still names may have been replaced."""
         self._existing()
         table = delta.table_at(self.directory / "changes")
-        assert table is not None
+        if table is None:
+            raise delta.unreadable(f"{self.directory / 'changes'} was removed")
+        if (damage := delta.damage(table)) is not None:
+            raise delta.unreadable(damage)
         return table
 
     def progress(self) -> pl.DataFrame:
@@ -393,6 +535,9 @@ class ViewTables:
         if self._progress is None:
             return pl.DataFrame(schema=PROGRESS)
         with delta.plain_reading(self.directory / "progress"):
+            damage = delta.damage(DeltaTable(self.directory / "progress"))
+            if damage is not None:
+                raise delta.unreadable(damage)
             found = pl.read_delta(self.directory / "progress").sort("position", "source", "version")
         # Tables of a time when there were only protocols that show every state lack the column.
         old = pl.lit(None, pl.Boolean) if "shown" not in found.columns else pl.col("shown")
@@ -403,19 +548,27 @@ def _folded(table: DeltaTable) -> int:
     return table.transaction_version(_FOLDED) or 0
 
 
+def _said(transactions: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"version {version} of source {source}" for source, version in transactions)
+
+
 def _as_progress(order: Deliveries, shown: Numbers | None) -> pl.DataFrame:
     """What is known of transactions when the process that installed them has died."""
     seen = np.ones(len(order), bool) if shown is None else np.isin(order.position, shown)
     names = pl.Series(order.sources, dtype=pl.String)
-    return pl.DataFrame(
-        {
-            "position": order.position,
-            "source": names.gather(order.source),
-            "version": order.version,
-            "shown": seen,
-        }
-    ).with_columns(
-        pl.lit(None, pl.Datetime("us")).alias("committed_at"),
-        pl.lit(0, pl.Int64).alias("skipped"),
-        pl.lit(None, pl.List(QUESTION)).alias("questions"),
+    return (
+        pl.DataFrame(
+            {
+                "position": order.position,
+                "source": names.gather(order.source),
+                "version": order.version,
+                "shown": seen,
+            }
+        )
+        .with_columns(
+            pl.lit(None, pl.Datetime("us")).alias("committed_at"),
+            pl.lit(0, pl.Int64).alias("skipped"),
+            pl.lit(None, pl.List(QUESTION)).alias("questions"),
+        )
+        .select(*_NOTED)
     )

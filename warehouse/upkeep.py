@@ -31,9 +31,9 @@ from deltalake import DeltaTable
 
 from protocols.errors import ViewsweepError
 from warehouse import delta
+from warehouse.definition import TABLES
 from warehouse.tables import ViewTables
 
-_TABLES = ("changes", "current", "progress")
 #: Files below half of the size are put together into files of the size, when there are so many.
 _TIERS = (4 << 20, 32 << 20, 256 << 20)
 _MANY = 32
@@ -174,7 +174,7 @@ def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
     """All that is due now."""
     if history_hours is not None:
         fold_older(tables, history_hours)
-    for name in _TABLES:
+    for name in TABLES:
         with tables.to_tidy(name) as table:
             if table is not None:
                 with delta.plain_upkeep(tables.directory / name):

@@ -293,11 +293,11 @@ def test_what_current_cannot_follow_stops_the_job(tables: ViewTables) -> None:
     install(tables, 1)
     tables.follow()
     install(tables, 2)
-    for file in (tables.directory / "current").glob("*.parquet"):
+    for file in (tables.directory / "changes").glob("*.parquet"):
         file.unlink()
     with (
         Upkeep(tables, UpkeepSettings(0.001), print) as upkeep,
-        pytest.raises(ViewsweepError, match="current"),
+        pytest.raises(ViewsweepError, match=r"changes/.*parquet is gone"),
     ):
         _until(upkeep.look)
 

@@ -1,0 +1,47 @@
+"""No row of a view is there fewer than no times.
+
+A count below zero says that something went that had not been there: a source published the deletion
+of a row that it did not have, or left rows out of an answer. Readers would take it for a row.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import THEIRS, compared, met, once, picked
+from protocols.operators.placed import running
+
+
+def below_zero(
+    placed: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame | None = None
+) -> pl.DataFrame | None:
+    """Of changes with positions the first that takes a row below zero, with its count then.
+
+    `there` has the rows before these changes; None for none. Only what the changes alone would take
+    below zero is looked up in it.
+    """
+    if not (placed.get_column(COUNT) < 0).any():
+        return None
+    low = running(placed, names).filter(pl.col(COUNT) < 0)
+    if there is not None and not low.is_empty():
+        low = _with_those_before(low, names, there)
+    below = low.filter(pl.col(COUNT) < 0).sort(POSITION).head(1)
+    return None if below.is_empty() else below
+
+
+def _with_those_before(
+    low: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame
+) -> pl.DataFrame:
+    wanted, on = once(picked(low, names)), compared(low, names)
+    before = there.join(wanted.lazy(), on=on, how="semi", nulls_equal=True).collect()
+    pairs = [(name, name) for name in names]
+    counts = pl.col(COUNT) + pl.col(COUNT + THEIRS).fill_null(0)
+    return met(low, before, pairs, "left", nulls_equal=True).with_columns(counts).collect()
+
+
+def shown(row: pl.DataFrame, names: Sequence[str]) -> str:
+    """The first row, for a message."""
+    values = row.select(names).row(0, named=True)
+    texts = ("NULL" if value is None else str(value) for value in values.values())
+    return ", ".join(f"{name} = {text}" for name, text in zip(values, texts, strict=True))[:200]

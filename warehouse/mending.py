@@ -1,0 +1,101 @@
+"""What a job mends before it opens the tables of a view.
+
+Nothing waits for the disk, so a power cut may lose the newest commits of a table, or leave them
+empty or cut short; and people delete directories and restore old ones. `changes` is the truth: the
+topics bring again what it has lost, and all that is derived from it is cut back or made anew, here
+and in `tables.py`:
+
+    the newest commits in a log are not JSON        they count as never made
+    a checkpoint is damaged, the commits are there  readers do without it
+    the log of `progress` or `current` is damaged   the table is made anew from `changes`
+    `changes` is gone                               the view is made anew
+
+What is in the way is renamed (`NAME.aside`), not deleted. Healthy tables are only read.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from protocols.errors import Unreachable
+from protocols.views.tree import AnyView
+from warehouse import delta
+from warehouse.definition import TABLES, is_kept, read_definition, refuse_another_view
+
+Report = Callable[[str], None]
+_DERIVED = TABLES[1:]
+
+
+def mend(root: Path, view: AnyView, report: Report) -> None:
+    """Mends what is damaged of a view's tables and says so; an error if that cannot be done."""
+    directory = root / view.name
+    if not is_kept(directory) or read_definition(directory) is None:
+        return
+    refuse_another_view(directory, view)
+
+    def say(message: str) -> None:
+        report(f"view {view.name}: {message}")
+
+    for name in TABLES:
+        _mend_log(directory / name / "_delta_log", say)
+    if delta.table_at(directory / "changes") is None:
+        _begin_anew(directory, say)
+        return
+    for name in _DERIVED:
+        try:
+            delta.table_at(directory / name)
+        except Unreachable as error:
+            aside = delta.set_aside(directory / name)
+            say(f"{delta.first_line(error)} It is rebuilt from changes; the old one is {aside}")
+
+
+def _begin_anew(directory: Path, say: Report) -> None:
+    """Without `changes` nothing says what the other tables are of."""
+    left = [directory / name for name in _DERIVED if (directory / name).exists()]
+    if left:
+        asides = " and ".join(str(delta.set_aside(table)) for table in left)
+        say(
+            f"{directory / 'changes'} is gone, so the view is made anew from its first state on."
+            f" What was left of it is kept as {asides}; remove that when you do not need it"
+        )
+
+
+def _mend_log(log: Path, say: Report) -> None:
+    for entry in sorted(_entries(log), reverse=True):
+        damage = _damage_of_entry(entry)
+        if damage is None:
+            break
+        say(f"{entry} {damage}: taken as never committed, and kept as {delta.set_aside(entry)}")
+    for summary in sorted(log.glob("*.checkpoint*.parquet")):
+        if not delta.is_parquet(summary) and _says_the_same(log):
+            aside = delta.set_aside(summary)
+            say(f"{summary} is damaged: read without it, from the commits; kept as {aside}")
+    hint = log / "_last_checkpoint"
+    version = delta.last_checkpoint(log.parent)
+    if hint.exists() and not list(log.glob(f"{version:020}.checkpoint*.parquet")):
+        delta.set_aside(hint)
+
+
+def _entries(log: Path) -> list[Path]:
+    return list(log.glob(f"{'[0-9]' * 20}.json"))
+
+
+def _damage_of_entry(entry: Path) -> str | None:
+    """Why this is no whole commit."""
+    lines = entry.read_bytes().splitlines()
+    if not lines:
+        return "is empty"
+    try:
+        for line in lines:
+            orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return "is damaged"
+    return None
+
+
+def _says_the_same(log: Path) -> bool:
+    """Whether the commits reach from the newest one back to a whole checkpoint or the first."""
+    whole = [int(f.name[:20]) for f in log.glob("*.checkpoint*.parquet") if delta.is_parquet(f)]
+    there = {int(entry.stem) for entry in _entries(log)}
+    return there >= set(range(max(whole, default=-1) + 1, max(there, default=0) + 1))
