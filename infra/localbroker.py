@@ -13,6 +13,7 @@ Rules:
 import contextlib
 import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,9 @@ from infra.progress import Progress, on_stderr
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS = 60.0
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT = 15_000
+_PORT_DRAWS = 200
 
 _HERE = Path(__file__).parent
 _LOG4J = _HERE / "localbroker-log4j2.properties"
@@ -105,6 +109,11 @@ class LocalBroker:
     def bootstrap(self) -> str:
         """The address for `bootstrap.servers`, valid once `start` has returned."""
         return f"{LOOPBACK}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the watchdog, below which the broker is; None when nothing runs."""
+        return None if self._watchdog is None else self._watchdog.pid
 
     @property
     def log(self) -> Path:
@@ -308,8 +317,24 @@ class _PortTakenError(InfraError):
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface that nobody listens on at this moment.
+
+    Who takes it does so a while later, and perhaps again after a restart. So it is none of those
+    that the kernel gives away meanwhile: to each outgoing connection, of which Kafka's clients
+    make many.
+    """
+    first_given_away = _first_ephemeral_port()
+    dice = random.SystemRandom()
+    for _ in range(_PORT_DRAWS):
+        port = dice.randrange(_FIRST_PORT, first_given_away)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    raise InfraError(f"no free port between {_FIRST_PORT} and {first_given_away} on {LOOPBACK}")
+
+
+def _first_ephemeral_port() -> int:
+    """Linux says it; elsewhere it is the one that IANA has set."""
+    with contextlib.suppress(OSError, ValueError):
+        return max(int(_EPHEMERAL.read_text().split()[0]), _FIRST_PORT + _PORT_DRAWS)
+    return 49152

@@ -7,7 +7,7 @@ of the answer, the mailbox turns it into the same rows.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,13 +16,16 @@ from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.maintenance.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, relation_from_json
-from sources.client import SourceClient
-from streaming.configuration import SourceSettings
+from sources.client import Limits, SourceClient
+from sources.history import digest_from_text
+from streaming.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped
 
 S = TypeVar("S")
 T = TypeVar("T")
 _LOOK_UP_SECONDS = 0.5
+#: How long one answer may take; less where patience is shorter.
+_ANSWER_SECONDS = 30.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
@@ -36,11 +39,13 @@ class Sources:
         patience: float,
         report: Callable[[str], None],
         stopping: threading.Event,
+        answer_megabytes: int = JobSettings.answer_megabytes,
     ) -> None:
         self._patience = patience
         self._stopping = stopping
         self._report = report
-        self._clients = {name: _client(source) for name, source in settings.items()}
+        limits = Limits(answer_megabytes, min(_ANSWER_SECONDS, patience))
+        self._clients = {name: _client(source, limits) for name, source in settings.items()}
         self._threads = ThreadPoolExecutor(max(4, len(settings)), "question")
 
     def close(self) -> None:
@@ -98,7 +103,8 @@ class Sources:
                         f"{error}. Tried for {self._patience:.0f} s; nothing is lost, and the same"
                         " command goes on when the source is back"
                     ) from None
-                self._report(f"{error}; trying again in {pause:.1f} s ({left:.0f} s left)")
+                if pause == _FIRST_PAUSE:
+                    self._report(f"{error}; trying again for {self._patience:g} s")
                 if self._stopping.wait(min(pause, left)):
                     raise Stopped from None
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -106,6 +112,15 @@ class Sources:
                 if pause > _FIRST_PAUSE:
                     self._report(f"source {source} answers again")
                 return result
+
+    def watched(self) -> dict[str, Callable[[float], object]]:
+        """Source → asks it for its status, once, and gives up after so many seconds."""
+        return {name: client.status for name, client in self._clients.items()}
+
+    def digests(self, source: str, versions: Sequence[int]) -> dict[int, int]:
+        """Those of a source's history up to these versions, as far as it says them."""
+        client = self._clients[source]
+        return self._insisting(source, lambda: client.digests(versions))
 
     # -- before the start ------------------------------------------------------------------------
 
@@ -126,6 +141,11 @@ class Sources:
 def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """The version that each source stands at."""
     return {source: int(status["version"]) for source, status in statuses.items()}
+
+
+def digests_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """The digest of each source's history up to that version, where it says one."""
+    return {source: digest_from_text(status["history"]) for source, status in statuses.items()}
 
 
 def catalog_in(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
@@ -152,7 +172,7 @@ def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None
             )
 
 
-def _client(settings: SourceSettings) -> SourceClient:
+def _client(settings: SourceSettings, limits: Limits) -> SourceClient:
     token = None
     if settings.token_env is not None:
         token = os.environ.get(settings.token_env)
@@ -167,4 +187,7 @@ def _client(settings: SourceSettings) -> SourceClient:
             roots = settings.tls_roots.read_bytes()
         except OSError as error:
             raise WrongUse(f"sources.{settings.name}.tls_roots: {error}") from None
-    return SourceClient(settings.address, token, roots, settings.name)
+    try:
+        return SourceClient(settings.address, token, roots, settings.name, limits)
+    except WrongUse as error:
+        raise WrongUse(f"sources.{settings.name}.address: {error}") from None

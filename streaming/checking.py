@@ -123,7 +123,12 @@ def _counts(verdict: Verdict) -> Table:
         ("compensated", f"{counts.compensated:,} of {counts.answers:,} answers were ahead"),
     ]
     if counts.undelivered:
-        rows.append(("undelivered", f"{counts.undelivered:,} commits never reached the warehouse"))
+        rows.append(
+            (
+                "undelivered",
+                f"{counts.undelivered:,} commits were not delivered when the trace ended",
+            )
+        )
     for row in rows:
         table.add_row(*row)
     return table

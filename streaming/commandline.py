@@ -1,11 +1,14 @@
 """The command `viewsweep`: one subcommand per thing that a user wants to do.
 
 Exit codes: 0 good, 1 the answer is no, 2 wrong use, 3 something broke. Whatever goes wrong is one
-message on stderr; only a defect of viewsweep itself shows a traceback.
+message on stderr. If it may be a defect of viewsweep, the traceback goes into a file that it names.
 """
 
+import contextlib
+import importlib.metadata
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -15,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from infra.errors import InfraError
-from protocols.errors import ViewsweepError
+from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from sources.commands import app as sources_app
 from streaming.benching import bench
@@ -24,6 +27,8 @@ from streaming.comparing import compare, protocols
 from streaming.configuration import read_configuration
 from streaming.demo import demo
 from streaming.explaining import constructs, explain
+from streaming.heldback import HeldBack
+from streaming.reports import message_of, without_tracebacks
 from streaming.simulating import simulate
 
 #: What Typer makes of Ctrl-C, without a word.
@@ -71,19 +76,34 @@ def run(
         Path | None, typer.Option(help="Write the run's figures to this file (JSON).")
     ] = None,
 ) -> None:
-    """Keep the views up to date: the streaming job. Stops after the current batch on Ctrl-C."""
+    """Keep the views up to date: the streaming job. Ctrl-C stops it within two seconds."""
     configuration = read_configuration(config)
     views = list(configuration.views.values()) if view is None else [configuration.view(view)]
     if protocol is not None:
         views = [settings.with_protocol(protocol) for settings in views]
     # Spark takes seconds to import, and no other command needs it.
     from streaming.sparkjob import run as run_job
+    from streaming.sparkprocess import spark_process
 
-    measures = run_job(configuration, views, report, once)
+    with spark_process():
+        measures = run_job(configuration, views, report, once)
     if summary is not None:
         summary.write_bytes(orjson.dumps(measures.to_json(), option=orjson.OPT_INDENT_2))
-    names = " and ".join(settings.name for settings in views)
-    report(f"view {names}: stopped at position {measures.position}; nothing is in work")
+    for name, position in measures.positions.items():
+        report(f"view {name}: stopped at position {position:,}")
+    if measures.behind:
+        report(f"behind the topics: {measures.how_far_behind()}")
+    _say_what_waits(measures.held_back.values(), once)
+
+
+def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:
+    """Unreachable if all that is there was to be installed and something had to wait."""
+    if once and held:
+        raise Unreachable(
+            f"{'. '.join(map(str, held))}. The same command goes on when the topics have the rest"
+        )
+    for each in held:
+        report(str(each))
 
 
 @app.command()
@@ -106,15 +126,37 @@ def report(message: str) -> None:
     Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"viewsweep {importlib.metadata.version('viewsweep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Keep views in Delta tables over databases that you do not own, provably consistent."""
+
+
 def main() -> None:
     """The entry point: runs the command and turns errors into messages and exit codes."""
+    without_tracebacks(_complain)
     try:
         app(standalone_mode=True)
+        code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except (ViewsweepError, InfraError) as error:
+    except InfraError as error:
         _complain(str(error))
         code = error.exit_code
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    except BaseException as error:
+        message, code = message_of(error)
+        _complain(message)
     if code == _INTERRUPTED:
         _complain("stopped; what was committed stays, and the same command goes on")
     _leave(code)
@@ -124,13 +166,21 @@ def _leave(code: int) -> NoReturn:
     """Ends without Python's teardown, in which DuckDB's binding reports leaks when pyspark or
     Flight were loaded beside it. Everything that has to be closed is closed by now.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass  # whoever read it has seen enough
+    except OSError as error:
+        _complain(f"not all of the output could be written: {error.strerror}")
+        code = code or ViewsweepError.exit_code
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)
 
 
 def _complain(message: str) -> None:
-    Console(stderr=True).print(f"[red]viewsweep:[/red] {escape(message)}", soft_wrap=True)
+    with contextlib.suppress(OSError):
+        Console(stderr=True).print(f"[red]viewsweep:[/red] {escape(message)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """`warehouse.toml`: everything a job has to know, checked key by key before anything is started."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, protocol
+from protocols.views.catalog import refuse_source_name
 from protocols.views.sql import sources_named_in
+from sources.topics import checked_bootstrap
 from streaming.sqlfiles import sql_in
 
 _TABLES = {
@@ -23,12 +26,16 @@ _TABLES = {
         "mailbox_megabytes",
         "executor_rows",
         "page_rows",
+        "answer_megabytes",
         "current_every_seconds",
         "upkeep_every_seconds",
         "readers_minutes",
         "patience_seconds",
     },
 }
+#: Where Spark's checkpoints of several views lie in the warehouse, beside the views.
+CHECKPOINTS = "_checkpoints"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 #: Keys of [job] that may be 0.
 _NONE_AT_ZERO = {"executor_rows"}
 
@@ -79,6 +86,9 @@ class JobSettings:
     executor_rows: int = 1_000_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
+    #: An answer of a source that is larger ends the job: its query server lies, or a relation is as
+    #: large as that and has no key, by which it would be read in pages.
+    answer_megabytes: int = 256
     #: The `current` table follows at most this often, in a quiet second or after six batches.
     current_every_seconds: float = 1.0
     #: Small files and the logs of the tables are looked after at most this often.
@@ -129,7 +139,10 @@ def read_configuration(file: Path) -> Configuration:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
+        raise WrongUse(
+            f"cannot read {file}: {error.strerror}. Name one with --config; examples/warehouse.toml"
+            " is one to begin with, and 'viewsweep demo' needs none"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongUse(f"{file} is not TOML: {error}") from None
     return _Reader(file, content).configuration()
@@ -152,7 +165,7 @@ class _Reader:
         warehouse = self._table(self._content, "warehouse", "")
         return Configuration(
             self._file,
-            self._beside(self._text(warehouse, "path", "warehouse")),
+            self._beside(self._local(self._text(warehouse, "path", "warehouse"))),
             self._bootstrap(),
             sources,
             views,
@@ -163,12 +176,20 @@ class _Reader:
         """The environment wins, so that one file serves the demo, the tests and a real broker."""
         kafka = self._table(self._content, "kafka", "")
         given = os.environ.get("VIEWSWEEP_BROKER")
-        return given or self._text(kafka, "bootstrap", "kafka")
+        key = "VIEWSWEEP_BROKER, instead of kafka.bootstrap," if given else "kafka.bootstrap"
+        try:
+            return checked_bootstrap(given or self._text(kafka, "bootstrap", "kafka"))
+        except WrongUse as error:
+            self._refuse(key, str(error))
 
     def _source(self, name: str) -> SourceSettings:
         table = self._named("sources")[name]
         where = f"sources.{name}"
         self._refuse_unknown(table, where, _TABLES["sources"])
+        try:
+            refuse_source_name(name)
+        except WrongUse as error:
+            self._refuse(repr(where), str(error))
         roots = self._text(table, "tls_roots", where, None)
         return SourceSettings(
             name,
@@ -191,7 +212,11 @@ class _Reader:
         where = f"views.{name}"
         self._refuse_unknown(table, where, _TABLES["views"])
         if not name.replace("_", "").replace("-", "").isalnum():
-            self._refuse(where, "a view's name becomes a directory: letters, digits, _ and - only")
+            self._refuse(
+                where, "is no name for a view, which becomes a directory: letters, digits, _ and -"
+            )
+        if name == CHECKPOINTS:
+            self._refuse(where, "has the name of a directory of viewsweep's own; take another one")
         file = self._beside(self._text(table, "sql", where))
         try:
             sql = sql_in(file)
@@ -248,6 +273,13 @@ class _Reader:
             self._refuse(f"{where}.{key}", problem)
         return value
 
+    def _local(self, path: str) -> str:
+        """A path, not an address: `s3://lake` would become a directory `s3:`."""
+        if _SCHEME.match(path):
+            problem = f"is {path!r}; a lake lies in a directory of this machine, give its path"
+            self._refuse("warehouse.path", problem)
+        return path
+
     def _beside(self, path: str) -> Path:
         """Relative paths count from the file's own directory."""
         return (self._file.parent / Path(path).expanduser()).resolve()
@@ -258,5 +290,5 @@ class _Reader:
                 place = f"{where}.{key}" if where else key
                 self._refuse(place, f"is not known here; there are: {', '.join(sorted(known))}")
 
-    def _refuse(self, key: str, problem: str) -> Any:
+    def _refuse(self, key: str, problem: str) -> NoReturn:
         raise WrongUse(f"{self._file}: {key} {problem}")

@@ -1,19 +1,19 @@
 """`viewsweep demo`: everything for real on one machine, and a verdict at the end."""
 
 import contextlib
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
+from infra.workplace import workplace
 from protocols.checking.checker import Verdict
 from protocols.checking.checker import check as judge
 from protocols.checking.levels import claimed_by
@@ -25,11 +25,19 @@ from protocols.views.sql import parse_view
 from sources.workloads import WORKLOADS
 from sources.workloads import workload as workload_named
 from streaming.checking import show_verdict
-from streaming.localsystem import VIEW, Load, LocalSystem
+from streaming.localsystem import STREAMS, VIEW, Load, LocalSystem
+from streaming.measuring import FRESH_SECONDS
 from streaming.tracing import write_live_trace
 
 #: The views of the workloads beside their inner joins.
 _FURTHER = ", ".join(f"{v} ({w.name})" for w in WORKLOADS.values() for v in w.further)
+
+#: Rows of the view that are shown at the end.
+_ROWS = 5
+_FURTHER_ON = (
+    "Go on in README.md, 'By hand' (the same, step by step) and 'Your own sources'; docs/sources.md"
+    " says what a source of your own has to do"
+)
 
 
 def demo(
@@ -55,7 +63,7 @@ def demo(
         typer.Option(
             min=1,
             help="How many transactions, over all sources.",
-            show_default="2700, or 100 for a protocol that needs one source",
+            show_default="2100, or 100 for a protocol that needs one source",
         ),
     ] = None,
     rate: Annotated[
@@ -88,9 +96,11 @@ def demo(
         _say(kafka.description)
         figures = _play(system)
         _summarise(figures)
+        _show_rows(system)
         verdict = _judge(system, protocol)
         if not figures["corrected_answers"]:
             _say("[red]nothing was concurrent in this run, so it proves nothing[/red]")
+    _say(_FURTHER_ON)
     raise typer.Exit(0 if verdict.verdict == "valid" and figures["corrected_answers"] else 1)
 
 
@@ -105,9 +115,9 @@ def _load_for(
     """What the sources do, unless said otherwise something that the protocol can keep up with.
 
     The ECA family corrects each unanswered query for each update: its work grows with the cube of
-    what piles up while Spark starts.
+    what piles up while it is at work.
     """
-    usual = ("shop", 100, 3.0) if protocol.one_source else ("retail", 2700, 60.0)
+    usual = ("shop", 100, 3.0) if protocol.one_source else ("retail", 2100, 60.0)
     chosen = workload_named(name or usual[0])
     protocol.refuse_view(parse_view(VIEW, chosen.view_named(view), chosen.catalog))
     return Load(chosen.name, updates or usual[1], rate or usual[2], seed, view=view)
@@ -116,11 +126,8 @@ def _load_for(
 @contextlib.contextmanager
 def _directory(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        made = Path(tempfile.mkdtemp(prefix="viewsweep-demo-"))
-        try:
+        with workplace("demo") as made:
             yield made
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise WrongUse(f"--keep {keep}: it exists and is no empty directory")
@@ -133,17 +140,28 @@ def _play(system: LocalSystem) -> dict[str, Any]:
     """From the first source to the last update installed; returns the job's figures."""
     _say(f"making the sources {', '.join(system.load.sources)} ({system.load.workload})")
     system.make_sources()
-    for name, address in system.serve().items():
-        _say(f"source {name} answers at {address}, and commits")
+    for name, address in system.serve(at_rest=True).items():
+        _say(f"source {name} answers at {address}")
     job = system.start_job()
-    since, shown = time.monotonic(), 0
-    while not system.everything_is_installed():
-        shown = _show_new_lines(job, shown)
-        system.refuse_to_wait_for(job, since)
-        time.sleep(0.5)
+    shown = _wait(system, job, 0, lambda: STREAMS in job.log.read_text(errors="replace"))
+    # What was committed earlier would not be concurrent with anything.
+    system.begin()
+    load = system.load
+    _say(f"the sources commit {load.transactions:,} transactions, {load.rate:g} in a second")
+    shown = _wait(system, job, shown, system.everything_is_installed)
     figures = system.stop_job(job)
     _show_new_lines(job, shown)
     return figures
+
+
+def _wait(system: LocalSystem, job: OwnedProcess, shown: int, done: Callable[[], bool]) -> int:
+    """Shows what the job says until it is so; returns how many lines that were."""
+    since = time.monotonic()
+    while not done():
+        shown = _show_new_lines(job, shown)
+        system.refuse_to_wait_for(job, since)
+        time.sleep(0.5)
+    return _show_new_lines(job, shown)
 
 
 def _judge(system: LocalSystem, protocol: str) -> Verdict:
@@ -157,13 +175,27 @@ def _judge(system: LocalSystem, protocol: str) -> Verdict:
 
 
 def _summarise(summary: dict[str, Any]) -> None:
+    skipped = summary["skipped_queries"]
     _say(
-        f"{summary['updates']:,} updates installed; {summary['queries']:,} questions asked and"
-        f" {summary['skipped_queries']:,} not needed; {summary['corrected_answers']:,} answers held"
-        " later updates, which the protocol had to deal with"
+        f"{summary['updates']:,} updates installed with {summary['queries']:,} questions"
+        + (f" ({skipped:,} more were not needed)" if skipped else "")
+        + f"; {summary['corrected_answers']:,} answers already held later updates"
     )
+    p50, p99 = (summary[f"freshness_{percent}_ms"] for percent in ("p50", "p99"))
+    if p50 is not None:
+        _say(
+            "freshness, from the commit at a source to the commit in Delta, over the last"
+            f" {FRESH_SECONDS:.0f} s: p50 {p50:,.0f} ms, p99 {p99:,.0f} ms"
+        )
     steps = ", ".join(f"{name} {spent:.1f}" for name, spent in summary["step_seconds"].items())
     _say(f"seconds by step: {steps}")
+
+
+def _show_rows(system: LocalSystem) -> None:
+    """The first rows of the view as a reader finds them."""
+    rows = pl.read_delta(str(system.directory / "lake" / VIEW / "current"))
+    _say(f"the view has {rows.height:,} different rows; the first are")
+    _say(f"[dim]{escape(rows.sort(rows.columns[0]).head(_ROWS).write_csv().rstrip())}[/dim]")
 
 
 def _show_new_lines(job: OwnedProcess, shown: int) -> int:

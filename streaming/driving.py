@@ -103,7 +103,8 @@ class Delivery:
     ) -> None:
         self._entry = entry
         self._mailbox = mailbox
-        self._held = HoldBack(sources)
+        #: Parts of global transactions, and what is behind them.
+        self.held = HoldBack(sources)
         self._sources = frozenset(sources)
         self._parts = parts
         #: Source → the last version that got in line. A view that is further than others in its job
@@ -117,7 +118,7 @@ class Delivery:
     @property
     def waiting(self) -> bool:
         """Whether a part of a global transaction waits for another one."""
-        return self._held.waiting()
+        return self.held.waiting()
 
     def get_all_in_line(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
         """Received transactions in this order: of `sources[which]` the version."""
@@ -138,12 +139,12 @@ class Delivery:
         if part is not None and len(part.participants & self._sources) > 1:
             self._refuse_global(part, source, version)
         self.in_line[source] = version
-        self._held.arrived(source, version, part)
+        self.held.arrived(source, version, part)
         if self._channel is not None:
             self._channel.pass_on(source)
             self.happened()
-        while groups := self._held.ready():
-            self._held.take(groups[0])
+        while groups := self.held.ready():
+            self.held.take(groups[0])
             self._mailbox.deliver(*groups[0])
             self.happened()
 

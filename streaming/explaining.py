@@ -18,6 +18,7 @@ from rich.table import Table
 from protocols.analysis.drawing import as_mermaid
 from protocols.analysis.svg import as_svg
 from protocols.errors import ViewRefused, WrongUse
+from protocols.explaining.advice import Indexes
 from protocols.explaining.constructs import Construct
 from protocols.explaining.constructs import constructs as all_constructs
 from protocols.explaining.explanation import Explanation
@@ -59,11 +60,14 @@ def explain(
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """
-    if sum(each is not None for each in (config, catalog, workload)) != 1:
+    given = sum(each is not None for each in (config, catalog, workload))
+    if given > 1:
+        raise WrongUse("give one of --config, --catalog and --workload: each says what there is")
+    if not given:
         raise WrongUse("say over which relations: --config FILE, --catalog FILE or --workload NAME")
     if json and mermaid:
         raise WrongUse("either --json or --mermaid")
-    found = _explained(view, _catalog(config, catalog, workload))
+    found = _explained(view, *_catalog(config, catalog, workload))
     if svg is not None:
         write(svg, as_svg(found.drawing))
         _say(f"{svg}: drawn")
@@ -117,20 +121,23 @@ def _cells(construct: Construct) -> tuple[str, str, str]:
     return construct.name, construct.verdict, construct.questions
 
 
-def _explained(file: Path, catalog: Catalog) -> Explanation:
+def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
     sql = sql_in(file)
     try:
-        return explained(file.stem, sql, catalog)
+        return explained(file.stem, sql, catalog, indexed)
     except ViewRefused as error:
         raise WrongUse(f"{file}: {error}") from None
 
 
-def _catalog(config: Path | None, file: Path | None, workload: str | None) -> Catalog:
+def _catalog(
+    config: Path | None, file: Path | None, workload: str | None
+) -> tuple[Catalog, Indexes]:
+    """What the sources hold, and what they find rows by as far as that is known."""
     if config is not None:
         return _held_by_sources(config)
     if file is not None:
-        return _written_down(file)
-    return workload_named(workload or "").catalog
+        return _written_down(file), {}
+    return workload_named(workload or "").catalog, {}
 
 
 def _written_down(file: Path) -> Catalog:
@@ -149,7 +156,7 @@ def _written_down(file: Path) -> Catalog:
         raise WrongUse(f"{file}: {error}") from None
 
 
-def _held_by_sources(file: Path) -> Catalog:
+def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
     """What the sources of a configuration say of themselves."""
     # The way to the sources takes long to import, and the other ways need none of it.
     from streaming.asking import Sources, catalog_in
@@ -159,7 +166,9 @@ def _held_by_sources(file: Path) -> Catalog:
     patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
     sources = Sources(known.sources, patience, _say, threading.Event())
     try:
-        return catalog_in(sources.statuses())
+        statuses = sources.statuses()
+        indexed = {name: status["indexes"] for name, status in statuses.items()}
+        return catalog_in(statuses), indexed
     finally:
         sources.close()
 

@@ -17,14 +17,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from protocols.views.catalog import Relation
-from streaming.asking import Sources, catalog_in, refuse_reset, versions_in
+from sources.history import UNKNOWN
+from streaming.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
 from streaming.keptview import KeptView
 from streaming.measuring import Measures
 from streaming.reading import Reading, nothing_received
+from streaming.resuming import Resuming
 from streaming.sweeping import Cluster
-from streaming.topics import ends_of_topics, refuse_lost_records
+from streaming.topics import ends_of_topics, refuse_lost
+from streaming.watching import Installed, Watching
 from warehouse.standing import Standing
 
 Report = Callable[[str], None]
@@ -53,10 +56,16 @@ class Job:
         self._sources: Sources
         self._ends: dict[str, tuple[int, int]]
         self._versions: dict[str, int]
+        self._digests: dict[str, int]
+        self._resuming: Resuming
         self.views: list[KeptView] = []
         #: Set by `prepare`.
         self._reading: Reading
         self._commits: Commits
+        self._watching: Watching
+        #: Source → how far all views are in its topic, as far as only this job's thread can tell.
+        self._reached: dict[str, int] = {}
+        self._next: dict[str, tuple[int, float]] = {}
 
     # -- before the first batch ------------------------------------------------------------------
 
@@ -64,12 +73,14 @@ class Job:
         """Checks everything that can be checked before any work is begun."""
         known = self._configuration
         used = {s.name: s for view in self._settings for s in known.sources_of(view).values()}
-        self._sources = Sources(used, known.job.patience_seconds, self._report, self.stopping)
+        patience, most = known.job.patience_seconds, known.job.answer_megabytes
+        self._sources = Sources(used, patience, self._report, self.stopping, most)
         topics = {source.name: source.topic for source in used.values()}
         #: Asked before the versions: what is newer than those lies at or behind these offsets.
         self._ends = ends_of_topics(known.bootstrap, topics)
         statuses = self._sources.statuses()
-        self._versions = versions_in(statuses)
+        self._versions, self._digests = versions_in(statuses), digests_in(statuses)
+        self._resuming = Resuming(known.bootstrap, topics, self._ends, self._sources, self._digests)
         catalog = catalog_in(statuses)
         self.views = [
             KeptView(known, settings, catalog, self.measures, self._report)
@@ -77,14 +88,12 @@ class Job:
         ]
         for view in self.views:
             if view.tables.exists:
-                self._refuse_lost(view.tables.standing())
+                view.standing = self._checked(view.tables.standing())
 
-    def _refuse_lost(self, standing: Standing) -> None:
-        """Whether sources and topics still have everything that comes after the standing."""
+    def _checked(self, standing: Standing) -> Standing:
+        """The standing, with the offsets from which on the topics have what comes after it."""
         refuse_reset(standing.vector, self._versions)
-        for source, offset in standing.offsets.items():
-            topic = self._configuration.sources[source].topic
-            refuse_lost_records(source, topic, offset, self._ends[source])
+        return self._resuming.checked(standing)
 
     def prepare(self) -> None:
         """Every view goes on where it stands, or gets its first state if it has none."""
@@ -99,17 +108,28 @@ class Job:
         self._reading = self._read(relations, start)
         for view in self.views:
             self._reading.seen(view.standing.vector)
+            self._reading.expect(view.standing)
         self._commits = Commits()
         for view in self.views:
             view.start(self._reading, self._commits, self.stopping, self._executors)
-        self.measures.position = min(view.standing.position for view in self.views)
+        self.measures.positions = {v.view.name: v.standing.position for v in self.views}
         self.measures.view_rows = sum(view.tables.rows() for view in self.views)
+        self._watching = Watching(
+            self._configuration.bootstrap,
+            {source: topic for topic, source in self.topics.items()},
+            self._installed,
+            self.measures,
+            self._report,
+            self.stopping,
+        )
+        self._watching.start(self._sources.watched())
 
     def _first_state(self, view: KeptView) -> Standing:
         vector = {source: self._versions[source] for source in view.view.sources}
         offsets = {source: self._ends[source][1] for source in view.view.sources}
-        first = view.begin_first_state(Standing(0, vector, offsets))
-        self._refuse_lost(first.standing)
+        digests = {source: self._digests[source] for source in view.view.sources}
+        first = view.begin_first_state(Standing(0, vector, offsets, digests), self._checked)
+        first.standing = self._checked(first.standing)
         # What it reads of the topics the protocol has to read anew, in its own way.
         self._reading = self._read(view.view.relations, first.standing)
         try:
@@ -132,6 +152,16 @@ class Job:
     def topics(self) -> dict[str, str]:
         """Topic → source, of all views."""
         return {feed.topic: source for source, feed in self._reading.feeds.items()}
+
+    def refuse_lost_topics(self) -> None:
+        """SourceViolation if a topic no longer has what this job has read of it."""
+        read = {feed.topic: feed.next_offset for feed in self._reading.feeds.values()}
+        refuse_lost(self._configuration.bootstrap, read)
+
+    @property
+    def topic_ends(self) -> dict[str, tuple[int, int]]:
+        """Topic → its first offset and its next one, as they were before the start."""
+        return {topic: self._ends[source] for topic, source in self.topics.items()}
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -159,11 +189,33 @@ class Job:
         """One sweep of every view; whether transactions below these offsets still wait for one."""
         with self.measures.step("order"):
             waiting = [view.get_in_line(ends) for view in self.views]
+            self._note_first_waiting()
         self._work()
         for view in self.views:
             view.end_batch()
         self._reading.forget(_earliest([view.standing for view in self.views]).vector)
         return any(waiting)
+
+    def _note_first_waiting(self) -> None:
+        """Which transactions are next, for whoever wants to know how far behind the views are."""
+        vector = _earliest([view.standing for view in self.views]).vector
+        found = {source: self._reading.first_waiting(source, v) for source, v in vector.items()}
+        self._next = {source: each for source, each in found.items() if each is not None}
+
+    def _note_reached(self) -> None:
+        """With nothing in work: what was read and brought nothing is done as well."""
+        vector = _earliest([view.standing for view in self.views]).vector
+        found = {source: self._reading.has_read_all(source, v) for source, v in vector.items()}
+        self._reached = {source: each for source, each in found.items() if each is not None}
+
+    def _installed(self) -> dict[str, Installed]:
+        """How far all views are; any thread may ask."""
+        offsets = _earliest([view.committed for view in self.views]).offsets
+        reached, following = self._reached, self._next
+        return {
+            source: Installed(max(offset, reached.get(source, 0)), following.get(source))
+            for source, offset in offsets.items()
+        }
 
     def settle(self) -> None:
         """Waits until all that was handed over is committed."""
@@ -199,12 +251,15 @@ class Job:
     def look_after(self) -> None:
         """Called between batches: what goes on beside them does not wait for the next one."""
         if self._commits.idle:
+            self._note_reached()
             for view in self.views:
                 view.look_after()
 
     def finish(self) -> None:
         """Waits for what was handed over, and brings the `current` tables to the end."""
         self.settle()
+        self._note_reached()
+        self._watching.look_again()
         for view in self.views:
             view.finish()
 
@@ -222,9 +277,11 @@ def _earliest(standings: Sequence[Standing]) -> Standing:
     """From where the topics have to be read so that no view misses anything."""
     vector: dict[str, int] = {}
     offsets: dict[str, int] = {}
+    digests: dict[str, int] = {}
     for standing in standings:
         for source, version in standing.vector.items():
             place = version, standing.offsets[source]
             if source not in vector or place < (vector[source], offsets[source]):
                 vector[source], offsets[source] = place
-    return Standing(min(standing.position for standing in standings), vector, offsets)
+                digests[source] = standing.digests.get(source, UNKNOWN)
+    return Standing(min(standing.position for standing in standings), vector, offsets, digests)

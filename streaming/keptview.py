@@ -23,23 +23,26 @@ from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Question
+from protocols.maintenance.questions import Answer, Query, Question
 from protocols.maintenance.registry import Entry, protocol
 from protocols.operators.memory import Memories
-from protocols.views.catalog import Catalog
+from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from protocols.views.view import View
+from sources.history import UNKNOWN
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
 from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
+from streaming.heldback import held_back
 from streaming.measuring import Measures
 from streaming.noting import noted
 from streaming.reading import Reading
 from streaming.slices import Batch, Swept, batch_of
 from streaming.sweeping import Cluster, Sweeping
 from warehouse.files import WrittenFile
-from warehouse.staging import Staging, discard_pages
+from warehouse.mending import mend
+from warehouse.staging import Staging, discard_pages, staging_of
 from warehouse.standing import Standing
 from warehouse.tables import QUESTION, ViewTables
 from warehouse.upkeep import Upkeep, UpkeepSettings
@@ -62,7 +65,9 @@ class KeptView:
         self.entry: Entry = protocol(settings.protocol)
         self.view = parse_view(settings.name, settings.sql, catalog)
         self.entry.refuse_view(self.view)
-        self.tables = ViewTables(configuration.warehouse, self.view)
+        mend(configuration.warehouse, self.view, report)
+        self.tables = ViewTables(configuration.warehouse, self.view, report)
+        self.tables.allows_too_few = self.entry.control
         self._upkeep_settings = UpkeepSettings(
             configuration.job.current_every_seconds,
             configuration.job.upkeep_every_seconds,
@@ -74,6 +79,8 @@ class KeptView:
         self._report = report
         #: How far the view has come, counting what was handed over to be committed.
         self.standing: Standing
+        #: How far it has come for everybody else.
+        self.committed: Standing
         self.pieces: Pieces
         self._reading: Reading
         self._mailbox: Mailbox[Frame]
@@ -90,17 +97,21 @@ class KeptView:
     # -- before the first batch ------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Goes on where the tables stand."""
-        self.standing = self.tables.standing()
+        """Goes on where the tables stand, which is the standing that was checked."""
         discard_pages(self.tables)
         self.tables.recover_progress()
         self.tables.follow()
         self._report(f"view {self.view.name}: going on from position {self.standing.position}")
 
-    def begin_first_state(self, standing: Standing) -> "FirstState":
-        """The first state, to be read at this vector or at that of an earlier attempt."""
+    def begin_first_state(
+        self, standing: Standing, refuse: Callable[[Standing], object]
+    ) -> "FirstState":
+        """The first state at this vector, or at an earlier attempt's that is not refused."""
+        root = root_of(self.view)
+        key = () if root is None else tuple(root.type_of(column) for column in root.key)
+        staging = staging_of(self.tables, key, refuse, self._report)
         return FirstState(
-            self.view, self.tables, standing, self._memories, self._measures, self._report
+            self.view, self.tables, staging, standing, self._memories, self._measures, self._report
         )
 
     def start(
@@ -113,6 +124,7 @@ class KeptView:
         """The view has a state, so its protocol can begin on what comes after it."""
         self._reading, self._commits = reading, commits
         view, standing = self.view, self.standing
+        self.committed = standing
         channel = None
         if self.entry.fifo:
             logs = {relation: FrameLog() for relation in view.relations}
@@ -169,7 +181,8 @@ class KeptView:
         """All that executors have to know to sweep a part of the batch."""
         received = {source: self._mailbox.received(source) for source in view.sources}
         logs, offsets = self._reading.received.logs, self._offsets(received)
-        return batch_of(self._configuration, view, self._mailbox, logs, offsets)
+        digests = self._digests(received)
+        return batch_of(self._configuration, view, self._mailbox, logs, offsets, digests)
 
     def _swept(self, slices: Sequence[Swept], seconds: float) -> None:
         """Takes note of what executors have done."""
@@ -199,12 +212,22 @@ class KeptView:
     def end_batch(self) -> None:
         """Installs the rest. What is not installed then waits for a part that has not come."""
         self.install()
+        self._note_what_waits()
         if self._mailbox.last_position > self.standing.position and not self._delivery.waiting:
             raise ProtocolBug(
                 f"protocol {self.entry.name} has nothing more to do at position"
                 f" {self._mailbox.last_position} and has installed {self.standing.position}"
             )
         self._mailbox.forget(self.standing.position)
+
+    def _note_what_waits(self) -> None:
+        """Parts of global transactions wait for others over batches: the job has to say so."""
+        name = self.view.name
+        held = held_back(name, self._delivery.held, self._reading.committed_at)
+        if held is None:
+            self._measures.held_back.pop(name, None)
+        else:
+            self._measures.held_back[name] = held
 
     def install(self) -> None:
         """Hands over all that is finished, as one commit."""
@@ -214,7 +237,7 @@ class KeptView:
         order = self._order_of(installs)
         last = installs[-1].position
         vector = self._mailbox.vector_at(last)
-        standing = Standing(last, vector, self._offsets(vector))
+        standing = Standing(last, vector, self._offsets(vector), self._digests(vector))
         changes = _placed(self.view, installs)
         written, self._written = self._written, []
         shown = _shown(installs, len(np.unique(order.position)))
@@ -249,10 +272,11 @@ class KeptView:
         """In the thread of the commits: the truth first, then what is derived from it."""
         with self._measures.step("commit"):
             self.tables.install(changes, standing, order, shown, written)
-        self._measures.installed(delivered["committed_at"])
+        self._measures.freshness.installed(delivered["committed_at"])
         with self._measures.step("progress"):
             self.tables.record(delivered)
-        self._measures.position = standing.position
+        self.committed = standing
+        self._measures.positions[self.view.name] = standing.position
         self._upkeep.look(quiet=False)
 
     def _delivered(
@@ -305,6 +329,15 @@ class KeptView:
                 offsets[source] = self._reading.feeds[source].offset_behind(version)
         return offsets
 
+    def _digests(self, vector: Mapping[str, int]) -> dict[str, int]:
+        """Of each source's history up to the vector."""
+        return {
+            source: self._reading.feeds[source].digest_at(version)
+            if version > self.standing.vector[source]
+            else self.standing.digests.get(source, UNKNOWN)
+            for source, version in vector.items()
+        }
+
     def _count(
         self, updates: int, installs: Sequence[Install[Frame]], changes: pl.DataFrame
     ) -> None:
@@ -345,6 +378,7 @@ class FirstState:
         self,
         view: AnyView,
         tables: ViewTables,
+        staging: Staging,
         standing: Standing,
         memories: Memories,
         measures: Measures,
@@ -355,11 +389,9 @@ class FirstState:
         self._measures = measures
         root = root_of(view)
         self._from = "all of its relations" if root is None else str(root)
-        tables.define()
-        key = () if root is None else tuple(root.type_of(column) for column in root.key)
-        self._staging = Staging(tables, key)
-        if self._staging.standing is None:
-            self._staging.begin(standing)
+        self._staging = staging
+        if staging.standing is None:
+            staging.begin(standing)
         else:
             report(f"view {view.name}: going on with the first state, {self._rows}")
         assert self._staging.standing is not None
@@ -369,6 +401,8 @@ class FirstState:
     def read(self, reading: Reading, limit: int) -> Standing:
         """Page by page, until it is complete and visible."""
         staging = self._staging
+        self._check(reading)
+        self._tables.define()
         mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
         ask = partial(self._ask, reading)
         while not staging.finished:
@@ -380,6 +414,14 @@ class FirstState:
         self._tables.follow()
         return self.standing
 
+    def _check(self, reading: Reading) -> None:
+        """Asks each source for no row at all, before anything is kept of what its status says.
+
+        The version of the answer has to be the vector's or to come behind the vector's offsets.
+        """
+        asked = {relation.source: relation for relation in self._view.relations}
+        reading.ask([_for_nothing(relation) for relation in asked.values()])
+
     def _ask(self, reading: Reading, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
         answers = reading.ask(questions)
         for question, answer in zip(questions, answers, strict=True):
@@ -390,6 +432,12 @@ class FirstState:
     @property
     def _rows(self) -> str:
         return f"{self._staging.rows:,} rows from {self._from}"
+
+
+def _for_nothing(relation: Relation) -> Question[Frame]:
+    """The question for the rows of a relation that match none of no keys."""
+    (name, type_), *_ = relation.columns
+    return Query(relation, (name,), keys=(empty_frame({name: type_}),))
 
 
 def _placed(view: AnyView, installs: Sequence[Install[Frame]]) -> pl.DataFrame:

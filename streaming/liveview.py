@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.live import Live
@@ -18,17 +19,17 @@ class LiveView:
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._console = Console(file=sys.stderr)
+        #: Set when the job reads the topics, if this is a terminal.
         self._live: Live | None = None
         self._drawn = 0.0
-        #: When the position was last seen to change, and the position and the rate then.
-        self._changed = time.monotonic()
-        self._position = measures.position
+        #: The sum of the positions, and when and how fast it was last seen to change.
+        self._positions: int | None = None
+        self._changed = 0.0
         self._rate = 0.0
+        #: As it was last seen: that a view has caught up is said also when nothing follows.
+        self._behind = ""
 
     def __enter__(self) -> "LiveView":
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,35 +38,56 @@ class LiveView:
 
     def look(self) -> None:
         """Draws anew if enough time has passed and, on plain lines, if anything happened."""
-        now = time.monotonic()
+        now, positions = time.monotonic(), sum(self._measures.positions.values())
+        if not self._measures.streaming:
+            return
+        if self._positions is None:
+            self._begin(now, positions)
         if now - self._drawn < (0.5 if self._live is not None else _EVERY_SECONDS):
             return
-        news = self._measures.position - self._position
+        self._drawn = now
+        news = positions - (self._positions or 0)
         if news:
             self._rate = news / (now - self._changed)
-            self._changed, self._position = now, self._measures.position
+            self._changed, self._positions = now, positions
         if self._live is not None:
             self._live.update(_table(self._measures, self._rate), refresh=True)
-        elif news:
+        elif news or (self._measures.how_far_behind() == "caught up" != self._behind):
             line = _line(self._measures, self._rate)
             self._console.print(line, highlight=False, soft_wrap=True)
-        self._drawn = now
+        self._behind = self._measures.how_far_behind()
+
+    def _begin(self, now: float, positions: int) -> None:
+        self._changed, self._positions = now, positions
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.__enter__()
 
 
 def _facts(measures: Measures, rate: float) -> dict[str, str]:
     updates = max(measures.updates, 1)
+    held = ", ".join(held.missing for held in list(measures.held_back.values()))
+    p50, p99 = measures.freshness.percentiles(50, 99)
     large = measures.batches_on_executors
     return {
-        "position": f"{measures.position:,}",
+        **_positions(measures.positions),
         "updates/s": f"{rate:,.0f}",
-        "freshness p50": _milliseconds(measures.fresh(50)),
-        "p99": _milliseconds(measures.fresh(99)),
+        "freshness p50": _milliseconds(p50),
+        "p99": _milliseconds(p99),
+        "behind": measures.how_far_behind(),
         "queries/update": f"{measures.queries / updates:.2f}",
         "bytes/update": f"{measures.bytes / updates:,.0f}",
         "answers corrected": f"{measures.corrected:,}",
         "view rows": f"{measures.view_rows:,}",
+        **({"held back for": held} if held else {}),
         **({"batches on executors": f"{large:,} of {measures.batches:,}"} if large else {}),
     }
+
+
+def _positions(positions: Mapping[str, int]) -> dict[str, str]:
+    if len(positions) == 1:
+        return {"position": f"{next(iter(positions.values())):,}"}
+    return {"positions": ", ".join(f"{name} {at:,}" for name, at in positions.items())}
 
 
 def _line(measures: Measures, rate: float) -> str:

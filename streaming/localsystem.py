@@ -23,6 +23,9 @@ from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 VIEW = "demo"
+#: The job says so when it reads the topics.
+STREAMS = "keeping it"
+_BEGIN = "begin"
 _PATIENCE_SECONDS = 240
 _CONFIGURATION = """\
 # Made by viewsweep itself; it is a complete configuration like any other.
@@ -119,8 +122,11 @@ class LocalSystem:
             if maker.wait(_PATIENCE_SECONDS):
                 raise ViewsweepError(f"{maker.name} failed:\n{maker.last_words()}")
 
-    def serve(self) -> dict[str, str]:
-        """Starts the sources, which begin to commit; returns where each one answers."""
+    def serve(self, at_rest: bool = False) -> dict[str, str]:
+        """Starts the sources, which begin to commit at once or with `begin`.
+
+        Returns where each one answers.
+        """
         for name in self.load.sources:
             (self.directory / f"{name}.address").unlink(missing_ok=True)
         self._servers = {
@@ -130,7 +136,8 @@ class LocalSystem:
                 f" --address-file {name}.address --port {self._ports.get(name, '0')}"
                 f" --workload {self.load.workload}"
                 f" --transactions {self.load.share}"
-                f" --rate {self.load.rate / len(self.load.sources):.3f}",
+                f" --rate {self.load.rate / len(self.load.sources):.3f}"
+                + (f" --after {_BEGIN}" if at_rest else ""),
             )
             for name in self.load.sources
         }
@@ -138,6 +145,10 @@ class LocalSystem:
         self._ports = {name: at.rpartition(":")[2] for name, at in addresses.items()}
         self._write_configuration(addresses)
         return addresses
+
+    def begin(self) -> None:
+        """Lets sources that were started with `at_rest` begin to commit."""
+        (self.directory / _BEGIN).touch()
 
     def stop_sources(self) -> None:
         """Ends them; `serve` starts them again at their place, and they go on with the workload."""

@@ -29,7 +29,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from protocols.errors import SourceViolation, Unreachable
 from streaming.feed import Chunk, Feed
 from streaming.stopping import Stopped
-from streaming.topics import consumer
+from streaming.topics import consumer, lost
 
 #: About so many records of all topics may be decoded and not yet taken.
 AHEAD_RECORDS = 50_000
@@ -145,7 +145,7 @@ class _Ahead:
         self._chunks: dict[str, list[Chunk]] = {topic: [] for topic in topics}
         self._weights = dict.fromkeys(self._chunks, 0)
         #: What ended the reading thread, if anything did.
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self.closed = False
 
     def put(self, topic: str, chunk: Chunk, weight: int) -> None:
@@ -189,7 +189,7 @@ class _Ahead:
     def _is_full(self) -> bool:
         return sum(self._weights.values()) >= self._limit
 
-    def end(self, error: Exception) -> None:
+    def end(self, error: BaseException) -> None:
         """No more will come."""
         with self._changed:
             self._error = error
@@ -226,7 +226,7 @@ class _Reader(threading.Thread):
             while not self._ahead.closed:
                 self._read()
                 self._ahead.wait_for_room()
-        except Exception as error:
+        except BaseException as error:
             self._ahead.end(error)
         finally:
             self._decoding.shutdown()
@@ -303,10 +303,13 @@ def _losses(messages: list[Message]) -> Iterator[SourceViolation]:
     for message in messages:
         error = message.error()
         if error is not None and error.code() in _LOST:
-            yield SourceViolation(
-                f"topic {message.topic()!r}: {error.str()}; what follows the view's position is"
-                " gone. Remove the view's directory to make it anew"
-            )
+            yield lost(str(message.topic()), error.str())
 
 
-_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_LOST = (
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)

@@ -16,6 +16,7 @@ from protocols.maintenance.holdback import GlobalPart
 from protocols.maintenance.mailbox import Received
 from protocols.maintenance.questions import Answer, Question
 from protocols.views.catalog import Relation
+from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.asking import Sources
 from streaming.configuration import Configuration
 from streaming.feed import Feed, Numbers, positions_of
@@ -64,6 +65,7 @@ class Reading:
                 [relation for relation in received.logs if relation.source == source],
                 self.received,
                 offset,
+                standing.digests.get(source, UNKNOWN),
             )
             for source, offset in standing.offsets.items()
         }
@@ -107,6 +109,27 @@ class Reading:
                 sizes[mine] = feed.sizes(int(versions[0]) - 1, int(versions[-1]))
         return sizes
 
+    def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
+        """Of the first received transaction behind a version: the offset behind it, and when it was
+        committed, in seconds since the epoch."""
+        feed = self.feeds[source]
+        if self.received.received(source) <= version:
+            return None
+        return feed.offset_behind(version + 1), feed.committed_at(version + 1) / 1000
+
+    def has_read_all(self, source: str, version: int) -> int | None:
+        """Behind all records read, if this version is the last of them, or else None.
+
+        Repetitions behind it are no updates that wait.
+        """
+        feed = self.feeds[source]
+        whole = feed.is_whole_up_to(feed.next_offset) and self.received.received(source) == version
+        return feed.next_offset if whole else None
+
+    def committed_at(self, source: str, version: int) -> int:
+        """When a received version was committed, in milliseconds since the epoch."""
+        return self.feeds[source].committed_at(version)
+
     def part_of(self, source: str, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
         return self.feeds[source].part_of(version)
@@ -126,6 +149,7 @@ class Reading:
             versions: dict[str, int] = {}
             for question, answer in zip(shared.questions, answers, strict=True):
                 self._refuse_older(question.source, answer.version)
+                self._refuse_fork(question.source, answer.version, answer.digest)
                 versions[question.source] = max(
                     answer.version, versions.get(question.source, answer.version)
                 )
@@ -137,10 +161,28 @@ class Reading:
     def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:
             raise SourceViolation(
-                f"source {source} answered at version {version}, and the view has already seen"
-                f" version {self._seen[source]}: the source was reset, or a replica answers that"
-                " lags too far behind"
+                f"source {source} answered at version {version}, and version {self._seen[source]}"
+                " was seen before, in its status, an answer or its topic: the source was reset, or"
+                " a replica answers that lags too far behind"
             )
+
+    def expect(self, standing: Standing) -> None:
+        """A view stands here, perhaps further than what has been received."""
+        for source, digest in standing.digests.items():
+            self._refuse_fork(source, standing.vector[source], digest)
+
+    def _refuse_fork(self, source: str, version: int, digest: int) -> None:
+        """SourceViolation when the topic tells another past than the source itself, or a view."""
+        feed = self.feeds[source]
+        if feed.agrees(version, digest):
+            return
+
+        def same(version: int) -> bool:
+            return not differ(
+                feed.digest_at(version), self._sources.digests(source, [version])[version]
+            )
+
+        raise SourceViolation(other_past(source, *parting(same, feed.confirmed, version)))
 
     def _catch_up(self, versions: Mapping[str, int]) -> None:
         self._lookahead.read(

@@ -64,7 +64,7 @@ class Batch:
 
     configuration: Configuration
     view: View
-    #: Where the mailbox begins, with the offsets behind all that `received` has.
+    #: Where the mailbox begins, with the offsets behind all that `received` has, and the digests.
     standing: Standing
     #: Where the table of changes is.
     directory: Path
@@ -124,8 +124,12 @@ def batch_of(
     mailbox: Mailbox[Frame],
     logs: Mapping[Relation, Log[Frame]],
     offsets: Mapping[str, int],
+    digests: Mapping[str, int],
 ) -> Batch:
-    """What executors have to know; `offsets` lie behind all that the mailbox has received."""
+    """What executors have to know.
+
+    `offsets` lie behind all that the mailbox has received, `digests` are of the histories up to it.
+    """
     base = mailbox.vector_at(mailbox.start)
     received = {source: mailbox.received(source) for source in view.sources}
     changes = {}
@@ -135,7 +139,7 @@ def batch_of(
         if rows is not None:
             changes[relation] = rows.data.rename({POSITION: VERSION})
     order = mailbox.deliveries(mailbox.start, mailbox.last_position)
-    standing = Standing(mailbox.start, base, dict(offsets))
+    standing = Standing(mailbox.start, base, dict(offsets), dict(digests))
     directory = configuration.warehouse / view.name / "changes"
     return Batch(configuration, view, standing, directory, received, changes, order)
 
@@ -178,9 +182,9 @@ def _executor() -> str:
 
 
 def _sources(batch: Batch, stopping: threading.Event) -> Sources:
-    known = batch.configuration
+    known, job = batch.configuration, batch.configuration.job
     used = {source: known.sources[source] for source in batch.view.sources}
-    return Sources(used, known.job.patience_seconds, _report, stopping)
+    return Sources(used, job.patience_seconds, _report, stopping, job.answer_megabytes)
 
 
 def _reading(

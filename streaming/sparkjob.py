@@ -10,14 +10,12 @@ deleted, changes nothing.
 
 import gc
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import orjson
 from pyspark.errors import StreamingQueryException
@@ -26,14 +24,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.sparksettings import settings
 from protocols.errors import ViewsweepError
-from streaming.configuration import Configuration, ViewSettings
+from streaming.checkpoint import NotUsable, fed_offsets, offsets_in
+from streaming.configuration import CHECKPOINTS, Configuration, ViewSettings
 from streaming.executors import Executors
 from streaming.job import Job
 from streaming.liveview import LiveView
 from streaming.measuring import Measures
-from streaming.stopping import Stopped
+from streaming.stopping import Stopped, begun, is_done, told_by_signals, wait_for
+from warehouse.delta import set_aside
 
 _LOOK_EVERY_SECONDS = 0.25
+#: So often it is said that Spark is still starting.
+_SPARK_SECONDS = 10.0
 
 
 def run(
@@ -42,25 +44,48 @@ def run(
     report: Callable[[str], None],
     once: bool = False,
 ) -> Measures:
-    """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed."""
+    """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed.
+
+    KeyboardInterrupt if it was stopped before it read the topics.
+    """
     session: Future[SparkSession] = Future()
     job = Job(configuration, views, report, Executors(session.result))
-    # Until the stream runs, both signals just end what is being done.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with told_by_signals(job.stopping) as told, LiveView(job.measures) as live:
+        work = begun(partial(_keep, job, configuration, report, session, once), "job")
+        ended = wait_for(work, told, live.look)
+    try:
+        if ended:
+            work.result()
+    except Stopped:
+        raise KeyboardInterrupt from None
+    if not ended and not job.measures.streaming:
+        raise KeyboardInterrupt
+    if not ended:
+        report("left without waiting longer; what was in work is done again at the next start")
+    return job.measures
+
+
+def _keep(
+    job: Job,
+    configuration: Configuration,
+    report: Callable[[str], None],
+    session: "Future[SparkSession]",
+    once: bool,
+) -> None:
+    """From the first check to the end."""
     try:
         job.check()
         # Spark takes seconds to start; the first state may take them as well.
-        with ThreadPoolExecutor(1, "spark") as starting:
-            spark = starting.submit(spark_session, report)
-            job.prepare()
-            session.set_result(spark.result())
-            _keep_what_is_loaded()
-            stream = _Stream(job, configuration, report)
-            stream.run(session.result(), once)
+        spark = begun(partial(spark_session, report), "spark")
+        job.prepare()
+        while not is_done(spark, job.stopping, _SPARK_SECONDS):
+            report("Spark is still starting; on a busy machine that may take a minute")
+        session.set_result(spark.result())
+        _keep_what_is_loaded()
+        _Stream(job, configuration, report).run(session.result(), once)
         job.finish()
     finally:
         job.close()
-    return job.measures
 
 
 def _keep_what_is_loaded() -> None:
@@ -74,7 +99,7 @@ def _keep_what_is_loaded() -> None:
 
 def spark_session(report: Callable[[str], None]) -> SparkSession:
     """A session with our settings, or the one that spark-submit has prepared."""
-    report("starting Spark")
+    report("starting Spark, some 5 to 15 s")
     builder = SparkSession.builder.appName("viewsweep")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         # The Python of the executors on this machine, which has all that they import.
@@ -98,20 +123,21 @@ class _Stream:
         self._failure: BaseException | None = None
 
     def run(self, spark: SparkSession, once: bool) -> None:
-        with self._signals(), LiveView(self._job.measures) as live:
-            query = self._start(spark, once)
-            names = " and ".join(view.view.name for view in self._job.views)
-            self._report(f"view {names}: keeping it; Ctrl-C stops after the batch")
-            try:
-                while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
-                    live.look()
-                    self._follow()
-                if not self._job.stopping.is_set():
-                    query.awaitTermination()
-            except StreamingQueryException as error:
-                if self._failure is None:
-                    raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
-            self._stop(query)
+        query = self._start(spark, once)
+        names = " and ".join(view.view.name for view in self._job.views)
+        self._report(f"view {names}: keeping it; Ctrl-C stops it")
+        self._job.measures.streaming = True
+        try:
+            while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
+                self._follow()
+            if not self._job.stopping.is_set():
+                query.awaitTermination()
+        except StreamingQueryException as error:
+            if self._failure is None:
+                # Of a topic that is gone Spark tells what Kafka's client threw, and not its name.
+                self._job.refuse_lost_topics()
+                raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
+        self._stop(query)
         if self._failure is not None:
             raise self._failure
 
@@ -140,27 +166,32 @@ class _Stream:
         if len(views) == 1:
             return views[0].tables.directory / "checkpoint"
         names = "+".join(sorted(view.view.name for view in views))
-        return self._configuration.warehouse / "_checkpoints" / names
+        return self._configuration.warehouse / CHECKPOINTS / names
 
     def _take_up_what_was_fed(self) -> None:
         """What Spark has fed before it was stopped, it does not feed again."""
-        fed = [int(file.name) for file in self._offsets.glob("*") if file.name.isdigit()]
-        if fed:
-            self._job.process(self._ends(max(fed)))
-
-    @property
-    def _offsets(self) -> Path:
-        return self._checkpoint / "offsets"
+        try:
+            fed = fed_offsets(self._checkpoint, self._job.topic_ends)
+        except NotUsable as why:
+            aside = set_aside(self._checkpoint)
+            self._report(
+                f"Spark's checkpoint cannot be used: {why}. It is kept as {aside}; going on from"
+                " where Delta stands"
+            )
+        else:
+            if fed:
+                self._job.process(self._by_source(fed))
 
     def _ends(self, batch: int) -> dict[str, int]:
         """Source → behind the last offset of a batch: Spark wrote it down before the batch began.
 
         The file ends with one line of JSON per stream that is read, and we read one.
         """
-        lines = (self._offsets / str(batch)).read_text().splitlines()
+        return self._by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
+
+    def _by_source(self, ends: Mapping[str, int]) -> dict[str, int]:
         topics = self._job.topics
-        ends = orjson.loads(lines[-1])
-        return {topics[topic]: end for topic, at in ends.items() for end in at.values()}
+        return {topics[topic]: end for topic, end in ends.items()}
 
     def _batch(self, _records: DataFrame, batch: int) -> None:
         with self._working:
@@ -192,20 +223,6 @@ class _Stream:
         with self._working:
             pass
         query.stop()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM stop the stream; set after Spark has set handlers of its own."""
-
-        def stop(_signal: int, _frame: FrameType | None) -> None:
-            self._job.stopping.set()
-
-        before = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _cause(error: StreamingQueryException) -> str:

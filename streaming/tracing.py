@@ -36,12 +36,14 @@ from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.questions import Query
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
+from sources.history import other_past
 from streaming.asking import Sources
 from streaming.configuration import Configuration, ViewSettings
 from streaming.feed import Feed
 from streaming.lookahead import Lookahead
 from streaming.topics import ends_of_topics
 from warehouse.definition import stored_view
+from warehouse.standing import Standing
 from warehouse.tables import POSITION, ViewTables
 
 
@@ -52,7 +54,7 @@ def write_live_trace(configuration: Configuration, settings: ViewSettings, file:
     if not tables.exists:
         raise WrongUse(f"view {view.name} has no first state yet; let 'viewsweep run' make it")
     _refuse_folded(tables)
-    past = _read_past(configuration, view)
+    past = _read_past(configuration, view, tables.standing())
     try:
         with file.open("wb") as out:
             for line in _lines(view, tables, settings.protocol, past):
@@ -85,7 +87,7 @@ class _Past:
     global_id: Callable[[str, int], str | None]
 
 
-def _read_past(configuration: Configuration, view: AnyView) -> _Past:
+def _read_past(configuration: Configuration, view: AnyView, standing: Standing) -> _Past:
     """Reads all topics from their beginning, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
     patience = configuration.job.patience_seconds
@@ -106,17 +108,26 @@ def _read_past(configuration: Configuration, view: AnyView) -> _Past:
             lookahead.read_until(
                 partial(mailbox.caught_up, source, version), f"version {version} of {source}"
             )
+            _refuse_fork(feeds[source], version, answer.digest)
             rows, changes = answer.rows.data, logs[relation].rows()
             if changes is not None:
                 _add_commits(past, relation, changes)
                 rows = _undone(rows, changes.filter(pl.col(VERSION) <= version), relation)
             past.initial[source, relation.name] = _repeated(rows, relation)
+        for source, digest in standing.digests.items():
+            _refuse_fork(feeds[source], standing.vector[source], digest)
         return past
     except SourceViolation as error:
         raise SourceViolation(f"{error}. (A trace needs every topic from version 1 on)") from None
     finally:
         lookahead.close()
         sources.close()
+
+
+def _refuse_fork(feed: Feed, version: int, digest: int) -> None:
+    """SourceViolation when the topic tells another past than the source, or than the view saw."""
+    if not feed.agrees(version, digest):
+        raise SourceViolation(other_past(feed.source, feed.confirmed, version))
 
 
 def _global_id(feeds: Mapping[str, Feed], source: str, version: int) -> str | None:

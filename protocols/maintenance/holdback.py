@@ -14,7 +14,7 @@ read is not waited for.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,6 +30,16 @@ class GlobalPart:
     participants: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Incomplete:
+    """A global transaction of which some parts have not been received."""
+
+    id: str
+    #: Source → the version that is its part there.
+    here: Mapping[str, int]
+    missing: tuple[str, ...]
+
+
 _Waiting: TypeAlias = tuple[int, GlobalPart | None]
 
 
@@ -38,21 +48,38 @@ class HoldBack:
 
     def __init__(self, sources: Iterable[str]) -> None:
         #: Per source what waits: (version, the global transaction that it is a part of).
-        self._queues: dict[str, deque[tuple[int, GlobalPart | None]]] = {
-            s: deque() for s in sources
-        }
-        #: Global transaction → the sources whose part waits.
-        self._here: dict[str, set[str]] = {}
+        self._queues: dict[str, deque[_Waiting]] = {s: deque() for s in sources}
+        #: Global transaction → source → the version of its part that waits, in order of arrival.
+        self._here: dict[str, dict[str, int]] = {}
+        #: Those of `_here` that lack a part, and of which sources.
+        self._missing: dict[str, frozenset[str]] = {}
 
     def arrived(self, source: str, version: int, part: GlobalPart | None = None) -> None:
         """A transaction was received; its source's transactions arrive in order."""
         self._queues[source].append((version, part))
         if part is not None:
-            self._here.setdefault(part.id, set()).add(source)
+            here = self._here.setdefault(part.id, {})
+            here[source] = version
+            self._missing[part.id] = (part.participants & self._queues.keys()) - here.keys()
+            if not self._missing[part.id]:
+                del self._missing[part.id]
 
     def waiting(self) -> bool:
         """Whether anything has not been taken."""
         return any(self._queues.values())
+
+    def incomplete(self) -> list[Incomplete]:
+        """The global transactions that everything here waits for, in their order of arrival."""
+        return [
+            Incomplete(id_, dict(self._here[id_]), tuple(sorted(missing)))
+            for id_, missing in self._missing.items()
+        ]
+
+    def held_back(self) -> dict[str, tuple[int, int]]:
+        """Source → its first and its last version that wait, of the sources that have any."""
+        return {
+            source: (queue[0][0], queue[-1][0]) for source, queue in self._queues.items() if queue
+        }
 
     def ready(self) -> list[Group]:
         """What could be delivered next: for each source's head its group, if that is complete.
@@ -72,7 +99,7 @@ class HoldBack:
             at, part = self._queues[source].popleft()
             assert at == version, f"version {at} of source {source!r} is next, not {version}"
             if part is not None:
-                self._here[part.id].discard(source)
+                self._here[part.id].pop(source, None)
                 if not self._here[part.id]:
                     del self._here[part.id]
 
@@ -89,7 +116,7 @@ class HoldBack:
                         continue
                     checked.add(part.id)
                     others = part.participants & self._queues.keys()
-                    if not others <= self._here[part.id]:
+                    if not others <= self._here[part.id].keys():
                         return None
                     depth = self._deepened(depth, part.id, others)
                     grown = True

@@ -74,6 +74,8 @@ class Answer(Generic[D]):
     version: int
     #: For a page: the key of its last row, if more rows may follow.
     last_key: tuple[Any, ...] | None = None
+    #: Of the source's history up to the version; 0 if it says nothing of it.
+    digest: int = 0
     #: Size of question and answer on the wire, where there was one.
     bytes_sent: int = 0
     bytes_received: int = 0

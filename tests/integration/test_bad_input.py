@@ -1,118 +1,37 @@
 """What goes wrong outside ends `viewsweep run` with one message and an exit code, loses nothing,
 and when the cause is gone the same command goes on.
 
-The command runs in this process, and Spark is replaced by a plain reader that hands the job
-everything in the topics as one batch; all else is real. At the end of (almost) every test the
-command succeeds and the view is compared with DuckDB at every position (see jobs.py).
+Only Spark is replaced (see runs.py). At the end of (almost) every test the command succeeds
+and the view is compared with DuckDB at every position (see jobs.py).
 """
 
 import contextlib
-import os
 import random
 import resource
 import shutil
-import signal
 import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from jobs import FORMS, PATIENCE, Source, World, eventually, records, start
+from brokertopics import admin, delete_topic, make_topic, write_topic
+from confluent_kafka import TopicPartition
+from jobs import FORMS, PATIENCE, Source, World, records, start
+from runs import Command
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import ViewsweepError
-from sources.topics import CLIENT_LOG
-from streaming import commandline, sparkjob
-from streaming.configuration import Configuration
 from streaming.job import Job
 from warehouse.tables import ViewTables
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
     with LocalBroker() as running:
         yield running
-
-
-class _OneBatch:
-    """In the place of Spark: everything that is in the topics, once."""
-
-    def __init__(self, job: Job, configuration: Configuration, _report: object) -> None:
-        self._job = job
-        self._bootstrap = configuration.bootstrap
-
-    def run(self, _spark: object, _once: bool) -> None:
-        found = records(self._bootstrap, self._job.offsets)
-        ends = found.group_by("topic").agg(pl.col("offset").max() + 1)
-        self._job.process({self._job.topics[topic]: end for topic, end in ends.iter_rows()})
-        self._job.settle()
-
-
-@dataclass
-class Ended:
-    """How a command ended."""
-
-    code: int
-    #: The one message, without the program's name; empty when there was none.
-    message: str
-    lines: list[str]
-
-
-class Command:
-    """`viewsweep run` over a world."""
-
-    def __init__(
-        self, world: World, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
-    ) -> None:
-        self.world = world
-        self._capsys = capsys
-        self._patch = patch
-        patch.setattr(commandline, "_leave", sys.exit)
-        patch.setattr(sparkjob, "_Stream", _OneBatch)
-        patch.setattr(sparkjob, "spark_session", lambda _report: None)
-        patch.setattr("streaming.topics._PATIENCE", 2.0)
-        patch.delenv("VIEWSWEEP_BROKER", raising=False)
-
-    def run(self, **changes: Any) -> Ended:
-        file = self.world.write_configuration(**changes)
-        self._patch.setattr(sys, "argv", ["viewsweep", "run", "--config", str(file)])
-        with pytest.raises(SystemExit) as ended:
-            commandline.main()
-        lines = self._capsys.readouterr().err.splitlines()
-        assert not any("Traceback" in line for line in lines)
-        complaints = [line for line in lines if line.startswith("viewsweep: ")]
-        assert len(complaints) <= 1
-        message = complaints[0].removeprefix("viewsweep: ") if complaints else ""
-        return Ended(int(ended.value.code or 0), message, lines)
-
-    def goes_on(self, **changes: Any) -> None:
-        """The command succeeds, and the view is right and up to date."""
-        self.world.wait_until_published()
-        ended = self.run(**changes)
-        assert (ended.code, ended.message) == (0, "")
-        with self.world.job(**changes) as job:
-            job.check()
-            self.world.assert_complete(job.tables)
-            assert job.tables.standing().vector == self.world.versions
-
-    def is_refused(self, code: int, *parts: str, **changes: Any) -> Ended:
-        """The command fails with this code and a message with all of this in it."""
-        ended = self.run(**changes)
-        assert ended.code == code
-        for part in parts:
-            assert part in ended.message
-        return ended
 
 
 @pytest.fixture
@@ -253,37 +172,12 @@ def test_an_address_that_is_none(kept: Command) -> None:
 # --------------------------------------------------------------------------------- the topics
 
 
-def _admin(world: World) -> AdminClient:
-    """Lives on, for what it was asked to do ends with it."""
-    return _admin_at(world.bootstrap)
-
-
-@cache
-def _admin_at(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
-
-
-def _make_topic(world: World, topic: str, partitions: int = 1) -> None:
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
-    _admin(world).create_topics([new])[topic].result(PATIENCE)
-    eventually(lambda: topic in _admin(world).list_topics(timeout=10).topics)
-
-
-def _write(world: World, topic: str, values: Sequence[bytes]) -> None:
-    """A topic with these records."""
-    _make_topic(world, topic)
-    producer = Producer({"bootstrap.servers": world.bootstrap}, logger=CLIENT_LOG)
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(PATIENCE) == 0
-
-
 def _other_topic(world: World, change: Callable[[list[bytes], int], list[bytes]]) -> dict[str, str]:
     """Puts a changed copy of b's topic in its place; `change` is told where the view stands."""
     source = world.sources["b"]
     values = records(world.bootstrap, {source.topic: 0})["value"].to_list()
     topic = f"{source.topic}-other"
-    _write(world, topic, change(values, _standing(world).offsets["b"]))
+    write_topic(world.bootstrap, topic, change(values, _standing(world).offsets["b"]))
     return {f'topic = "{source.topic}"': f'topic = "{topic}"'}
 
 
@@ -296,7 +190,7 @@ def test_a_topic_that_is_missing(kept: Command) -> None:
 
 def test_a_topic_with_two_partitions(kept: Command) -> None:
     topic = kept.world.sources["b"].topic
-    _make_topic(kept.world, f"{topic}-2", partitions=2)
+    make_topic(kept.world.bootstrap, f"{topic}-2", partitions=2)
     wrong = {f'topic = "{topic}"': f'topic = "{topic}-2"'}
     kept.is_refused(3, "source b", f"topic '{topic}-2' has 2 partitions", toml=wrong)
     kept.goes_on()
@@ -320,7 +214,10 @@ BAD_RECORDS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another type": (lambda v: _changed(v, source__version="7"), '"source.version"'),
     "global": (lambda v: _changed(v, transaction__global={"id": "g"}), "should name sources"),
     "another source": (lambda v: _changed(v, source__db="c"), 'comes from source "c"'),
-    "another schema": (lambda v: _changed(v, source__schema="0"), "schema of b.s has changed"),
+    "another schema": (
+        lambda v: _changed(v, source__schema="0"),
+        "somebody else writes to this topic",
+    ),
 }
 
 
@@ -356,9 +253,8 @@ def test_duplicates_of_any_kind_do_no_harm(kept: Command) -> None:
 def test_a_topic_made_anew_is_refused_until_it_is_filled_again(kept: Command) -> None:
     source = kept.world.sources["b"]
     source.stop_publisher()
-    _admin(kept.world).delete_topics([source.topic])[source.topic].result(PATIENCE)
-    eventually(lambda: source.topic not in _admin(kept.world).list_topics(timeout=10).topics)
-    _make_topic(kept.world, source.topic)
+    delete_topic(kept.world.bootstrap, source.topic)
+    make_topic(kept.world.bootstrap, source.topic)
     kept.is_refused(3, "source b", f"topic '{source.topic}' ends at offset 0", "made anew")
     source.publish()
     source.commit(("s", (1, 1), 1))
@@ -369,7 +265,7 @@ def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> N
     source = kept.world.sources["b"]
     end = records(kept.world.bootstrap, {source.topic: 0}).height
     place = TopicPartition(source.topic, 0, end)
-    _admin(kept.world).delete_records([place])[place].result(PATIENCE)
+    admin(kept.world.bootstrap).delete_records([place])[place].result(PATIENCE)
     kept.is_refused(3, f"topic '{source.topic}' begins at offset {end} now", "are lost")
     shutil.rmtree(kept.world.directory / "tables/v")
     kept.goes_on()
@@ -487,63 +383,3 @@ def test_of_two_jobs_on_one_view_the_slower_one_is_fenced(kept: Command) -> None
     assert fenced.value.exit_code == 3
     assert world.assert_complete(ViewTables(world.directory / "tables", quick.view)) > 0
     kept.goes_on()
-
-
-# ------------------------------------------------------------------------------------- Ctrl-C
-
-
-@contextlib.contextmanager
-def _running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
-    """The real command, with a terminal's process group."""
-    file = world.write_configuration(**changes)
-    command = [sys.executable, "-m", "streaming.commandline", "run", "--config", str(file)]
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-
-def _ctrl_c_at(process: "subprocess.Popen[str]", line: str) -> str:
-    """Presses Ctrl-C when the line comes; returns everything on stderr from there on."""
-    assert process.stderr is not None
-    watchdog = threading.Timer(PATIENCE, process.kill)
-    watchdog.start()
-    for said in process.stderr:
-        if line in said:
-            os.killpg(process.pid, signal.SIGINT)
-            break
-    rest = process.stderr.read()
-    process.wait()
-    watchdog.cancel()
-    return rest
-
-
-def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:
-    command.world.sources["b"].stop_server()
-    with _running(command.world, patience_seconds=10 * PATIENCE) as process:
-        rest = _ctrl_c_at(process, "trying again")
-    assert process.returncode == 130
-    assert "Traceback" not in rest
-    assert rest.count("viewsweep: stopped") == 1
-    command.world.sources["b"].restart_server()
-    command.goes_on()
-
-
-def test_ctrl_c_in_the_first_state(command: Command) -> None:
-    """The one test that may have Spark started: the first state does not wait for it."""
-    source = command.world.sources["a"]
-    source.commit(*[("r", (10_000 + n, None, "p"), 1) for n in range(300)])
-    command.world.wait_until_published()
-    with _running(command.world, page_rows=1) as process:
-        rest = _ctrl_c_at(process, "from a.r so far")
-    assert process.returncode == 130
-    assert "Traceback" not in rest
-    assert rest.count("viewsweep: stopped") == 1
-    with command.world.job() as job:
-        start(job)
-    assert any("going on with the first state" in line for line in command.world.reports)
-    command.goes_on()

@@ -1,10 +1,11 @@
 """Does kill -9 of any part, at any moment, lose or repeat anything?
 
-The job, a source and the broker are killed while the sources commit without end; one job finds its
-Spark checkpoint deleted. The moments come from a seed, which a failure prints. This catches what
-no test of a single part can: two of them remembering different things about where they were.
-`bench/crashes.py` does the same for longer. The control is in `test_live_run.py`: the checker that
-finds nothing here does find the uncompensated protocol's errors on the same system.
+The job, its JVM, a source and the broker are killed while the sources commit without end, and the
+JVM stands still for a while; one job finds its Spark checkpoint deleted. The moments come from a
+seed, which a failure prints. This catches what no test of a single part can: two of them
+remembering different things about where they were. `bench/crashes.py` does the same for longer.
+The control is in `test_live_run.py`: the checker that finds nothing here does find the
+uncompensated protocol's errors on the same system.
 """
 
 from pathlib import Path
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.timeout(900)
 SEED = 20
 
 
-def test_after_crashes_of_job_source_and_broker_the_run_is_complete_and_nothing_is_there_twice(
+def test_after_crashes_of_job_jvm_source_and_broker_the_run_is_complete_and_nothing_is_there_twice(
     tmp_path: Path,
 ) -> None:
-    plan = crashes({"job": 2, "source": 1, "broker": 1}, SEED)
+    plan = crashes({"job": 2, "jvm": 1, "source": 1, "broker": 1}, SEED, {"jvm": 1})
     with LocalBroker(tmp_path / "broker") as broker:
         directory = tmp_path / "system"
         directory.mkdir()

@@ -101,7 +101,18 @@ WRONG = {
     "views.first.sql is missing": GOOD.replace('sql = "first.sql"', ""),
     "views.first.sql cannot read": GOOD.replace("first.sql", "third.sql"),
     "views.second.protocol there is no protocol 'magic'": GOOD.replace("naive", "magic"),
-    "views.a/b a view's name becomes a directory": GOOD.replace("views.first", 'views."a/b"'),
+    "views.a/b is no name for a view, which becomes a directory": GOOD.replace(
+        "views.first", 'views."a/b"'
+    ),
+    "views._checkpoints has the name of a directory of viewsweep's own": GOOD.replace(
+        "views.first", "views._checkpoints"
+    ),
+    "source '': a name has at least one character": GOOD.replace("sources.shop", 'sources.""'),
+    r"source 'a\nb': a name has": GOOD.replace("sources.shop", r'sources."a\nb"'),
+    "warehouse.path is 's3://bucket/lake'; a lake lies in a directory": GOOD.replace(
+        '"tables"', '"s3://bucket/lake"'
+    ),
+    "warehouse.path is 'file:///lake'": GOOD.replace('"tables"', '"file:///lake"'),
     "views at least one [views.NAME] is needed": GOOD.partition("[views.first]")[0],
     "job.patience_seconds has to be a number above 0, not 0": GOOD.replace("2.5", "0"),
     "job.patience_seconds has to be a number above 0, not nan": GOOD.replace("2.5", "nan"),
@@ -119,7 +130,7 @@ WRONG = {
     + "executor_rows = -1",
     "job.executor_rows has to be a whole number above 0, or 0 for none, not False": GOOD
     + "executor_rows = false",
-    "job.pages is not known here; there are: current_every_seconds": GOOD + "pages = 1",
+    "job.pages is not known here; there are: answer_megabytes": GOOD + "pages = 1",
     "extra is not known here": GOOD + "[extra]",
     "warehouse has to be a table": "warehouse = 1",
 }

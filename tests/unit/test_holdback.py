@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from protocols.maintenance.holdback import GlobalPart, HoldBack
+from protocols.maintenance.holdback import GlobalPart, HoldBack, Incomplete
 
 
 def part(name: str, sources: str = "ab") -> GlobalPart:
@@ -121,3 +121,20 @@ def _deliver(rng: Random, queues: dict[str, list[GlobalPart | None]]) -> int:
 
 def _size(queues: dict[str, list[GlobalPart | None]], id_: str) -> int:
     return sum(each is not None and each.id == id_ for queue in queues.values() for each in queue)
+
+
+def test_what_waits_is_named_with_what_it_lacks_and_what_it_holds_back(held: HoldBack) -> None:
+    held.arrived("a", 4, part("g", "abx"))
+    held.arrived("a", 5)
+    held.arrived("c", 2, part("h", "bc"))
+    assert held.incomplete() == [
+        Incomplete("g", {"a": 4}, ("b",)),
+        Incomplete("h", {"c": 2}, ("b",)),
+    ]
+    assert held.held_back() == {"a": (4, 5), "c": (2, 2)}
+    held.arrived("b", 1, part("h", "bc"))
+    held.take((("b", 1), ("c", 2)))
+    assert held.incomplete() == [Incomplete("g", {"a": 4}, ("b",))]
+    held.arrived("b", 2, part("g", "abx"))
+    assert held.incomplete() == []
+    assert held.held_back() == {"a": (4, 5), "b": (2, 2)}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from infra import broker
-from infra.localbroker import LOOPBACK
+from infra.localbroker import LOOPBACK, free_port
 from infra.progress import silent
 
 
@@ -72,3 +72,10 @@ def test_a_container_publishes_its_port_on_loopback_only(monkeypatch: pytest.Mon
     assert chosen.bootstrap == f"{LOOPBACK}:{port}"
     assert asked[0].env["KAFKA_ADVERTISED_LISTENERS"] == f"BROKER://{chosen.bootstrap}"
     assert broker.IMAGE in chosen.description
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_outgoing_connections() -> None:
+    """It is taken a while later: a connection that had it meanwhile kept a source from starting."""
+    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    first, last = map(int, text.split())
+    assert not [port for port in (free_port() for _ in range(50)) if first <= port <= last]

@@ -1,0 +1,124 @@
+"""One directory for all that a process and those that it starts put into files for a while.
+
+    $TMPDIR/viewsweep-job-ab12cd/    spark-…  blockmgr-…  viewsweep-mailbox-…  owner.lock
+
+It lies below TMPDIR and not in the warehouse: it wants a fast local disk, and the warehouse may be
+somewhere else. Its end removes it. What was killed removes nothing, so each start removes what is
+left of owners that are dead. An owner holds a lock on its directory for as long as it lives,
+however it ends; who gets that lock has nobody to fear. Directories of other users stay.
+
+A process that has such a directory as its TMPDIR ends before the directory goes: Spark's JVM, when
+its job ends while it starts, would not find the place for its first message and wait for ever.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.errors import InfraError
+
+_PREFIX = "viewsweep-"
+#: Not the name of a lock that a broker has in such a directory.
+_LOCK = "owner.lock"
+_HOUR = 3600.0
+
+
+@contextlib.contextmanager
+def workplace(kind: str) -> Iterator[Path]:
+    """A directory of our own, for as long as the context lasts; kind: a word for its name."""
+    above = Path(tempfile.gettempdir())
+    remove_abandoned(above)
+    try:
+        directory, lock = _made(above, kind)
+    except OSError as error:
+        raise InfraError(
+            f"no directory can be made in {above}: {error.strerror}. Make room there, or set"
+            " TMPDIR to another directory"
+        ) from None
+    try:
+        yield directory
+    finally:
+        _remove(directory)
+        os.close(lock)
+
+
+@contextlib.contextmanager
+def all_temporary_files_in(directory: Path) -> Iterator[None]:
+    """Files of ours go there, and those of the processes that are started, Spark's JVM included."""
+    before = dict(os.environ)
+    # Of TMPDIR the JVM takes no notice. Its performance data would lie in /tmp whatever is said.
+    options = f'-Djava.io.tmpdir="{directory}" -XX:-UsePerfData'
+    os.environ |= {
+        "TMPDIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(directory),
+        "SPARK_SUBMIT_OPTS": f"{before.get('SPARK_SUBMIT_OPTS', '')} {options}".strip(),
+    }
+    told, tempfile.tempdir = tempfile.tempdir, str(directory)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = told
+        _restore(before)
+
+
+def remove_abandoned(above: Path) -> None:
+    """What owners left there that are dead. Another start may be about the same."""
+    with contextlib.suppress(OSError):
+        for directory in above.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                _remove_if_abandoned(directory)
+
+
+def _made(above: Path, kind: str) -> tuple[Path, int]:
+    """A new directory and its lock."""
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=above))
+        lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between the two lines above somebody may have taken it for abandoned.
+            if directory.exists():
+                return directory, lock
+        os.close(lock)
+
+
+def _remove_if_abandoned(directory: Path) -> None:
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        # Made again by a JVM that was just starting when its job ended; or made a moment ago.
+        if directory.name.startswith(f"{_PREFIX}job-") and time.time() - found.st_mtime > _HOUR:
+            shutil.rmtree(directory, ignore_errors=True)
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove(directory)
+    finally:
+        os.close(lock)
+
+
+def _remove(directory: Path) -> None:
+    """The directory, after the processes that put their files there. (Only Linux tells which.)"""
+    theirs = f"TMPDIR={directory}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            environment = (process / "environ").read_bytes().split(b"\0")
+            if theirs in environment and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _restore(environment: Mapping[str, str]) -> None:
+    for name in set(os.environ) - set(environment):
+        del os.environ[name]
+    os.environ.update(environment)

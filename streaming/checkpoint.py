@@ -1,0 +1,141 @@
+"""Spark's checkpoint, read before Spark does: how far it has fed us, or why it is of no use.
+
+It is a hint: Delta says where to go on, and a job without a checkpoint makes a new one. But Spark
+trusts it. A file in it that is damaged, or is of other topics, would end every start, so whatever
+Spark would read is looked at first.
+
+    metadata        {"id": …}
+    sources/0/0     v1, then where the first batch began, by topic
+    offsets/N       v1, settings, then up to where batch N reaches: {"topic": {"0": 17}}
+    commits/N       v1, then what Spark knows of batch N, which is done
+
+Beside each lies a checksum, which Hadoop compares.
+"""
+
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from protocols.errors import ViewsweepError
+
+_FORMAT = "v1"
+
+
+class NotUsable(ViewsweepError):
+    """Why Spark could not go on with a checkpoint."""
+
+
+def fed_offsets(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
+    """Topic → behind the last offset that Spark has fed; None before its first batch.
+
+    `topics` says of each topic that is read where it begins and ends. NotUsable if the checkpoint
+    is damaged or speaks of something else.
+    """
+    if not checkpoint.exists():
+        return None
+    try:
+        return _fed(checkpoint, topics)
+    except OSError as error:
+        raise NotUsable(f"{error.filename or checkpoint}: {error.strerror or error}") from None
+
+
+def offsets_in(file: Path) -> dict[str, int]:
+    """Topic → offset, as a file of a checkpoint says; every topic has one partition."""
+    offsets = _json(file, _versioned(file)[-1])
+    try:
+        return {topic: int(partitions["0"]) for topic, partitions in offsets.items()}
+    except (KeyError, TypeError, ValueError):
+        raise NotUsable(f"{file} has no offsets of topics with one partition") from None
+
+
+def _fed(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
+    if not checkpoint.is_dir():
+        raise NotUsable(f"{checkpoint} is no directory")
+    metadata = checkpoint / "metadata"
+    if metadata.exists() and "id" not in _json(metadata, _lines(metadata)[0]):
+        raise NotUsable(f"{metadata} has no id")
+    for first in _numbered(checkpoint / "sources/0").values():
+        offsets_in(first)
+    done = _numbered(checkpoint / "commits")
+    for file in done.values():
+        _json(file, _versioned(file)[-1])
+    begun = _numbered(checkpoint / "offsets")
+    reached = {number: offsets_in(file) for number, file in begun.items()}
+    newest = max(begun, default=-1)
+    if max(done, default=-1) > newest or (newest > 0 and newest - 1 not in begun):
+        raise NotUsable(f"{checkpoint / 'offsets'} lacks batches")
+    if not begun:
+        return None
+    _refuse_others(begun[newest], reached[newest], topics)
+    return reached[newest]
+
+
+def _numbered(directory: Path) -> dict[int, Path]:
+    """Number of a batch → its file."""
+    if not directory.exists():
+        return {}
+    return {int(file.name): file for file in directory.iterdir() if file.name.isdecimal()}
+
+
+def _refuse_others(
+    file: Path, reached: Mapping[str, int], topics: Mapping[str, tuple[int, int]]
+) -> None:
+    """NotUsable when these are not offsets in the topics as they are."""
+    if reached.keys() != topics.keys():
+        raise NotUsable(f"{file} is about {_names(reached)}, and the job reads {_names(topics)}")
+    for topic, offset in reached.items():
+        low, high = topics[topic]
+        if not low <= offset <= high:
+            raise NotUsable(
+                f"{file} is at offset {offset} of topic {topic!r}, which has {low} to {high}"
+            )
+
+
+def _names(topics: Mapping[str, Any]) -> str:
+    return " and ".join(f"topic {topic!r}" for topic in sorted(topics)) or "no topic"
+
+
+def _versioned(file: Path) -> list[str]:
+    """The lines behind the format's version, of which there are some."""
+    version, *lines = _lines(file)
+    if version != _FORMAT or not lines:
+        raise NotUsable(f"{file} is damaged")
+    return lines
+
+
+def _lines(file: Path) -> list[str]:
+    """At least one; NotUsable if the content is not what was written."""
+    content = file.read_bytes()
+    if not _checked(file, content):
+        raise NotUsable(f"{file} is damaged: its checksum is of something else")
+    try:
+        # A file of `sources` begins with a zero, for readers of another age.
+        return content.removeprefix(b"\0").decode().splitlines() or [""]
+    except UnicodeDecodeError:
+        raise NotUsable(f"{file} is damaged") from None
+
+
+def _json(file: Path, line: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise NotUsable(f"{file} is damaged") from None
+    if not isinstance(value, dict):
+        raise NotUsable(f"{file} is damaged")
+    return value
+
+
+def _checked(file: Path, content: bytes) -> bool:
+    """Whether Hadoop would take the file: a checksum beside it is of this content."""
+    checksums = file.with_name(f".{file.name}.crc")
+    if not checksums.exists():
+        return True
+    written = checksums.read_bytes()
+    step = int.from_bytes(written[4:8])
+    if not written.startswith(b"crc\0") or step <= 0:
+        return False
+    chunks = (content[at : at + step] for at in range(0, len(content), step))
+    return written[8:] == b"".join(zlib.crc32(chunk).to_bytes(4) for chunk in chunks)

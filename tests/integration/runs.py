@@ -1,0 +1,126 @@
+"""`viewsweep run` in this process, or as a process of its own, over a small world (see jobs.py).
+
+In this process Spark is replaced by a plain reader that hands the job everything in the topics as
+one batch; all else is real.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from jobs import PATIENCE, World, records
+
+from streaming import commandline, sparkjob
+from streaming.configuration import Configuration
+from streaming.job import Job
+
+ROOT = Path(__file__).parents[2]
+
+
+class OneBatch:
+    """In the place of Spark: everything that is in the topics, once."""
+
+    def __init__(self, job: Job, configuration: Configuration, _report: object) -> None:
+        self.job = job
+        self._bootstrap = configuration.bootstrap
+
+    def run(self, _spark: object, _once: bool) -> None:
+        found = records(self._bootstrap, self.job.offsets)
+        ends = found.group_by("topic").agg(pl.col("offset").max() + 1)
+        self.job.process({self.job.topics[topic]: end for topic, end in ends.iter_rows()})
+        self.job.settle()
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    #: The one message, without the program's name; empty when there was none.
+    message: str
+    lines: list[str]
+
+
+class Command:
+    """`viewsweep run` over a world."""
+
+    def __init__(
+        self, world: World, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+    ) -> None:
+        self.world = world
+        self._capsys = capsys
+        self._patch = patch
+        patch.setattr(commandline, "_leave", sys.exit)
+        patch.setattr(sparkjob, "_Stream", OneBatch)
+        patch.setattr(sparkjob, "spark_session", lambda _report: None)
+        patch.setattr("streaming.topics._PATIENCE", 2.0)
+        patch.delenv("VIEWSWEEP_BROKER", raising=False)
+
+    def run(self, *options: str, **changes: Any) -> Ended:
+        file = self.world.write_configuration(**changes)
+        self._patch.setattr(sys, "argv", ["viewsweep", "run", "--config", str(file), *options])
+        with pytest.raises(SystemExit) as ended:
+            commandline.main()
+        lines = self._capsys.readouterr().err.splitlines()
+        assert not any("Traceback" in line for line in lines)
+        complaints = [line for line in lines if line.startswith("viewsweep: ")]
+        assert len(complaints) <= 1
+        message = complaints[0].removeprefix("viewsweep: ") if complaints else ""
+        return Ended(int(ended.value.code or 0), message, lines)
+
+    def goes_on(self, **changes: Any) -> None:
+        """The command succeeds, and the view is right and up to date."""
+        self.world.wait_until_published()
+        ended = self.run(**changes)
+        assert (ended.code, ended.message) == (0, "")
+        with self.world.job(**changes) as job:
+            job.check()
+            self.world.assert_complete(job.tables)
+            assert job.tables.standing().vector == self.world.versions
+
+    def is_refused(self, code: int, *parts: str, **changes: Any) -> Ended:
+        """The command fails with this code and a message with all of this in it."""
+        ended = self.run(**changes)
+        assert ended.code == code
+        for part in parts:
+            assert part in ended.message
+        return ended
+
+
+@contextlib.contextmanager
+def running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
+    """The real command, with a terminal's process group."""
+    file = world.write_configuration(**changes)
+    command = [sys.executable, "-m", "streaming.commandline", "run", "--config", str(file)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def ctrl_c_at(process: "subprocess.Popen[str]", line: str) -> str:
+    """Presses Ctrl-C when the line comes; returns everything on stderr from there on."""
+    assert process.stderr is not None
+    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog.start()
+    for said in process.stderr:
+        if line in said:
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    rest = process.stderr.read()
+    process.wait()
+    watchdog.cancel()
+    return rest

@@ -1,0 +1,39 @@
+"""The short form of `bench/hostile.py`: each family of attacks, on real parts."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from bench.attacks import Settings, answers, files
+from bench.hostile import survived
+
+#: Families whose attacks are written; the command runs all of them.
+_FAMILIES: list[str] = ["records", "answers", "files", "clients"]
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_every_attack_of_a_family_is_survived(family: str, tmp_path: Path) -> None:
+    outcomes = list(survived(family, Settings(tmp_path, short=True)))
+    assert outcomes
+    assert [each for each in outcomes if not each.good] == []
+
+
+def test_control_an_answer_that_is_not_checked_is_installed_and_reported(tmp_path: Path) -> None:
+    twice = [lie for lie in answers.LIES if lie.name == "_count 2 with a key"]
+    with mock.patch("sources.client.fault", return_value=None):
+        lied, afterwards = answers.attacked(Settings(tmp_path), twice)
+    assert (lied.result, lied.good) == ("was installed", False)
+    assert afterwards.good
+
+
+def test_control_a_lake_that_is_not_mended_is_reported(tmp_path: Path) -> None:
+    attack = "last log entry of changes emptied"
+    with (
+        mock.patch("streaming.keptview.mend"),
+        mock.patch("warehouse.tables.ViewTables._cut_back_progress"),
+        mock.patch("warehouse.tables.ViewTables._drop_damaged_current"),
+    ):
+        [outcome] = files.outcomes(Settings(tmp_path, short=True), only=[attack])
+    assert not outcome.good
+    assert outcome.result.startswith("WRONG")

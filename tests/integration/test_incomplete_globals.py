@@ -1,0 +1,78 @@
+"""A part of a global transaction whose other part does not come.
+
+The job says what waits, since when and for whom; with `--once` it does not end as if all were well.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+from jobs import World
+from runs import Command
+
+from infra.localbroker import LocalBroker
+from protocols.maintenance.holdback import GlobalPart
+
+G = GlobalPart("g", frozenset("ab"))
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def command(
+    broker: LocalBroker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Iterator[Command]:
+    """A view that is up to date; then a's part of g comes (version 2), and something behind it."""
+    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    with World(tmp_path, broker.bootstrap, prefix) as world:
+        world.publish()
+        command = Command(world, capsys, monkeypatch)
+        command.goes_on()
+        world.sources["a"].commit(("r", (101, 1, "p"), 1), part=G)
+        world.sources["a"].commit(("r", (102, 1, "p"), 1))
+        world.wait_until_published()
+        yield command
+
+
+def test_once_ends_with_3_and_says_what_waits_for_whom(command: Command) -> None:
+    summary = command.world.directory / "summary.json"
+    ended = command.run("--once", "--summary", str(summary))
+    assert ended.code == 3
+    for part in (
+        "view v is not up to date: global transaction 'g' has the part of a (version 2)",
+        "and lacks b, since 2",
+        "Held back until then: a's 2 to 3",
+        "The same command goes on",
+    ):
+        assert part in ended.message
+    [held] = orjson.loads(summary.read_bytes())["held_back"]
+    assert held["versions"] == {"a": [2, 3]}
+    assert [(t["global"], t["missing"]) for t in held["transactions"]] == [("g", ["b"])]
+
+
+def test_a_job_that_is_stopped_says_it_and_ends_with_0(command: Command) -> None:
+    ended = command.run()
+    assert (ended.code, ended.message) == (0, "")
+    assert any("global transaction 'g' has the part of a" in line for line in ended.lines)
+
+
+def test_when_the_other_part_comes_nothing_waits_and_once_ends_with_0(command: Command) -> None:
+    command.run()
+    command.world.sources["b"].commit(("s", (1, 5), 1), part=G)
+    command.world.wait_until_published()
+    ended = command.run("--once")
+    assert (ended.code, ended.message) == (0, "")
+    assert not any("global" in line for line in ended.lines)
+    with command.world.job() as job:
+        job.check()
+        command.world.assert_right(job.tables)
+        assert job.tables.standing().vector == command.world.versions
