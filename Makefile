@@ -30,10 +30,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Long campaigns: a million simulated runs, every protocol live, and crashes of real processes.
+# Long campaigns: a million simulated runs, every protocol live, crashes of real processes, attacks.
 soak: setup
 	$(BIN)/python bench/campaigns.py
-	$(BIN)/python bench/crashes.py --times 5
+	$(BIN)/python bench/crashes.py --times 15 --stops 3
+	$(BIN)/python -m bench.hostile
 
 # The tables of the README and the pictures beside them.
 tables: setup

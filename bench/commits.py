@@ -15,7 +15,6 @@ A second table: what `follow` takes for the same thousand rows against the size 
 
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from infra.workplace import workplace
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import column_type
 from protocols.maintenance.deliveries import Deliveries
@@ -129,10 +129,10 @@ def _measured(kept: Kept, rows: int) -> dict[str, float]:
 
 def ages(young: int, old: int, rows: int, changed: int, tidy_every: int) -> list[dict[str, Any]]:
     """One row per operation: milliseconds of CPU after `young` and after `old` commits."""
-    with tempfile.TemporaryDirectory(prefix="viewsweep-bench-") as directory:
-        aged = Kept(Path(directory) / "old", rows, tidy_every)
+    with workplace("bench") as directory:
+        aged = Kept(directory / "old", rows, tidy_every)
         aged.live(old, changed)
-        fresh = Kept(Path(directory) / "young", rows, tidy_every)
+        fresh = Kept(directory / "young", rows, tidy_every)
         fresh.live(young, changed)
         turns = [(_measured(fresh, changed), _measured(aged, changed)) for _ in range(15)]
         for kept in (fresh, aged):
@@ -151,8 +151,8 @@ def ages(young: int, old: int, rows: int, changed: int, tidy_every: int) -> list
 def sizes(changed: int) -> list[dict[str, Any]]:
     """One row per size of `current`: milliseconds of CPU in which it takes over the same change."""
     found = []
-    with tempfile.TemporaryDirectory(prefix="viewsweep-bench-") as directory:
-        views = {rows: Kept(Path(directory) / str(rows), rows, 0) for rows in (10**4, 10**5, 10**6)}
+    with workplace("bench") as directory:
+        views = {rows: Kept(directory / str(rows), rows, 0) for rows in (10**4, 10**5, 10**6)}
         costs: dict[int, list[float]] = {rows: [] for rows in views}
         for _ in range(5):
             for rows, kept in views.items():

@@ -1,17 +1,20 @@
-"""Kills job, sources and broker of a running system over and over, and judges the run in the end.
+"""Kills and stops the parts of a running system over and over, and judges the run in the end.
 
-    python bench/crashes.py [--times 5] [--seed 1]
+    python bench/crashes.py [--times 15] [--stops 3] [--seed 1]
 
-Each of the three is killed with SIGKILL so many times, at moments drawn from the seed, while the
+The job, its Spark JVM, a source and the broker are each killed with SIGKILL so many times, and
+stand still for 20 seconds (SIGSTOP) so many times, at moments drawn from the seed, while the
 sources keep committing; one job finds its Spark checkpoint deleted when it comes back. A line for
 each crash, then the checker's verdict. Exit code 0: the trace is complete in delivery order,
 everything committed is in the view, and no position is there twice. 1: it is not, and the directory
-of the run is kept. The same as `tests/integration/test_live_crashes.py`, for longer.
+of the run is kept. 60 kills and 12 stops take about twenty minutes. The same as
+`tests/integration/test_live_crashes.py`, for longer.
 """
 
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,33 +23,39 @@ import typer
 # The harness of the live tests, which is no package.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integration"))
 
-from live import Crash, CrashingSystem, LiveSystem, crashes, twice
+from live import Crash, CrashingSystem, LiveSystem, Part, crashes, twice
 
 from infra.localbroker import LocalBroker
 
+_PARTS: tuple[Part, ...] = ("job", "jvm", "source", "broker")
+
 
 def main(
-    times: Annotated[int, typer.Option(min=1, help="How often each part is killed.")] = 5,
+    times: Annotated[int, typer.Option(min=1, help="How often each part is killed.")] = 15,
+    stops: Annotated[int, typer.Option(min=0, help="How often each part is stopped.")] = 3,
     seed: Annotated[int, typer.Option(help="Decides order, moments and victims.")] = 1,
 ) -> None:
-    """Kill job, sources and broker at random moments; exit code 0 if nothing is lost or twice."""
+    """Kill and stop all parts at random moments; exit code 0 if nothing is lost or twice."""
     directory = Path(tempfile.mkdtemp(prefix="viewsweep-crashes-"))
-    print(f"seed {seed}, {times} crashes of each part, in {directory}")
-    wrong = _soak(directory, times, seed)
+    print(f"seed {seed}, {times} kills and {stops} stops of each part, in {directory}")
+    plan = crashes(dict.fromkeys(_PARTS, times), seed, dict.fromkeys(_PARTS, stops))
+    wrong = _soak(directory, plan)
     for finding in wrong:
         print(f"WRONG: {finding}")
     if wrong:
-        print(f"everything is left in {directory}; again with: --times {times} --seed {seed}")
+        print(
+            f"everything is left in {directory}; again with:"
+            f" --times {times} --stops {stops} --seed {seed}"
+        )
         raise typer.Exit(1)
     shutil.rmtree(directory, ignore_errors=True)
     print("nothing lost, nothing twice")
 
 
-def _soak(directory: Path, times: int, seed: int) -> list[str]:
+def _soak(directory: Path, plan: Sequence[Crash]) -> list[str]:
     """One run from the sources' first commit to the verdict; returns what is wrong with it."""
     running = directory / "system"
     running.mkdir()
-    plan = crashes({"job": times, "source": times, "broker": times}, seed)
     with (
         LocalBroker(directory / "broker") as broker,
         LiveSystem(running, broker.bootstrap) as system,
@@ -65,7 +74,8 @@ def _described(crash: Crash) -> str:
     victim = crash.source if crash.part == "source" else crash.part
     moment = "progress" if crash.after_progress else "the last restart"
     lost = ", its checkpoint deleted" if crash.without_checkpoint else ""
-    return f"{victim:6} killed {crash.pause:.2f} s after {moment}, away {crash.away:.2f} s{lost}"
+    done = "stopped" if crash.stopped else "killed"
+    return f"{victim:6} {done} {crash.pause:.2f} s after {moment}, away {crash.away:.2f} s{lost}"
 
 
 def _judged(system: LiveSystem) -> list[str]:

@@ -20,7 +20,6 @@ driver alone, if they are enough.
 import json
 import shutil
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +33,7 @@ import typer
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
 from infra.progress import silent
+from infra.workplace import workplace
 from protocols.errors import Unreachable, ViewsweepError
 from sources.client import SourceClient
 from streaming.localsystem import VIEW, Load, LocalSystem
@@ -55,9 +55,9 @@ def main(
     """Sweep one burst on the driver and on executors, and compare."""
     load = Load(workload, 4, rate=1e6, scale=scale)
     with (
-        tempfile.TemporaryDirectory() as place,
+        workplace("bench") as place,
         which_broker(progress=silent) as broker,
-        LocalSystem(Path(place), broker.bootstrap, load, "batched-sweep") as system,
+        LocalSystem(place, broker.bootstrap, load, "batched-sweep") as system,
     ):
         _begin(system)
         _burst(system, _BATCHES * updates)

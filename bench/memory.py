@@ -44,13 +44,13 @@ class PeakMemory:
         self._thread.join()
 
     def _watch(self) -> None:
-        ours = _command(os.getpid())
+        ours = command(os.getpid())
         while True:
             tree = descendants(self._process or os.getpid(), self._before)
             if self._process is not None:
                 tree.add(self._process)
             # A child that is about to start something still is, and weighs, as much as we are.
-            started = [each for each in tree if _command(each) != ours]
+            started = [each for each in tree if command(each) != ours]
             self.bytes = max(self.bytes, sum(map(_resident, started)))
             if self._over.wait(_EVERY_SECONDS):
                 return
@@ -76,7 +76,7 @@ def descendants(root: int, but: Collection[int] = ()) -> set[int]:
     return found
 
 
-def _command(process: int) -> bytes:
+def command(process: int) -> bytes:
     try:
         return (_PROC / str(process) / "cmdline").read_bytes()
     except OSError:

@@ -6,13 +6,11 @@ with the histories of the relations (vectors.py). What is measured again and aga
 """
 
 import platform
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import cpu_count
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,6 +19,7 @@ from bench.engines.engine import Engine, Outcome, Place
 from bench.vectors import Histories
 from infra.broker import which_broker
 from infra.errors import InfraError
+from infra.workplace import workplace
 from protocols.errors import ViewsweepError
 
 
@@ -157,8 +156,10 @@ class _Broker:
 
 def _run_once(line: Line, jury: Jury, broker: _Broker, say: Callable[[str], None]) -> None:
     """One run; an engine that fails is not tried again."""
-    with tempfile.TemporaryDirectory(prefix="viewsweep-bench-") as directory:
-        place = Place(Path(directory), broker.bootstrap, lambda what: say(f"  {what}"))
+    with workplace("bench") as ours:
+        # Of this name, after which topics are called: the broker serves many runs.
+        (directory := ours / ours.name).mkdir()
+        place = Place(directory, broker.bootstrap, lambda what: say(f"  {what}"))
         try:
             judged = jury.judged(line.engine.measure(jury.burst, place))
         except (ViewsweepError, InfraError) as error:

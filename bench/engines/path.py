@@ -31,11 +31,10 @@ from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import DEFAULT
 from sources.client import SourceClient
-from streaming.localsystem import Load, LocalSystem
+from streaming.localsystem import STREAMS, Load, LocalSystem
 from warehouse.tables import POSITION, ViewTables
 
 _PATIENCE_SECONDS = 3600
-_STREAMS = "keeping it"
 #: Faster than any source can commit.
 _AT_ONCE = 1e6
 #: The first batches of a fresh process say nothing about the steady state.
@@ -170,7 +169,7 @@ def _published(client: SourceClient) -> int:
 def _when_it_streams(job: OwnedProcess) -> float:
     """The moment at which the job says that it reads the topics."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while _STREAMS not in job.last_words(1000):
+    while STREAMS not in job.last_words(1000):
         if job.ended() is not None or time.monotonic() > deadline:
             raise ViewsweepError(f"the job did not start:\n{job.last_words()}")
         time.sleep(0.02)
