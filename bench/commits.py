@@ -29,7 +29,7 @@ from rich.table import Table
 from infra.workplace import workplace
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import column_type
-from protocols.maintenance.deliveries import Deliveries
+from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from warehouse.standing import Standing

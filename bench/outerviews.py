@@ -28,8 +28,8 @@ from bench.burst import evaluated, folded
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import VERSION, Frame, FrameLog
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Answer, Query, Question
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories

@@ -33,8 +33,8 @@ from protocols.algebra.expressions import (
 from protocols.algebra.frame import Frame, picked, row_hashes
 from protocols.algebra.types import BIGINT, ColumnType
 from protocols.errors import NoValue
+from protocols.exchange.questions import Joint, Query, Question
 from protocols.maintenance.firststate import key_range
-from protocols.maintenance.questions import Joint, Query, Question
 from protocols.operators.placed import among, unmatched, without
 from sources.terms import in_groups
 

@@ -16,7 +16,7 @@ from pyarrow import flight
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse
-from protocols.maintenance.questions import Answer, Question
+from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation, relation_from_json
 from sources.answers import fault, most_rows, schema_fault, subject
 from sources.history import digest_from_text

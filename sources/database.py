@@ -33,7 +33,7 @@ import polars as pl
 import pyarrow as pa
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import encode_transaction, head_of
 from sources.history import UNKNOWN, History, new_identity

@@ -36,7 +36,7 @@ from protocols.algebra.expressions import (
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
-from protocols.maintenance.questions import Page, Query
+from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation
 from sources.bounds import MOST_PARTS, Bounds
 from sources.conditions import NO_VALUE, filter_to_sql, size_of

@@ -14,7 +14,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame, picked
-from protocols.maintenance.questions import Joint
+from protocols.exchange.questions import Joint
 from protocols.views.view import View
 
 TERM = "_term"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 
 
 @dataclass(frozen=True)

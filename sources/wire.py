@@ -40,8 +40,8 @@ from protocols.algebra.expressions import Condition, from_json, to_json
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
-from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.questions import Joint, Page, Query, Question
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from protocols.views.view import Atom, Link, Output, View
 from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, loads, read_header

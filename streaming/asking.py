@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, relation_from_json
 from sources.client import Limits, SourceClient
 from sources.history import digest_from_text

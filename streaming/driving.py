@@ -20,11 +20,11 @@ import polars as pl
 
 from protocols.algebra.frame import VERSION, Frame
 from protocols.errors import ProtocolBug, SourceViolation, WrongUse
-from protocols.maintenance.deliveries import Numbers
-from protocols.maintenance.holdback import GlobalPart, HoldBack
-from protocols.maintenance.mailbox import Mailbox, Received
-from protocols.maintenance.protocol import Install, Maintaining, Work
-from protocols.maintenance.questions import Answer, Maintenance, Question
+from protocols.exchange.deliveries import Numbers
+from protocols.exchange.holdback import GlobalPart, HoldBack
+from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.protocol import Install, Maintaining, Work
+from protocols.exchange.questions import Answer, Maintenance, Question
 from protocols.maintenance.registry import Entry
 from streaming.stopping import Stopped
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.frame import picked
 from protocols.errors import SourceViolation
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
 from sources.envelope import RECORD, BadRecord, Records, decode, other_global
 from sources.history import UNKNOWN, differ, other_past

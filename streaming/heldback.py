@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from protocols.maintenance.holdback import HoldBack, Incomplete
+from protocols.exchange.holdback import HoldBack, Incomplete
 
 #: Of more incomplete transactions only so many are named.
 _NAMED = 3

@@ -18,12 +18,12 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.errors import ProtocolBug
+from protocols.exchange.deliveries import Deliveries, Numbers
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install
+from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.deliveries import Deliveries, Numbers
 from protocols.maintenance.firststate import next_stretch, root_of
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Query, Question
 from protocols.maintenance.registry import Entry, protocol
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, Relation

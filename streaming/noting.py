@@ -4,7 +4,7 @@ from typing import Any
 
 from protocols.algebra.frame import Frame
 from protocols.checking.trace import JOINT
-from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.exchange.questions import Answer, Joint, Question
 
 
 def noted(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:

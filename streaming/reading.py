@@ -12,9 +12,9 @@ import numpy as np
 
 from protocols.algebra.frame import Frame, FrameLog, Room
 from protocols.errors import SourceViolation
-from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.mailbox import Received
-from protocols.maintenance.questions import Answer, Question
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.mailbox import Received
+from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.asking import Sources

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from protocols.algebra.frame import Frame
-from protocols.maintenance.questions import Answer, Joint, Query, Question
+from protocols.exchange.questions import Answer, Joint, Query, Question
 
 
 class Shared:

@@ -34,10 +34,10 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import VERSION, Frame
+from protocols.exchange.deliveries import Deliveries, Numbers
+from protocols.exchange.mailbox import Log, Mailbox
+from protocols.exchange.questions import Answer, Question
 from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.deliveries import Deliveries, Numbers
-from protocols.maintenance.mailbox import Log, Mailbox
-from protocols.maintenance.questions import Answer, Question
 from protocols.views.catalog import Relation
 from protocols.views.view import View
 from streaming.asking import Sources

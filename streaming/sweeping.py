@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from protocols.algebra.frame import Frame
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
 from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Maintenance
 from protocols.views.view import View
 from streaming.slices import Batch, Slice, Swept, changed_rows, cut
 

@@ -32,8 +32,8 @@ from protocols.checking.trace import (
     state_line,
 )
 from protocols.errors import SourceViolation, WrongUse
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Query
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
 from sources.history import other_past

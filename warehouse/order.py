@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 
 from protocols.errors import WrongUse
-from protocols.maintenance.deliveries import Deliveries, Numbers
+from protocols.exchange.deliveries import Deliveries, Numbers
 
 #: The narrowest is taken into which all numbers go.
 _WIDTHS = (np.int8, np.int16, np.int32, np.int64)

@@ -29,7 +29,7 @@ from deltalake import DeltaTable, write_deltalake
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import compared
 from protocols.errors import ProtocolBug, SourceViolation, Unreachable, WrongUse
-from protocols.maintenance.deliveries import Deliveries, Numbers
+from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.views.tree import AnyView
 from warehouse import delta, files
 from warehouse.counts import below_zero, shown

@@ -35,7 +35,7 @@ from protocols.algebra.expressions import (
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, ViewsweepError
-from protocols.maintenance.questions import Joint, Query
+from protocols.exchange.questions import Joint, Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.view import Atom, Link, Output, View
 from sources.bounds import MB

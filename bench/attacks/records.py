@@ -25,7 +25,7 @@ from deltalake import DeltaTable, write_deltalake
 from polars.testing import assert_frame_equal
 
 from bench.attacks import Outcome, Settings
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation, catalog_from_json
 from sources.envelope import BadRecord, Records, encode_transaction, images
 from sources.envelope.byrecord import read_by_record

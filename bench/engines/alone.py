@@ -13,9 +13,9 @@ import polars as pl
 from bench.burst import Burst
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Query, Question
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install
+from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories

@@ -1,6 +1,6 @@
 """Questions without rows: who is asked, by which columns, and what has to wait for what.
 
-A task of maintenance (`maintenance/questions.py`) yields rounds of questions. Here a task is just
+A task of maintenance (`exchange/questions.py`) yields rounds of questions. Here a task is just
 its rounds; like there, tasks go on one after the other or side by side.
 """
 

@@ -38,11 +38,11 @@ from typing import Generic, TypeVar
 
 from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta, Outputs
 from protocols.algebra.expressions import And, Column, Comparison, Condition
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, seed, total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Answer, Maintenance, Query
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Answer, Maintenance, Query
 from protocols.views.jointree import join_tree
+from protocols.views.partials import extended, seed, total
 from protocols.views.plan import plan, step_to
 from protocols.views.view import Atom, View
 

@@ -49,13 +49,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import POSITION, Delta
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.strobe import source_evaluate
 from protocols.maintenance.sweep import changed_atoms
-from protocols.maintenance.together import together
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View
 

@@ -34,10 +34,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Joint
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Joint
+from protocols.views.partials import extended, total
 from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 

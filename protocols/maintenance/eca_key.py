@@ -28,12 +28,12 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Joint
 from protocols.maintenance.eca import Term, changed_rows, compensating, divided
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Joint
+from protocols.views.partials import total
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)

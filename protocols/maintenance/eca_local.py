@@ -26,9 +26,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
 from protocols.maintenance.eca import Eca, changed_rows
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)

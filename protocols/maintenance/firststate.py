@@ -26,14 +26,14 @@ from protocols.algebra.expressions import (
     columns_of,
 )
 from protocols.algebra.frame import Frame
-from protocols.maintenance.asof import Reading, asof
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import total
-from protocols.maintenance.questions import Maintenance, Page, Query
+from protocols.exchange.asof import Reading, asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance, Page, Query
 from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
+from protocols.views.partials import total
 from protocols.views.plan import plan
 from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import Atom, View

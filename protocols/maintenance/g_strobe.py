@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
 from protocols.maintenance.t_strobe import TStrobe
 from protocols.views.view import View
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.errors import WrongUse
-from protocols.maintenance.partials import total
+from protocols.views.partials import total
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Joint
 from protocols.maintenance.eca import Term, changed_rows, compensating, divided
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Joint
+from protocols.views.partials import total
 from protocols.views.view import View
 
 D = TypeVar("D", bound=Delta)

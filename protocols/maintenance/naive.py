@@ -9,8 +9,8 @@ algorithms.md).
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.asof import as_answered
-from protocols.maintenance.mailbox import Mailbox
+from protocols.exchange.asof import as_answered
+from protocols.exchange.mailbox import Mailbox
 from protocols.maintenance.sweep import Sweep
 from protocols.views.view import View
 

@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.asof import asof
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, seed, total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Maintenance
+from protocols.exchange.asof import asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Maintenance
 from protocols.maintenance.sweep import changed_atoms
+from protocols.views.partials import extended, seed, total
 from protocols.views.plan import plan, step_to
 from protocols.views.view import Atom, View
 

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition, conjunction
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, seed
-from protocols.maintenance.questions import Maintenance
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.maintenance.sweep import Sweep
-from protocols.maintenance.together import together
+from protocols.views.partials import extended, seed
 from protocols.views.plan import Plan, Step
 from protocols.views.view import Atom, View
 

@@ -13,8 +13,8 @@ states that never existed, because cross terms are missing in between.
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
 from protocols.maintenance.sweep import Sweep
 from protocols.views.view import View
 

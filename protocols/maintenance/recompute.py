@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.asof import corrected
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Query
+from protocols.exchange.asof import corrected
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Query
+from protocols.views.partials import extended, total
 from protocols.views.plan import plan
 from protocols.views.view import View
 

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from protocols.checking.levels import Level, claimed_by
 from protocols.errors import WrongUse
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Maintaining, Starting
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.c_strobe import CStrobe
 from protocols.maintenance.eca import Eca
@@ -18,12 +20,10 @@ from protocols.maintenance.eca_local import EcaLocal
 from protocols.maintenance.g_strobe import GStrobe
 from protocols.maintenance.keys import ViewKeys
 from protocols.maintenance.lca import Lca
-from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.naive import naive
 from protocols.maintenance.nested_sweep import NestedSweep
 from protocols.maintenance.parallel_sweep import ParallelSweep
 from protocols.maintenance.pipelined_sweep import PipelinedSweep
-from protocols.maintenance.protocol import Maintaining, Starting
 from protocols.maintenance.recompute import Recompute
 from protocols.maintenance.strobe import Strobe
 from protocols.maintenance.sweep import Sweep

@@ -31,14 +31,14 @@ from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.asof import ask
+from protocols.exchange.asof import ask
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, seed
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.sweep import changed_atoms
-from protocols.maintenance.together import together
+from protocols.views.partials import extended, seed
 from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 

@@ -24,12 +24,12 @@ Deviations from the printed figure, all of them needed for correctness or for le
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.asof import Reading, asof
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended, seed, total
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Maintenance
-from protocols.maintenance.together import together
+from protocols.exchange.asof import Reading, asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
+from protocols.views.partials import extended, seed, total
 from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 

@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.together import together
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
 from protocols.maintenance.strobe import Action, Unanswered, applied, source_evaluate
 from protocols.maintenance.sweep import changed_atoms
-from protocols.maintenance.together import together
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View
 

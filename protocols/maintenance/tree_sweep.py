@@ -14,11 +14,11 @@ import polars as pl
 
 from protocols.algebra.delta import POSITION
 from protocols.algebra.frame import Frame
-from protocols.maintenance.asof import Reading, as_answered, asof
+from protocols.exchange.asof import Reading, as_answered, asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Maintenance
 from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.sweep import Sweep
 from protocols.operators.build import build
 from protocols.operators.cores import Changing, Core

@@ -16,13 +16,13 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, IsNull, conjunction
 from protocols.algebra.frame import Frame, empty_frame, once, picked, with_columns
 from protocols.algebra.types import column_type
-from protocols.maintenance.asof import Reading
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.partials import extended
-from protocols.maintenance.questions import Maintenance
-from protocols.maintenance.together import together
+from protocols.exchange.asof import Reading
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
+from protocols.views.partials import extended
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View
 

@@ -23,8 +23,8 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, chosen, empty_frame, once, picked
-from protocols.maintenance.questions import Maintenance
-from protocols.maintenance.together import together
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.outer import outer_pairs

@@ -7,7 +7,7 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, to_polars, value_to_polars
 from protocols.algebra.frame import empty_frame, once, picked
-from protocols.maintenance.together import together
+from protocols.exchange.together import together
 from protocols.operators.operator import Operator, Span, Task
 from protocols.operators.placed import added_up, among
 from protocols.views import tree

@@ -21,7 +21,7 @@ import polars as pl
 
 from protocols.algebra.delta import POSITION
 from protocols.algebra.frame import Frame
-from protocols.maintenance.questions import Maintenance
+from protocols.exchange.questions import Maintenance
 
 #: Work that ends with rows.
 Task: TypeAlias = Maintenance[Frame, pl.DataFrame]

@@ -14,7 +14,7 @@ from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.algebra.types import ColumnType
-from protocols.maintenance.mailbox import Log
+from protocols.exchange.mailbox import Log
 
 
 class Algebra(Protocol):

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from protocols.algebra.bag import Bag
 from protocols.checking import trace
-from protocols.maintenance.mailbox import Group
+from protocols.exchange.mailbox import Group
 from protocols.simulation.source import SimulatedSource
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from protocols.algebra.bag import Row
 from protocols.algebra.expressions import Condition, holds
 from protocols.checking.levels import COMPLETE, DELIVERY
-from protocols.maintenance.mailbox import Group
+from protocols.exchange.mailbox import Group
 from protocols.maintenance.registry import Entry
 from protocols.simulation.journal import Outcome, VisibleState
 from protocols.simulation.source import SimulatedSource

@@ -13,18 +13,18 @@ from typing import Any, TypeAlias
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import Condition
+from protocols.exchange.holdback import GlobalPart, HoldBack
+from protocols.exchange.mailbox import Group, Mailbox
+from protocols.exchange.protocol import Install, Maintaining, Work
+from protocols.exchange.questions import Answer, Joint, Query, Question
 from protocols.maintenance.firststate import next_stretch
-from protocols.maintenance.holdback import GlobalPart, HoldBack
-from protocols.maintenance.mailbox import Group, Mailbox
-from protocols.maintenance.partials import total
-from protocols.maintenance.protocol import Install, Maintaining, Work
-from protocols.maintenance.questions import Answer, Joint, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.operators.memory import Memories
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import SimulatedSource, cut_page
+from protocols.views.partials import total
 from protocols.views.tree import AnyView
 
 #: A relation cut by conditions, and the version at which each part was read.

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from protocols.maintenance.questions import Answer, Joint, Question
+from protocols.exchange.questions import Answer, Joint, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.journal import Journal

@@ -27,8 +27,8 @@ from typing import Any, TypeAlias
 from protocols.algebra.expressions import Condition
 from protocols.checking import trace
 from protocols.errors import ProtocolBug
-from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.questions import Joint, Query
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.questions import Joint, Query
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.choices import Choices, Drawn, Recorded

@@ -10,7 +10,7 @@ from typing import Any
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal, Or
-from protocols.maintenance.questions import Page
+from protocols.exchange.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
 from protocols.views.catalog import Relation
 from protocols.views.plan import Plan, plan

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import polars as pl
 
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
 from sources.envelope.form import (
     HEADS,

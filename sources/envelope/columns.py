@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from protocols.algebra.frame import picked
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from sources.envelope.anylayout import in_any_layout
 from sources.envelope.byrecord import are_participants
 from sources.envelope.form import HEADS, RECORD, Batch, Group, Records

@@ -11,7 +11,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.errors import SourceViolation
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 

@@ -20,7 +20,7 @@ import duckdb
 import polars as pl
 from confluent_kafka import Consumer, TopicPartition
 
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
 from protocols.views.tree import AnyView
 from sources.database import SourceDatabase

@@ -17,7 +17,7 @@ from protocols.algebra.expressions import And, Column, Comparison, Literal
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, WrongUse
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.view import Atom, Link, Output, View
 from sources.bounds import MB, Bounds

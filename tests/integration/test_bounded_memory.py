@@ -14,7 +14,7 @@ import pytest
 from jobs import KEYED, OneView, World, start
 
 from infra.localbroker import LocalBroker
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from streaming.driving import Delivery
 from streaming.spilling import put_away
 

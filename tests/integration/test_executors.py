@@ -21,7 +21,7 @@ from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
 from protocols.errors import Unreachable, ViewsweepError
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from streaming import executors, slices
 from streaming.configuration import read_configuration
 from streaming.executors import Executors

@@ -17,7 +17,7 @@ from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
 from protocols.errors import SourceViolation
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from streaming.configuration import read_configuration
 from streaming.tracing import write_live_trace
 from warehouse.order import order_from_note

@@ -12,7 +12,7 @@ from jobs import World
 from runs import Command
 
 from infra.localbroker import LocalBroker
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 
 G = GlobalPart("g", frozenset("ab"))
 

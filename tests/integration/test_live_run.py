@@ -34,7 +34,7 @@ from live import (
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
 from infra.progress import silent
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from sources.client import SourceClient
 
 with warnings.catch_warnings():

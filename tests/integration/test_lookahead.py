@@ -17,7 +17,7 @@ from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, Unreachable
-from protocols.maintenance.mailbox import Mailbox
+from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.topics import CLIENT_LOG

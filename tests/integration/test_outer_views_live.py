@@ -20,7 +20,7 @@ from jobs import OneView, Row, Story, World, cut, start
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import Verdict, check
 from protocols.checking.trace import read_trace
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.tree import TreeView
 from sources.workloads import WORKLOADS
 from sources.workloads.dice import Dice

@@ -28,7 +28,7 @@ from protocols.algebra.expressions import And, Column, Comparison, IsNull, Liter
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, Unreachable, WrongUse
-from protocols.maintenance.questions import Page, Query
+from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
 from sources.client import CommitStopped, SourceClient
 from sources.database import SourceDatabase

@@ -18,7 +18,7 @@ from jobs import KEYED, OneView, World, cut, records, start
 
 from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
-from protocols.maintenance.questions import Query, Question
+from protocols.exchange.questions import Query, Question
 from sources.client import SourceClient
 from streaming import feed, sharing
 from streaming.configuration import Configuration, ViewSettings, read_configuration

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import WrongUse
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from sources.client import SourceClient
 from sources.commands import app
 from sources.database import SourceDatabase

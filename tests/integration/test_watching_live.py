@@ -7,7 +7,7 @@ import pytest
 from jobs import OneView, World, eventually, start
 
 from infra.localbroker import LocalBroker
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from streaming import watching
 from streaming.measuring import Behind
 

@@ -16,9 +16,9 @@ from test_types_json import TYPES, few
 from protocols.algebra.bag import Bag, bag
 from protocols.algebra.expressions import Column, Comparison, Condition, Literal, Not
 from protocols.algebra.types import ColumnType
-from protocols.maintenance.asof import Reading, as_answered, asof
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Answer
+from protocols.exchange.asof import Reading, as_answered, asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Answer
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import BadRecord, Records, decode, encode_transaction, record_key
 from sources.envelope.byrecord import read_by_record

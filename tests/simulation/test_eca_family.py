@@ -26,13 +26,13 @@ from protocols.checking.checker import check
 from protocols.checking.levels import COMPLETE
 from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install, Maintaining, Work
+from protocols.exchange.questions import Answer, Joint
 from protocols.maintenance.eca import Eca
 from protocols.maintenance.eca_key import EcaKey
 from protocols.maintenance.eca_local import EcaLocal
 from protocols.maintenance.lca import Lca
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.protocol import Install, Maintaining, Work
-from protocols.maintenance.questions import Answer, Joint
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Outcome, Schedule, simulate

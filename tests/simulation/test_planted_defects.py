@@ -12,8 +12,9 @@ from campaigns import assert_right, assert_telling, hunted, planted
 
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
-from protocols.maintenance import asof, firststate
-from protocols.maintenance.mailbox import Mailbox, Received
+from protocols.exchange import asof
+from protocols.exchange.mailbox import Mailbox, Received
+from protocols.maintenance import firststate
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation import simulator

@@ -10,7 +10,7 @@ from campaigns import planted
 from oracle import Oracle
 
 from protocols.errors import WrongUse
-from protocols.maintenance import asof
+from protocols.exchange import asof
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.campaign import trouble_of
 from protocols.simulation.exhaustive import Exploration

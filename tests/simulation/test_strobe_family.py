@@ -23,11 +23,11 @@ from protocols.algebra.types import ColumnType, column_type
 from protocols.checking.checker import check
 from protocols.checking.trace import Deliver, read_trace
 from protocols.errors import WrongUse
+from protocols.exchange.mailbox import Mailbox
 from protocols.maintenance import keys, strobe
 from protocols.maintenance.c_strobe import CStrobe
 from protocols.maintenance.g_strobe import GStrobe
 from protocols.maintenance.keys import WorkingCopy, apart
-from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.maintenance.strobe import Strobe
 from protocols.maintenance.t_strobe import TStrobe

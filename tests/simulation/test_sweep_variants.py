@@ -16,17 +16,17 @@ from oracle import Oracle, Rows
 from random_scenarios import random_scenario
 
 from protocols.algebra.bag import Bag
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.maintenance.batched_sweep import BatchedSweep
-from protocols.maintenance.mailbox import Mailbox
 from protocols.maintenance.nested_sweep import NestedSweep
 from protocols.maintenance.parallel_sweep import ParallelSweep
-from protocols.maintenance.partials import total
 from protocols.maintenance.pipelined_sweep import PipelinedSweep
-from protocols.maintenance.questions import Maintenance
 from protocols.maintenance.registry import PROTOCOLS, Entry
-from protocols.maintenance.together import together
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
+from protocols.views.partials import total
 from protocols.views.sql import parse_view
 from protocols.views.view import View
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from protocols.maintenance.mailbox import Group, Mailbox
+from protocols.exchange.mailbox import Group, Mailbox
 
 
 def at(mailbox: Mailbox[Any], position: int) -> Group:

@@ -8,7 +8,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import column_type
-from protocols.maintenance.deliveries import Deliveries
+from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View

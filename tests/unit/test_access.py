@@ -13,7 +13,7 @@ from protocols.algebra.expressions import Column, Comparison, Condition, Literal
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import column_type
 from protocols.errors import WrongUse
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
 from sources.access import Access, access
 from sources.database import FEW_KEYS, SourceDatabase

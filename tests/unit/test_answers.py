@@ -16,7 +16,7 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Call, Column, Comparison, Literal
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import BIGINT
-from protocols.maintenance.questions import Joint, Page, Query
+from protocols.exchange.questions import Joint, Page, Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import View

@@ -20,8 +20,8 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from protocols.errors import SourceViolation, Unforeseen
+from protocols.exchange.questions import Query
 from protocols.failures import as_ours
-from protocols.maintenance.questions import Query
 from protocols.views.catalog import catalog_from_json
 from sources import publisher as publishing
 from sources.client import SourceClient

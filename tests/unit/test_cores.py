@@ -8,8 +8,8 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame, FrameLog
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Maintenance
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
 from protocols.operators.cores import Core
 from protocols.operators.operator import Span
 from protocols.views.catalog import catalog_from_json

@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 from protocols.errors import SourceViolation, WrongUse
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.database import SourceDatabase, TransactionRefused, table_name
 from sources.transaction import RowChange, Transaction

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from protocols.errors import WrongUse
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import relation_from_json
 from sources.transaction import RowChange, Transaction
 from sources.wire import decode_transactions, encode_transactions, transaction_from_json

@@ -11,7 +11,7 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Column, Comparison, Literal, to_json
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import BIGINT
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from protocols.views.catalog import Relation, relation_from_json
 from sources.envelope import decode
 from sources.wire import encode_query

@@ -17,10 +17,10 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug, SourceViolation
-from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.mailbox import Mailbox, Received
-from protocols.maintenance.protocol import Install, Work
-from protocols.maintenance.questions import Answer, Query, Question
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import Relation
 from streaming.driving import Channel, Delivery, InTurn, Pieces

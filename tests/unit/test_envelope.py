@@ -8,7 +8,7 @@ import orjson
 import polars as pl
 import pytest
 
-from protocols.maintenance.holdback import GlobalPart
+from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import (
     BadRecord,

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, ViewsweepError
-from protocols.maintenance.holdback import GlobalPart
-from protocols.maintenance.mailbox import Mailbox
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.transaction import RowChange, Transaction

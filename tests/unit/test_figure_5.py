@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from protocols.algebra.bag import Bag, BagLog
-from protocols.maintenance.asof import asof
-from protocols.maintenance.mailbox import Mailbox
+from protocols.exchange.asof import asof
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import Install
+from protocols.exchange.questions import Answer, Query
 from protocols.maintenance.naive import naive
-from protocols.maintenance.protocol import Install
-from protocols.maintenance.questions import Answer, Query
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation.scenario import Scenario, scenario_from_json

@@ -12,7 +12,7 @@ import pytest
 
 from protocols.algebra.frame import FrameLog
 from protocols.errors import SourceViolation
-from protocols.maintenance.mailbox import Mailbox
+from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import catalog_from_json
 from sources.database import SourceDatabase
 from sources.envelope import BadRecord, decode, encode_transaction, head_of

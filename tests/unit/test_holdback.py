@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from protocols.maintenance.holdback import GlobalPart, HoldBack, Incomplete
+from protocols.exchange.holdback import GlobalPart, HoldBack, Incomplete
 
 
 def part(name: str, sources: str = "ab") -> GlobalPart:

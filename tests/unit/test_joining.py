@@ -24,7 +24,7 @@ import pytest
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, WrongUse
-from protocols.maintenance.questions import Joint
+from protocols.exchange.questions import Joint
 from protocols.views.catalog import Relation, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, Link, View

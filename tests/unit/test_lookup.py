@@ -33,7 +33,7 @@ from protocols.algebra.expressions import (
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
-from protocols.maintenance.questions import Page, Query
+from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
 from sources.answers import fault, schema_fault
 from sources.database import FEW_KEYS, SourceDatabase

@@ -7,7 +7,7 @@ from delivered import at
 from protocols.algebra.bag import Bag, BagLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug
-from protocols.maintenance.mailbox import Mailbox, Received
+from protocols.exchange.mailbox import Mailbox, Received
 from protocols.views.catalog import Relation
 
 BIGINT = column_type("BIGINT")

@@ -18,7 +18,7 @@ from protocols.algebra.frame import Frame
 from protocols.algebra.steps import Rows
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, column_type
 from protocols.errors import NoValue, ViewRefused, WrongUse
-from protocols.maintenance.questions import Query
+from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.scalars import Scalars
 from protocols.views.sql import parse_view

@@ -19,7 +19,7 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Column, Comparison, Condition, Literal
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.types import column_type
-from protocols.maintenance.questions import Answer, Joint, Page, Query, Question
+from protocols.exchange.questions import Answer, Joint, Page, Query, Question
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from streaming import sharing

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import WrongUse
-from protocols.maintenance.deliveries import Deliveries
+from protocols.exchange.deliveries import Deliveries
 from warehouse.order import order_from_note, order_to_note
 
 Order = list[tuple[int, str, int]]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from protocols.algebra.delta import COUNT
-from protocols.maintenance.deliveries import Deliveries
+from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView

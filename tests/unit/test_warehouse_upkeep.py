@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from protocols.algebra.delta import COUNT
 from protocols.algebra.types import column_type
 from protocols.errors import ViewsweepError, WrongUse
-from protocols.maintenance.deliveries import Deliveries
+from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from streaming.configuration import Configuration, JobSettings, ViewSettings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from protocols.algebra.bag import Row, bag
 from protocols.algebra.expressions import Column, IsNull, conjuncts
 from protocols.algebra.frame import Frame
-from protocols.maintenance.questions import Query, Question
+from protocols.exchange.questions import Query, Question
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.simulation.journal import Journal
 from protocols.simulation.life import Life

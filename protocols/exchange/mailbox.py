@@ -28,7 +28,7 @@ import numpy as np
 
 from protocols.algebra.delta import Delta
 from protocols.errors import ProtocolBug
-from protocols.maintenance.deliveries import Deliveries, Numbers
+from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.views.catalog import Relation
 
 D = TypeVar("D", bound=Delta)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.questions import Answer, Maintenance, Question
+from protocols.exchange.questions import Answer, Maintenance, Question
 
 D = TypeVar("D", bound=Delta)
 T = TypeVar("T")

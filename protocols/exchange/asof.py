@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Answer, Maintenance, Query
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Answer, Maintenance, Query
 from protocols.views.view import Atom
 
 D = TypeVar("D", bound=Delta)

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from protocols.maintenance.mailbox import Group
+from protocols.exchange.mailbox import Group
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from protocols.algebra.delta import POSITION, Delta
-from protocols.maintenance.mailbox import Mailbox
-from protocols.maintenance.questions import Maintenance
+from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.questions import Maintenance
 
 D = TypeVar("D", bound=Delta)
 
