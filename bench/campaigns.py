@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,11 @@ _SMALL = Path(__file__).parents[1] / "examples/scenarios/three-sources-four-upda
 #: Their runs cost several times as much, so there are a fifth as many.
 _DEAR = ("c-strobe", "eca", "eca-key", "eca-local", "lca")
 _EXHAUSTIVE = ("sweep", "nested-sweep", "batched-sweep")
+#: How sources read that are no simulation of ours, and who keeps a view over them.
+_READS, _READERS = (
+    ("holes", "windows"),
+    ("sweep", "nested-sweep", "pipelined-sweep", "batched-sweep"),
+)
 #: Protocol → the share of the runs with random views that it makes.
 _VIEWS = {"batched-sweep": 1.0, "sweep": 0.05}
 #: Runs of the control with random views, and the least share of them that has to be wrong.
@@ -58,14 +64,13 @@ def _simulated(runs: int, failures: Path) -> list[str]:
         "protocol", "runs", "below", "asked too much", "states", "met", "runs/s", box=None
     )
     wrong, total, began = [], 0, time.monotonic()
-    for entry in PROTOCOLS.values():
-        # The control fails in most of its runs: a few of them say it all.
-        count = min(runs, 200) if entry.control else runs // 5 if entry.name in _DEAR else runs
+    for entry, count, reads in _planned(runs):
         options = f"--random --protocol {entry.name} --seeds 1..{count} --no-shrink --json"
+        options += f" --reads {reads}" if reads else ""
         code, found = _json(["simulate", *options.split(), "--failures", str(failures)])
         below, asked = len(found.get("wrong", ())), int(found.get("bound_exceeded", 0))
         table.add_row(
-            entry.name,
+            f"{entry.name}, {reads}" if reads else entry.name,
             f"{found.get('runs', 0):,}",
             f"{below:,}",
             f"{asked:,}",
@@ -81,6 +86,17 @@ def _simulated(runs: int, failures: Path) -> list[str]:
     spent = time.monotonic() - began
     Console().print(f"{total:,} runs in {spent:,.0f} s: {total / spent:,.0f} runs/s")
     return wrong
+
+
+def _planned(runs: int) -> Iterator[tuple[Entry, int, str | None]]:
+    """Protocol, runs, and how sources read (drawn if None)."""
+    for entry in PROTOCOLS.values():
+        # The control fails in most of its runs: a few of them say it all.
+        count = min(runs, 200) if entry.control else runs // 5 if entry.name in _DEAR else runs
+        yield entry, count, None
+    for reads in _READS:
+        for name in _READERS:
+            yield PROTOCOLS[name], max(1, runs // 4), reads
 
 
 def _with_views(runs: int, failures: Path) -> list[str]:

@@ -29,7 +29,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.questions import Answer, Query, Question
+from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
@@ -210,13 +210,13 @@ class Kept:
         assert install.change is not None, "every size is large enough to change the view"
         return install.change.data.select(columns), seconds
 
-    def _ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+    def _ask(self, questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
         begun = time.perf_counter()
         answers = [self._answer(each) for each in questions]
         self.away += time.perf_counter() - begun
         return answers
 
-    def _answer(self, query: Question[Frame]) -> Answer[Frame]:
+    def _answer(self, query: Question[Frame]) -> Snapshot[Frame]:
         assert isinstance(query, Query)
         rows = self._rows[query.relation.name]
         if query.condition is not None:
@@ -227,7 +227,7 @@ class Kept:
         answer = rows.select(*query.columns, pl.lit(1, pl.Int64).alias(COUNT))
         self.questions += 1
         self.rows_read += answer.height
-        return Answer(Frame(answer), self._version if query.source == "lines" else 0)
+        return Snapshot(Frame(answer), self._version if query.source == "lines" else 0)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from protocols.algebra.frame import Frame, picked, row_hashes
 from protocols.algebra.types import BIGINT, ColumnType
 from protocols.errors import NoValue
 from protocols.exchange.questions import Joint, Query, Question
-from protocols.maintenance.firststate import key_range
+from protocols.exchange.stretch import key_range
 from protocols.operators.placed import among, unmatched, without
 from sources.terms import in_groups
 

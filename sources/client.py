@@ -16,6 +16,7 @@ from pyarrow import flight
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse
+from protocols.exchange.inclusion import Prefix
 from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation, relation_from_json
 from sources.answers import fault, most_rows, schema_fault, subject
@@ -120,7 +121,7 @@ class SourceClient:
         self._refuse_copies(question, rows)
         return Answer(
             rows=rows,
-            version=version,
+            inclusion=Prefix(version),
             digest=digest,
             bytes_sent=len(ticket),
             bytes_received=table.nbytes,

@@ -24,13 +24,13 @@ from protocols.exchange.deliveries import Numbers
 from protocols.exchange.holdback import GlobalPart, HoldBack
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.exchange.protocol import Install, Maintaining, Work
-from protocols.exchange.questions import Answer, Maintenance, Question
+from protocols.exchange.questions import Maintenance, Question, Snapshot
 from protocols.maintenance.registry import Entry
 from streaming.stopping import Stopped
 
 T = TypeVar("T")
-#: Asks some questions; returns their answers when all that these contain has been received.
-Ask: TypeAlias = Callable[[list[Question[Frame]]], list[Answer[Frame]]]
+#: Asks some questions; returns snapshots, when all that the answers contain has been received.
+Ask: TypeAlias = Callable[[list[Question[Frame]]], list[Snapshot[Frame]]]
 
 
 def finish(task: Maintenance[Frame, T], ask: Ask) -> T:
@@ -166,11 +166,11 @@ class _Piece:
     work: Work[Frame]
     #: None before the first one.
     round: list[Question[Frame]] | None = None
-    answers: dict[int, Answer[Frame]] = field(default_factory=dict)
+    answers: dict[int, Snapshot[Frame]] = field(default_factory=dict)
 
 
 #: An answer on its way: whose it is, its place in the round, the question, itself.
-_Message: TypeAlias = tuple[_Piece, int, Question[Frame], Answer[Frame]]
+_Message: TypeAlias = tuple[_Piece, int, Question[Frame], Snapshot[Frame]]
 
 
 class Pieces:
@@ -207,7 +207,7 @@ class Pieces:
         self._wave = [(p, place, q) for p in self._open for place, q in enumerate(p.round or ())]
         return [question for _, _, question in self._wave]
 
-    def answered(self, answers: Sequence[Answer[Frame]]) -> None:
+    def answered(self, answers: Sequence[Snapshot[Frame]]) -> None:
         """Hands the wave's answers over; pieces go on, and new ones begin."""
         wave, self._wave = self._wave, []
         for piece in [piece for piece in self._open if not piece.round]:

@@ -243,10 +243,7 @@ class Job:
         asked = [(view, view.pieces.asked()) for view in self.views if view.pieces.open]
         answers = iter(self._reading.ask([q for _, questions in asked for q in questions]))
         for view, questions in asked:
-            theirs = [next(answers) for _ in questions]
-            for question, answer in zip(questions, theirs, strict=True):
-                view.note(question, answer)
-            view.pieces.answered(theirs)
+            view.answered(questions, [next(answers) for _ in questions])
 
     def look_after(self) -> None:
         """Called between batches: what goes on beside them does not wait for the next one."""

@@ -18,10 +18,11 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.errors import ProtocolBug
+from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
-from protocols.exchange.questions import Answer, Query, Question
+from protocols.exchange.questions import Answer, Query, Question, Snapshot
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.maintenance.registry import Entry, protocol
@@ -170,12 +171,17 @@ class KeptView:
         self._delivery.get_all_in_line(sources, which[:fit], version[:fit])
         return fit < len(version)
 
-    def note(self, question: Question[Frame], answer: Answer[Frame]) -> None:
-        """Remembers what was asked for a position, for `progress`."""
-        wanted = self._mailbox.version_at(question.source, question.position)
-        self._measures.corrected += answer.version > wanted
-        if question.position:
-            self._asked.setdefault(question.position, []).append(noted(question, answer))
+    def answered(
+        self, questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
+    ) -> None:
+        """Hands a wave's answers to the protocol, and remembers for `progress` what was asked."""
+        found = self._reading.snapshots(questions, answers)
+        for question, answer, rows in zip(questions, answers, found, strict=True):
+            self._measures.corrected += ahead(self._mailbox, question, rows) > 0
+            if question.position:
+                said = noted(question, answer, rows.version)
+                self._asked.setdefault(question.position, []).append(said)
+        self.pieces.answered(found)
 
     def _batch(self, view: View) -> Batch:
         """All that executors have to know to sweep a part of the batch."""
@@ -404,7 +410,7 @@ class FirstState:
         self._check(reading)
         self._tables.define()
         mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
-        ask = partial(self._ask, reading)
+        ask = partial(self._ask, reading, mailbox)
         while not staging.finished:
             task = next_stretch(self._view, mailbox, staging.last_key, limit, self._memories)
             part = finish(task, ask)
@@ -422,12 +428,13 @@ class FirstState:
         asked = {relation.source: relation for relation in self._view.relations}
         reading.ask([_for_nothing(relation) for relation in asked.values()])
 
-    def _ask(self, reading: Reading, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
-        answers = reading.ask(questions)
-        for question, answer in zip(questions, answers, strict=True):
-            wanted = self.standing.vector[question.source]
-            self._measures.corrected += answer.version > wanted
-        return answers
+    def _ask(
+        self, reading: Reading, mailbox: Mailbox[Frame], questions: list[Question[Frame]]
+    ) -> list[Snapshot[Frame]]:
+        found = reading.snapshots(questions, reading.ask(questions))
+        for question, rows in zip(questions, found, strict=True):
+            self._measures.corrected += ahead(mailbox, question, rows) > 0
+        return found
 
     @property
     def _rows(self) -> str:

@@ -7,8 +7,8 @@ from protocols.checking.trace import JOINT
 from protocols.exchange.questions import Answer, Joint, Question
 
 
-def noted(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:
-    """One entry of the column `questions`."""
+def noted(query: Question[Frame], answer: Answer[Frame], version: int) -> dict[str, Any]:
+    """One entry of the column `questions`; the version is that of the snapshot made of it."""
     if isinstance(query, Joint):
         sent, relation = [rows for term in query.terms for rows in term.values()], JOINT
     else:
@@ -18,7 +18,7 @@ def noted(query: Question[Frame], answer: Answer[Frame]) -> dict[str, Any]:
         "relation": relation,
         "keys": sum(part.data.height for part in sent),
         "bytes": answer.bytes_sent,
-        "version": answer.version,
+        "version": version,
         "rows": answer.rows.data.height,
         "answer_bytes": answer.bytes_received,
     }

@@ -12,9 +12,10 @@ import numpy as np
 
 from protocols.algebra.frame import Frame, FrameLog, Room
 from protocols.errors import SourceViolation
+from protocols.exchange.correction import snapshot
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Received
-from protocols.exchange.questions import Answer, Question
+from protocols.exchange.questions import Answer, Question, Snapshot
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.asking import Sources
@@ -148,15 +149,22 @@ class Reading:
         with self._measures.step("lookahead"):
             versions: dict[str, int] = {}
             for question, answer in zip(shared.questions, answers, strict=True):
-                self._refuse_older(question.source, answer.version)
-                self._refuse_fork(question.source, answer.version, answer.digest)
+                self._refuse_older(question.source, answer.inclusion.version)
+                self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
                 versions[question.source] = max(
-                    answer.version, versions.get(question.source, answer.version)
+                    answer.newest, versions.get(question.source, answer.newest)
                 )
             self._catch_up(versions)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
         return shared.answers(answers)
+
+    def snapshots(
+        self, questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
+    ) -> list[Snapshot[Frame]]:
+        """What was asked for, each at one version; the answers are those of `ask`."""
+        asked = zip(questions, answers, strict=True)
+        return [snapshot(self.received, question, answer) for question, answer in asked]
 
     def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:

@@ -37,11 +37,8 @@ class Shared:
             self._places.append(place)
 
     def answers(self, answers: Sequence[Answer[Frame]]) -> list[Answer[Frame]]:
-        """The answers to the questions wanted, from those to the questions asked."""
-        return [
-            _part(answers[place], question)
-            for place, question in zip(self._places, self._wanted, strict=True)
-        ]
+        """The answers to the questions wanted, which may have more rows and columns than these."""
+        return [answers[place] for place in self._places]
 
 
 def _likeness(question: Question[Frame]) -> Any:
@@ -65,9 +62,3 @@ def _united(one: Question[Frame], other: Question[Frame]) -> Query[Frame]:
         for ours in one.keys
     )
     return replace(one, columns=columns, keys=keys)
-
-
-def _part(answer: Answer[Frame], question: Question[Frame]) -> Answer[Frame]:
-    if isinstance(question, Joint) or answer.rows.columns == question.columns:
-        return answer
-    return replace(answer, rows=answer.rows.select([(name, name) for name in question.columns]))

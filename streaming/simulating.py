@@ -186,6 +186,10 @@ def simulate(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Parts of a relation, read at moments of their own.")
     ] = None,
+    reads: Annotated[
+        str | None,
+        typer.Option(help="How sources read: versions, snapshots with holes, rows in windows."),
+    ] = None,
     crashes: Annotated[
         int | None, typer.Option(min=0, help="How often the warehouse crashes at most.")
     ] = None,
@@ -211,6 +215,7 @@ def simulate(
         "algebra": algebra,
         "stale": stale,
         "partitions": partitions,
+        "reads": reads,
         "crashes": crashes,
         "redelivery": redelivery,
     }

@@ -34,9 +34,10 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import VERSION, Frame
+from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Log, Mailbox
-from protocols.exchange.questions import Answer, Question
+from protocols.exchange.questions import Question, Snapshot
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.views.catalog import Relation
 from protocols.views.view import View
@@ -160,13 +161,13 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
         _deliver(mailbox, batch.order)
         swept.ready = time.perf_counter() - began
 
-        def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+        def ask(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
             answers = reading.ask(questions)
-            for question, answer in zip(questions, answers, strict=True):
-                wanted = mailbox.version_at(question.source, question.position)
-                swept.corrected += answer.version > wanted
-                swept.questions.append(noted(question, answer))
-            return answers
+            found = reading.snapshots(questions, answers)
+            for question, answer, rows in zip(questions, answers, found, strict=True):
+                swept.corrected += ahead(mailbox, question, rows) > 0
+                swept.questions.append(noted(question, answer, rows.version))
+            return found
 
         change = finish(BatchedSweep(batch.view, mailbox).change(stretch.first, stretch.last), ask)
     if change is not None:

@@ -104,9 +104,9 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
         answers = sources.ask([Query(r, r.column_names) for r in view.relations])
         past = _Past({}, {}, partial(_global_id, feeds))
         for relation, answer in zip(view.relations, answers, strict=True):
-            source, version = relation.source, answer.version
+            source, version = relation.source, answer.inclusion.version
             lookahead.read_until(
-                partial(mailbox.caught_up, source, version), f"version {version} of {source}"
+                partial(_has, mailbox, source, version), f"version {version} of {source}"
             )
             _refuse_fork(feeds[source], version, answer.digest)
             rows, changes = answer.rows.data, logs[relation].rows()
@@ -122,6 +122,10 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
     finally:
         lookahead.close()
         sources.close()
+
+
+def _has(mailbox: Mailbox[Frame], source: str, version: int) -> bool:
+    return mailbox.received(source) >= version
 
 
 def _refuse_fork(feed: Feed, version: int, digest: int) -> None:

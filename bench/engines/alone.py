@@ -15,7 +15,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
-from protocols.exchange.questions import Answer, Query, Question
+from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
@@ -41,7 +41,7 @@ class LocalSources:
         self.seconds = 0.0
         self.cpu_seconds = 0.0
 
-    def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+    def ask(self, questions: Sequence[Question[Frame]]) -> list[Snapshot[Frame]]:
         begun, busy = time.perf_counter(), time.process_time()
         answers = [self._answer(each) for each in questions if isinstance(each, Query)]
         self.seconds += time.perf_counter() - begun
@@ -49,7 +49,7 @@ class LocalSources:
         self.questions += len(answers)
         return answers
 
-    def _answer(self, query: Query[Frame]) -> Answer[Frame]:
+    def _answer(self, query: Query[Frame]) -> Snapshot[Frame]:
         rows, keys = self._rows[query.relation], query.keys or ()
         found = [rows.join(k.data, on=list(k.columns), how="semi") for k in keys]
         if query.keys is None:
@@ -58,7 +58,7 @@ class LocalSources:
         answer = once.select(*query.columns, pl.lit(1, pl.Int64).alias(COUNT))
         sent = [*(k.data for k in keys), answer]
         self.bytes += sum(int(each.drop(COUNT).estimated_size()) for each in sent)
-        return Answer(Frame(answer), self._version)
+        return Snapshot(Frame(answer), self._version)
 
 
 class EngineAlone:

@@ -7,13 +7,9 @@ warehouse installs updates. What is received but not delivered counts as positio
 What is received is the same for all views that one job keeps (`Received`); the order of delivery,
 and how far back it reaches, is each view's own (`Mailbox`).
 
-This file alone knows how an answer's version and a position relate. An answer of source j at
-version v contains the updates of j up to v. A cut at position k wants the updates of j delivered
-at or before k. What lies between the two is the error in the answer (algorithms.md, Lemma 1):
-
-    R@cut = answer - (updates in the answer, after the cut) + (updates not in it, up to the cut)
-
-Both sides are contiguous stretches of j's log, because positions extend each source's own order.
+A cut at position k wants the updates of source j delivered at or before k: those up to a version
+(`version_at`), because positions extend each source's own order. What an answer contains, and what
+lies between that and a cut, is the affair of correction.py.
 
 A global transaction has parts at several sources and one position, so what has a position is a
 group of versions: one for almost every update, several for a global one (see holdback.py).
@@ -88,6 +84,8 @@ class Received(Generic[D]):
         self._next = 0
         #: Who still needs what.
         self._readers: list[Reader] = []
+        #: Source → the version up to which nothing can be looked up any more.
+        self._forgotten = dict(vector)
 
     def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
         """Takes in the complete transactions of a source up to `version`, in its order."""
@@ -104,6 +102,10 @@ class Received(Generic[D]):
     def received(self, source: str) -> int:
         """The last version of a source that is here."""
         return self._last[source]
+
+    def forgotten(self, source: str) -> int:
+        """The version of a source up to which nothing can be looked up any more."""
+        return self._forgotten[source]
 
     def read_by(self, reader: Reader) -> None:
         """From now on nothing is forgotten that it may need."""
@@ -129,6 +131,7 @@ class Received(Generic[D]):
             for source in self._last
             if any(reader.reads(source) for reader in self._readers)
         }
+        self._forgotten |= needed
         for relation, log in self.logs.items():
             log.forget(needed[relation.source])
         while self._runs and self._runs[0][2] <= needed[self._runs[0][0]]:
@@ -222,10 +225,6 @@ class Mailbox(Generic[D]):
         """The last version of a source that is here."""
         return self._here.received(source)
 
-    def caught_up(self, source: str, version: int) -> bool:
-        """Whether everything that an answer at this version contains has been received."""
-        return self.received(source) >= version
-
     # -- in the order of receipt ---------------------------------------------------------------
 
     @property
@@ -284,14 +283,9 @@ class Mailbox(Generic[D]):
         positions.extend(array("q", [NOWHERE]) * (upto - after - len(positions)))
         return self._here.logs[relation].placed(after, upto, positions)
 
-    def difference(self, relation: Relation, version: int, cut: int) -> D | None:
-        """What to add to an answer read at `version` so that it becomes the relation at `cut`."""
-        wanted = self.version_at(relation.source, cut)
-        log = self._here.logs[relation]
-        if version > wanted:
-            error = log.between(wanted, version)
-            return None if error is None else error.negated()
-        return log.between(version, wanted)
+    def logged(self, relation: Relation, after: int, upto: int) -> D | None:
+        """The changes of a relation in versions (after, upto], added up."""
+        return self._here.logs[relation].between(after, upto)
 
     # -- forgetting ----------------------------------------------------------------------------
 

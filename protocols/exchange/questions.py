@@ -3,8 +3,8 @@
 The question of almost every protocol (`Query`) is: the rows of one relation that satisfy a
 condition and match a set of keys, *now*. No joins, no outer joins, no DISTINCT, no aggregates: none
 of these is linear in the relation, and an error inside them could not be taken out again
-(algorithms.md, section 5). An answer says at which version of the source it is true; that is what
-makes compensation exact whatever way answers and updates travel.
+(algorithms.md, section 5). An answer says which of the source's transactions it contains; that is
+what makes compensation exact whatever way answers and updates travel.
 
 The ECA family comes from a world with one source that evaluates whole views (`Joint`). Its error
 terms are taken out by further questions to the same source, never here.
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition
+from protocols.exchange.inclusion import Inclusion
 from protocols.views.catalog import Relation
 from protocols.views.view import View
 
@@ -68,30 +69,40 @@ class Joint(Generic[D]):
 
 @dataclass(frozen=True)
 class Answer(Generic[D]):
-    """The rows (with their counts) and the version of the source at which they were read."""
+    """The rows (with their counts) as a source sends them, and what they contain of its history."""
 
     rows: D
-    version: int
+    inclusion: Inclusion
     #: For a page: the key of its last row, if more rows may follow.
     last_key: tuple[Any, ...] | None = None
-    #: Of the source's history up to the version; 0 if it says nothing of it.
+    #: Of the source's history up to the inclusion's version; 0 if it says nothing of it.
     digest: int = 0
     #: Size of question and answer on the wire, where there was one.
     bytes_sent: int = 0
     bytes_received: int = 0
-    #: A source in partitions reads each at its own moment: (which rows, version), disjoint and
-    #: together all rows. `version` is then the highest of them. Empty: all rows at one version.
-    parts: tuple[tuple[Condition, int], ...] = ()
+    #: A source in partitions reads each at its own moment: (which rows, what these contain),
+    #: disjoint and together all rows. `inclusion` is then that of the newest. Empty: one for all.
+    parts: tuple[tuple[Condition, Inclusion], ...] = ()
 
     @property
-    def readings(self) -> tuple[tuple[Condition | None, int], ...]:
-        """What was read at which version; None stands for all rows."""
-        return self.parts or ((None, self.version),)
+    def newest(self) -> int:
+        """The last transaction that has to be known to use the answer."""
+        return max((part.newest for _, part in self.parts), default=self.inclusion.newest)
+
+
+@dataclass(frozen=True)
+class Snapshot(Generic[D]):
+    """The rows that a question asks for, as they were at one version of the source."""
+
+    rows: D
+    version: int
+    #: As in the answer that it was made of.
+    last_key: tuple[Any, ...] | None = None
 
 
 Question: TypeAlias = Query[D] | Joint[D]
 T = TypeVar("T")
-#: A protocol at work. It yields a round of questions, which go out together, is sent their answers
-#: in the same order, and returns its result. Whoever drives it sends the answers on only when the
-#: mailbox has caught up with their versions.
-Maintenance: TypeAlias = Generator[list[Question[D]], list[Answer[D]], T]
+#: A protocol at work. It yields a round of questions, which go out together, is sent a snapshot for
+#: each in the same order, and returns its result. Whoever drives it makes snapshots of answers
+#: (`correction.snapshot`) when the mailbox holds what these contain.
+Maintenance: TypeAlias = Generator[list[Question[D]], list[Snapshot[D]], T]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.exchange.questions import Answer, Maintenance, Question
+from protocols.exchange.questions import Maintenance, Question, Snapshot
 
 D = TypeVar("D", bound=Delta)
 T = TypeVar("T")
@@ -15,7 +15,7 @@ def together(tasks: Sequence[Maintenance[D, T]]) -> Maintenance[D, list[T]]:
     results: dict[int, T] = {}
     rounds: dict[int, list[Question[D]]] = {}
 
-    def advance(task: int, answers: list[Answer[D]] | None) -> None:
+    def advance(task: int, answers: list[Snapshot[D]] | None) -> None:
         try:
             rounds[task] = next(tasks[task]) if answers is None else tasks[task].send(answers)
         except StopIteration as stop:

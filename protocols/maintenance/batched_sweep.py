@@ -37,10 +37,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta, Outputs
-from protocols.algebra.expressions import And, Column, Comparison, Condition
+from protocols.algebra.expressions import And, Column, Comparison
+from protocols.exchange.correction import over_span
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Work
-from protocols.exchange.questions import Answer, Maintenance, Query
+from protocols.exchange.questions import Maintenance, Query
 from protocols.views.jointree import join_tree
 from protocols.views.partials import extended, seed, total
 from protocols.views.plan import plan, step_to
@@ -136,9 +137,9 @@ class BatchedSweep(Generic[D]):
                 query = Query(atom.relation, atom.columns, atom.condition, keys, None, last)
                 questions.append(query)
             concerned.append((visit.atom, here, keys))
-        answers = iter((yield [*questions]) if questions else ())
+        found = iter((yield [*questions]) if questions else ())
         for atom, here, keys in concerned:
-            rows = self._reread(atom, keys, next(answers), first, last) if keys else None
+            rows = over_span(self._mailbox, atom, keys, next(found), first, last) if keys else None
             for partial in here:
                 if rows is None:
                     # Without a link value other than NULL no tag finds a partner.
@@ -165,72 +166,12 @@ class BatchedSweep(Generic[D]):
             alive = _ALIVE_AT if atom.index < partial.origin.index else _ALIVE_BEFORE
         partial.rows = extended(partial.rows, rows, step, alive, (SINCE, UNTIL))
 
-    def _reread(self, atom: Atom, keys: Sequence[D], answer: Answer[D], first: int, last: int) -> D:
-        """An answer as the rows of every cut from `first - 1` to `last`.
-
-        With lifetimes, unless they are the same in all of them.
-        """
-        rows = answer.rows.select(atom.renaming)
-        names = [(name, name) for name in atom.qualified_columns]
-        errors = [error.select(names) for error in self._errors(atom, keys, answer, last)]
-        changes = self._logged(atom, keys, None, *self._span(atom, first, last))
-        touching = errors if changes is None else [*errors, changes.select(names)]
-        if not touching:
-            return rows
-        touched, steady = rows.apart(_sum(touching), _identity(atom))
-        ends = _sum([touched, *errors])
-        if changes is None:
-            return steady.plus(ends.consolidated())
-        return steady.throughout().plus(ends.lifetimes(changes))
-
-    def _errors(self, atom: Atom, keys: Sequence[D], answer: Answer[D], last: int) -> Iterator[D]:
-        """What takes the answer to the end of the batch, forward or back."""
-        latest = self._versions(atom, last)
-        for condition, version in answer.readings:
-            behind = self._logged(atom, keys, condition, latest, version)
-            if behind is not None:
-                yield behind.negated()
-            missing = self._logged(atom, keys, condition, version, latest)
-            if missing is not None:
-                yield missing
-
     def _span(self, atom: Atom, first: int, last: int) -> tuple[int, int]:
         """The versions (after, upto] of the batch."""
         return self._versions(atom, first - 1), self._versions(atom, last)
 
-    def _logged(
-        self, atom: Atom, keys: Sequence[D], condition: Condition | None, after: int, upto: int
-    ) -> D | None:
-        """The changes of an atom in these versions, each with its position.
-
-        Of those that match no key no tag would take any; one set of keys is asked for most often.
-        """
-        rows = self._mailbox.placed(atom.relation, after, upto) if after < upto else None
-        if rows is not None and len(keys) == 1:
-            rows = rows.matching(keys[0])
-        for test in (condition, atom.condition):
-            if rows is not None and test is not None:
-                rows = rows.where(test)
-        if rows is None or rows.is_empty():
-            return None
-        return rows.select([*atom.renaming, (POSITION, POSITION)])
-
     def _versions(self, atom: Atom, cut: int) -> int:
         return self._mailbox.version_at(atom.relation.source, cut)
-
-
-def _sum(parts: Sequence[D]) -> D:
-    first, *others = parts
-    for other in others:
-        first = first.plus(other)
-    return first
-
-
-def _identity(atom: Atom) -> tuple[str, ...]:
-    """Columns by which a row that an update touches is found: the key, if the view reads it."""
-    names = dict(zip(atom.columns, atom.qualified_columns, strict=True))
-    key = atom.relation.key
-    return tuple(names[name] for name in (key if key and set(key) <= names.keys() else names))
 
 
 def rounds(view: View) -> Iterator[tuple[Visit, ...]]:

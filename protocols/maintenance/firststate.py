@@ -16,17 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.algebra.expressions import (
-    And,
-    Column,
-    Comparison,
-    Condition,
-    Literal,
-    Or,
-    columns_of,
-)
+from protocols.algebra.expressions import columns_of
 from protocols.algebra.frame import Frame
 from protocols.exchange.asof import Reading, asof
+from protocols.exchange.correction import at_cut
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance, Page, Query
 from protocols.maintenance.sweep import Sweep
@@ -127,42 +120,6 @@ def _page(
     needed = {*atom.columns, *relation.key, *further}
     columns = tuple(column for column in relation.column_names if column in needed)
     page = Page(after, limit) if relation.key else None
-    answers = yield [Query(relation, columns, condition, None, page)]
-    rows, last = answers[0].rows, answers[0].last_key
-    error = mailbox.difference(relation, answers[0].version, cut)
-    if error is not None:
-        inside = key_range(relation, after, last)
-        error = error if inside is None else error.where(inside)
-        error = error if condition is None else error.where(condition)
-        rows = rows.plus(error.select([(column, column) for column in columns]))
-    return rows, last
-
-
-def key_range(
-    relation: Relation, after: tuple[Any, ...] | None, upto: tuple[Any, ...] | None
-) -> Condition | None:
-    """`after < key <= upto` in the order of the key's columns; an open end is None."""
-    parts = []
-    if after is not None:
-        parts.append(_beyond(relation, ">", after))
-    if upto is not None:
-        parts.append(Or((_beyond(relation, "<", upto), _equal(relation, upto))))
-    return And(tuple(parts)) if parts else None
-
-
-def _beyond(relation: Relation, op: str, key: tuple[Any, ...]) -> Condition:
-    """Lexicographic comparison: equal in the first columns, beyond in the next one."""
-    cases = []
-    for index in range(len(key)):
-        tests = [_test(relation, i, "=", key) for i in range(index)]
-        cases.append(And((*tests, _test(relation, index, op, key))))
-    return Or(tuple(cases))
-
-
-def _equal(relation: Relation, key: tuple[Any, ...]) -> Condition:
-    return And(tuple(_test(relation, i, "=", key) for i in range(len(key))))
-
-
-def _test(relation: Relation, index: int, op: str, key: tuple[Any, ...]) -> Condition:
-    column = relation.key[index]
-    return Comparison(Column(column), op, Literal(key[index], relation.type_of(column)))
+    question: Query[D] = Query(relation, columns, condition, None, page)
+    (found,) = yield [question]
+    return at_cut(mailbox, question, found, cut), found.last_key

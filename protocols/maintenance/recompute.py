@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.exchange.asof import corrected
+from protocols.exchange.asof import asof
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Work
-from protocols.exchange.questions import Query
+from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import together
 from protocols.views.partials import extended, total
 from protocols.views.plan import plan
-from protocols.views.view import View
+from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
 
@@ -40,13 +41,8 @@ class Recompute(Generic[D]):
 
     def _anew(self, cut: int) -> Work[D]:
         atoms = self._view.atoms
-        answers = yield [
-            Query(a.relation, a.columns, a.condition, keys=None, position=cut) for a in atoms
-        ]
-        rows = {
-            atom: corrected(self._mailbox, atom, answer, None, cut)
-            for atom, answer in zip(atoms, answers, strict=True)
-        }
+        found = yield from together([self._all(atom, cut) for atom in atoms])
+        rows = dict(zip(atoms, found, strict=True))
         whole = rows[self._way.origin]
         if self._way.residual is not None:
             whole = whole.where(self._way.residual)
@@ -56,3 +52,6 @@ class Recompute(Generic[D]):
         change = total([shown, self._shown.negated()])
         self._shown, self._busy = shown, False
         return [Install(cut, change)]
+
+    def _all(self, atom: Atom, cut: int) -> Maintenance[D, D]:
+        return asof(self._mailbox, atom, None, cut, cut)

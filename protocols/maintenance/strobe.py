@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.exchange.asof import ask
+from protocols.exchange.asof import about
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Maintenance
@@ -133,8 +133,8 @@ def source_evaluate(
         if step.atom in substituted:
             rows = substituted[step.atom]
         else:
-            answer = yield from ask(step.atom, keys, position)
-            rows = answer.rows.select(step.atom.renaming)
+            (found,) = yield [about(step.atom, keys, position)]
+            rows = found.rows.select(step.atom.renaming)
         partial = extended(partial, rows, step)
     return None if partial.is_empty() else partial.select(view.projection)
 

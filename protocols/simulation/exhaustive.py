@@ -29,6 +29,7 @@ from functools import cached_property
 
 from protocols.checking import trace
 from protocols.errors import WrongUse
+from protocols.exchange.inclusion import Prefix
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
@@ -125,7 +126,7 @@ class _Run:
             if opened.answer is None:
                 known = self._known[source]
                 newer = self._choices.below(len(self._sources[source].updates) - known + 1)
-                opened.answer = self._life.evaluated(opened.question, known + newer)
+                opened.answer = self._life.evaluated(opened.question, Prefix(known + newer))
             rounds.setdefault(id(opened.piece), []).append(opened)
         groups = self._life.ready()
         if not rounds and not groups:
@@ -134,7 +135,7 @@ class _Run:
         if chosen < len(rounds):
             for opened in list(rounds.values())[chosen]:
                 assert opened.answer is not None
-                self._see(opened.source, opened.answer.version)
+                self._see(opened.source, opened.answer.newest)
                 self._life.hand_over(opened)
         else:
             group = groups[chosen - len(rounds)]
@@ -157,7 +158,7 @@ class _Run:
         if chosen < len(answers):
             opened = answers[chosen]
             source = opened.source
-            opened.answer = life.evaluated(opened.question, received(source))
+            opened.answer = life.evaluated(opened.question, Prefix(received(source)))
             life.hand_over(opened)
         else:
             life.arrive(updates[chosen - len(answers)])

@@ -7,28 +7,30 @@ sources send again everything behind it, and answers to questions of an earlier 
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import Condition
+from protocols.exchange.correction import came_too_late, can_be_used, snapshot, widened
 from protocols.exchange.holdback import GlobalPart, HoldBack
-from protocols.exchange.mailbox import Group, Mailbox
+from protocols.exchange.inclusion import Inclusion, Prefix, Window
+from protocols.exchange.mailbox import Group, Mailbox, Received
 from protocols.exchange.protocol import Install, Maintaining, Work
-from protocols.exchange.questions import Answer, Joint, Query, Question
+from protocols.exchange.questions import Answer, Joint, Query, Question, Snapshot
 from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.registry import Entry
 from protocols.operators.memory import Memories
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
-from protocols.simulation.source import SimulatedSource, cut_page
+from protocols.simulation.source import SimulatedSource, cut_page, restricted
 from protocols.views.partials import total
 from protocols.views.tree import AnyView
 
-#: A relation cut by conditions, and the version at which each part was read.
-Parts: TypeAlias = tuple[tuple[Condition, int], ...]
+#: A relation cut by conditions, and what was read of each part.
+Parts: TypeAlias = tuple[tuple[Condition, Prefix], ...]
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,15 @@ class Opened:
     asked_at: int
     piece: "Piece"
     answer: Answer[Any] | None = None
-    handed_over: bool = False
+    #: What was made of the answer and handed over.
+    found: Snapshot[Any] | None = None
 
     def __post_init__(self) -> None:
         self.source = self.question.source
+
+    @property
+    def handed_over(self) -> bool:
+        return self.found is not None
 
 
 @dataclass(eq=False)
@@ -81,11 +88,9 @@ class Life:
         self._algebra = setting.algebra
         self._sources = sources
         self._journal = journal
-        self.mailbox: Mailbox[Any] = Mailbox(
-            {relation: self._algebra.log() for relation in setting.view.relations},
-            vector,
-            max(journal.position, 0),
-        )
+        logs = {relation: self._algebra.log() for relation in setting.view.relations}
+        self.received: Received[Any] = Received(logs, vector)
+        self.mailbox = Mailbox(self.received, vector, max(journal.position, 0))
         self.held = HoldBack(sources)
         #: What could be delivered next; None when it has to be looked up again.
         self._ready: list[Group] | None = None
@@ -167,37 +172,59 @@ class Life:
 
     # -- questions -----------------------------------------------------------------------------
 
-    def evaluated(self, question: Question[Any], version: int) -> Answer[Any]:
-        """What the source answers at one version."""
+    def evaluated(self, question: Question[Any], contained: Prefix) -> Answer[Any]:
+        """What the source answers from a state with these transactions."""
         source = self._sources[question.source]
         if isinstance(question, Joint):
-            rows = source.joined(self._terms(question), question.view, version)
-            return Answer(self._algebra.delta(self._setting.view.schema, rows), version)
-        rows, last = self._asked_of(question, version), None
+            rows = source.joined(self._terms(question), question.view, contained.upto)
+            return Answer(self._algebra.delta(self._setting.view.schema, rows), contained)
+        rows, last = self._asked_of(question, contained), None
         if question.page is not None:
             rows, last = cut_page(question.relation, rows, question.page)
-        return self._answer(question, rows, version, last)
+        return self._answer(question, rows, contained, last)
 
     def evaluated_in_parts(self, query: Query[Any], parts: Parts) -> Answer[Any]:
-        """The same for a relation whose parts (condition, version) are read one by one."""
+        """The same for a relation whose parts (condition, contents) are read one by one."""
         rows = bag(query.relation.column_names, ())
-        for condition, version in parts:
-            rows = rows.plus(self._asked_of(query, version).where(condition))
-        newest = max(version for _, version in parts)
+        for condition, contained in parts:
+            rows = rows.plus(self._asked_of(query, contained).where(condition))
+        newest = max((contained for _, contained in parts), key=lambda prefix: prefix.upto)
         return self._answer(query, rows, newest, None, parts)
 
+    def evaluated_in_window(
+        self, query: Query[Any], window: Window, moments: Callable[[], Sequence[int]]
+    ) -> Answer[Any]:
+        """The same for rows that are read one by one, those of each key at the drawn moments."""
+        asked = widened(query)
+        assert isinstance(asked, Query)
+        rows = self._restricted(
+            asked, self._sources[query.source].read_in(query.relation, window, moments)
+        )
+        last = None
+        if asked.page is not None:
+            rows, last = cut_page(asked.relation, rows, asked.page)
+        return self._answer(asked, rows, window, last)
+
     def _answer(
-        self, query: Query[Any], rows: Bag, version: int, last: Row | None, parts: Parts = ()
+        self,
+        query: Query[Any],
+        rows: Bag,
+        contained: Inclusion,
+        last: Row | None,
+        parts: Parts = (),
     ) -> Answer[Any]:
         if rows.columns != query.columns:
             rows = rows.select([(column, column) for column in query.columns])
         delta = self._algebra.delta(dict(query.relation.columns), rows)
-        return Answer(delta, version, last, parts=parts)
+        return Answer(delta, contained, last, parts=parts)
 
-    def _asked_of(self, query: Query[Any], version: int) -> Bag:
+    def _asked_of(self, query: Query[Any], contained: Prefix) -> Bag:
+        held = self._sources[query.source].shown(query.relation, contained)
+        return self._restricted(query, held)
+
+    def _restricted(self, query: Query[Any], held: Bag) -> Bag:
         keys = None if query.keys is None else [self._algebra.rows(k) for k in query.keys]
-        source = self._sources[query.source]
-        return source.rows(query.relation, query.condition, keys, version)
+        return restricted(held, query.condition, keys)
 
     def _terms(self, question: Joint[Any]) -> list[dict[int, Bag]]:
         return [
@@ -205,38 +232,38 @@ class Life:
             for term in question.terms
         ]
 
-    def caught_up(self, opened: Opened) -> bool:
+    def can_be_used(self, opened: Opened) -> bool:
         """Whether everything that the answer contains has been received."""
         answer = opened.answer
-        return answer is not None and self.mailbox.caught_up(opened.source, answer.version)
+        return answer is not None and can_be_used(self.received, opened.question, answer)
 
     def hand_over(self, opened: Opened) -> None:
-        """An answer reaches the protocol; with the last one of a round its work goes on."""
+        """An answer reaches the protocol; with the last one of a round its work goes on.
+
+        One that lacks what is forgotten here is asked for again.
+        """
         answer = opened.answer
         assert answer is not None
-        opened.handed_over = True
+        if came_too_late(self.received, opened.question, answer):
+            opened.answer = None
+            return
+        opened.found = snapshot(self.received, opened.question, answer)
         if self._differs(opened.question, answer):
             self._journal.differed(opened.question.position)
         rows = len(self._algebra.rows(answer.rows).counts)
-        self._journal.answered(opened.id, answer.version, rows)
+        self._journal.answered(opened.id, opened.found.version, rows)
         round_ = opened.piece.round
         if all(other.handed_over for other in round_):
-            self._go_on(opened.piece, [o.answer for o in round_ if o.answer is not None])
+            self._go_on(opened.piece, [o.found for o in round_ if o.found is not None])
 
     def _differs(self, question: Question[Any], answer: Answer[Any]) -> bool:
         """Does the answer differ from what the relation held at the position it is for?"""
-        wanted = self.mailbox.version_at(question.source, question.position)
-        if all(version == wanted for _, version in answer.readings):
-            return False
-        if isinstance(question, Joint):
-            other = self.evaluated(question, wanted).rows
-            return bool(self._algebra.rows(other) != self._algebra.rows(answer.rows))
-        source, relation = self._sources[question.source], question.relation
-        then = source.held(relation, wanted)
-        if all(source.held(relation, version) is then for _, version in answer.readings):
+        wanted = Prefix(self.mailbox.version_at(question.source, question.position))
+        if answer.inclusion == wanted and not answer.parts:
             return False
         due = self.evaluated(question, wanted).rows
-        return bool(self._algebra.rows(due) != self._algebra.rows(answer.rows))
+        told = answer.rows.select([(name, name) for name in due.columns])
+        return bool(self._algebra.rows(due) != self._algebra.rows(told))
 
     # -- the protocol at work ------------------------------------------------------------------
 
@@ -258,7 +285,7 @@ class Life:
         self._pieces.append(piece)
         self._go_on(piece, None)
 
-    def _go_on(self, piece: Piece, answers: list[Answer[Any]] | None) -> None:
+    def _go_on(self, piece: Piece, answers: list[Snapshot[Any]] | None) -> None:
         """Sends a round's answers to a piece of work, which asks the next round or is done."""
         try:
             asked = next(piece.work) if answers is None else piece.work.send(answers)

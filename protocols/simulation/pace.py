@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from protocols.exchange.inclusion import Prefix
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
@@ -158,7 +159,7 @@ class _Metronome:
         """All of them at the same moment; what is asked next waits for the next round trip."""
         for each in questions:
             version = self._sources[each.question.source].version
-            each.answer = self._life.evaluated(each.question, version)
+            each.answer = self._life.evaluated(each.question, Prefix(version))
             self._weigh(each.question, each.answer)
         for each in questions:
             self._life.hand_over(each)

@@ -15,6 +15,8 @@ KINDS = ("commit", "arrive", "deliver", "evaluate", "hand over")
 #: Kind of event → source → how likely it is, compared with all others that are possible.
 Delays = Mapping[str, Mapping[str, int]]
 Redelivery = Literal["same", "other"]
+#: How sources read: all at one version, from snapshots with holes, row by row inside a window.
+Reads = Literal["versions", "holes", "windows"]
 _SPEEDS = (1, 4, 16)
 
 
@@ -32,6 +34,8 @@ class Schedule:
     page: int = 2
     #: Into how many parts a relation is cut, each of which is read at its own moment.
     partitions: int = 1
+    #: What an answer contains of its source's transactions (exchange/inclusion.py).
+    reads: Reads = "versions"
     #: How often the warehouse loses everything but what it has installed.
     crashes: int = 0
     #: Whether what a crash undid is delivered again in the same order, or in any other.
@@ -46,6 +50,8 @@ class Schedule:
             raise WrongUse(f"there is no algebra {self.algebra!r}: {', '.join(ALGEBRAS)}")
         if self.redelivery not in ("same", "other"):
             raise WrongUse(f"redelivery is same or other, not {self.redelivery!r}")
+        if self.reads not in ("versions", "holes", "windows"):
+            raise WrongUse(f"reads is versions, holes or windows, not {self.reads!r}")
         if min(self.page, self.partitions) < 1 or self.crashes < 0:
             raise WrongUse("a page has a row, a relation a part, and crashes are not negative")
         speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
@@ -75,7 +81,7 @@ class Schedule:
         """All knobs on a line or two, for the top of a report."""
         knobs = [f"seed {self.seed}", f"algebra {self.algebra}", f"page {self.page}"]
         knobs += [f"stale {_yes(self.stale)}", f"late start {_yes(self.late_start)}"]
-        knobs += [f"partitions {self.partitions}", f"crashes {self.crashes}"]
+        knobs += [f"reads {self.reads}", f"partitions {self.partitions}", f"crashes {self.crashes}"]
         knobs += [f"redelivery {self.redelivery}"]
         for kind, speeds in (self.delays or {}).items():
             each = " ".join(f"{source}:{speed}" for source, speed in speeds.items())
@@ -101,7 +107,7 @@ def schedule_from_json(form: Any) -> Schedule:
 def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedule:
     """The knobs of a seed, as far as they are not given.
 
-    A protocol over FIFO channels knows neither replicas nor partitions.
+    A protocol over FIFO channels knows no replicas, partitions, holes or windows.
     """
     rng = Random(f"knobs {seed}")
     drawn: dict[str, Any] = {
@@ -112,13 +118,15 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
         "partitions": rng.choice((1, 1, 1, 2, 3)),
         "crashes": rng.choice((0, 0, 0, 1, 2)),
         "redelivery": rng.choice(("same", "other")),
+        "reads": rng.choice(("versions", "versions", "versions", "holes", "windows")),
     }
     if entry.fifo:
-        drawn.update(stale=False, partitions=1)
-        if given.get("stale") or given.get("partitions", 1) > 1:
+        drawn.update(stale=False, partitions=1, reads="versions")
+        odd = given.get("stale") or given.get("partitions", 1) > 1
+        if odd or given.get("reads", "versions") != "versions":
             raise WrongUse(
                 f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
-                " of the moment, so there are neither stale reads nor partitions"
+                " of the moment, so there are neither stale reads nor partitions, holes or windows"
             )
     return Schedule(seed, **{**drawn, **given})
 

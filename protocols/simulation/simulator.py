@@ -7,7 +7,9 @@ At every moment some events are possible:
     deliver    something received gets the next position, in an order that keeps each source's own
     evaluate   a source evaluates one open question, at its version of this moment; with stale
                reads at an older one that the mailbox can still correct; with partitions each part
-               of the relation at a version of its own since the question was asked
+               of the relation at a version of its own since the question was asked; a source
+               with holes from a snapshot that lacks some transactions of the last ones and has
+               some of the next; one with windows row by row, each at a moment since it was asked
     hand over  an answer reaches the protocol, not before the mailbox has caught up with its version
     crash      the warehouse loses everything but the states that it has shown (life.py)
 
@@ -21,14 +23,15 @@ one statement at its source, so it is never read in parts.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 from protocols.algebra.expressions import Condition
 from protocols.checking import trace
 from protocols.errors import ProtocolBug
 from protocols.exchange.holdback import GlobalPart
-from protocols.exchange.questions import Joint, Query
+from protocols.exchange.inclusion import Prefix, Window
+from protocols.exchange.questions import Joint, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.choices import Choices, Drawn, Recorded
@@ -47,6 +50,8 @@ __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
 _Event: TypeAlias = tuple[int, Callable[[Any], None], Any]
 #: How likely a crash is, compared with the events of the channels (schedule.py).
 _CRASH = 1
+#: So far back and ahead of a snapshot there are transactions that it lacks or has all the same.
+_HOLES = 3
 
 
 def simulate(scenario: Scenario, protocol: Entry, schedule: Schedule) -> Outcome:
@@ -164,7 +169,7 @@ class _Simulation:
             asked = opened.source
             if opened.answer is None:
                 evaluating.append((weights["evaluate"][asked], self._evaluate, opened))
-            elif not in_turn and not opened.handed_over and life.caught_up(opened):
+            elif not in_turn and not opened.handed_over and life.can_be_used(opened):
                 handing.append((weights["hand over"][asked], life.hand_over, opened))
         events = handing + evaluating
         if not in_turn:
@@ -224,16 +229,52 @@ class _Simulation:
         life, question = self._life, opened.question
         source = self._sources[opened.source]
         stale = self._schedule.stale and not self._setting.entry.fifo
+        oldest = life.oldest[source.name] if stale else source.version
         parts = self._parts_of(opened)
         if parts and isinstance(question, Query):
-            oldest = life.oldest[source.name] if stale else opened.asked_at
-            read = [(condition, self._version(source, oldest)) for condition in parts]
+            oldest = oldest if stale else opened.asked_at
+            read = [(condition, Prefix(self._version(source, oldest))) for condition in parts]
             opened.answer = life.evaluated_in_parts(question, tuple(read))
+        elif self._reads_in_windows(question):
+            assert isinstance(question, Query)
+            window = Window(self._version(source, opened.asked_at), source.version)
+            moments = partial(self._moments, window)
+            opened.answer = life.evaluated_in_window(question, window, moments)
         else:
-            oldest = life.oldest[source.name] if stale else source.version
-            opened.answer = life.evaluated(question, self._version(source, oldest))
+            contained = Prefix(self._version(source, oldest))
+            if self._schedule.reads == "holes" and not isinstance(question, Joint):
+                contained = self._with_holes(source, contained.upto)
+            opened.answer = life.evaluated(question, contained)
         if life.in_turn:
             life.channels[source.name].append(opened)
+
+    def _reads_in_windows(self, question: Question[Any]) -> bool:
+        if self._schedule.reads != "windows" or isinstance(question, Joint):
+            return False
+        return bool(question.relation.key)
+
+    def _moments(self, window: Window) -> list[int]:
+        """When the row of one key is read: at the end of the window, or earlier, or twice."""
+        times = 1 + self._choices.below(4) // 3
+        length = window.high - window.low
+        return [window.high - self._choices.below(length + 1) for _ in range(times)]
+
+    def _with_holes(self, source: SimulatedSource, upto: int) -> Prefix:
+        """A state that a snapshot can have: some of the last transactions are not in it, some of
+        the next ones are, and with each all that it depends on."""
+        lacking: list[int] = []
+        for version in range(max(1, upto - _HOLES + 1), upto + 1):
+            depends = any(source.depends(version, earlier) for earlier in lacking)
+            if depends or self._choices.below(3) == 1:
+                lacking.append(version)
+        besides, missing = [], list(lacking)
+        for version in range(upto + 1, min(upto + _HOLES, source.version) + 1):
+            depends = any(source.depends(version, earlier) for earlier in missing)
+            if not depends and self._choices.below(3) == 1:
+                besides.append(version)
+            else:
+                missing.append(version)
+        return Prefix(upto, tuple(besides), tuple(lacking))
 
     def _version(self, source: SimulatedSource, oldest: int) -> int:
         """At which of its versions a source reads; the choice 0 means the newest."""
@@ -245,6 +286,8 @@ class _Simulation:
         """The conditions of a relation that is read in parts, or none."""
         question, number = opened.question, self._schedule.partitions
         if number == 1 or self._setting.entry.fifo or isinstance(question, Joint):
+            return ()
+        if self._schedule.reads != "versions":
             return ()
         if self._life.loading and question.keys is None:
             return ()

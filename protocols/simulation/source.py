@@ -5,11 +5,12 @@ question at one version. That it remembers old versions is for stale reads, for 
 that are read at different moments, and for telling afterwards what was right.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal, Or
+from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
 from protocols.views.catalog import Relation
@@ -55,23 +56,49 @@ class SimulatedSource:
         """All rows of a relation at a version."""
         return self._contents[version][relation]
 
-    def rows(
-        self,
-        relation: Relation,
-        condition: Condition | None,
-        keys: Sequence[Bag] | None,
-        version: int,
+    def shown(self, relation: Relation, contained: Prefix) -> Bag:
+        """All rows of a relation after these transactions and no others."""
+        held = self._contents[contained.upto][relation]
+        for version in contained.besides:
+            held = held.plus(self._change(relation, version))
+        for version in contained.without:
+            held = held.plus(self._change(relation, version).negated())
+        return held
+
+    def _change(self, relation: Relation, version: int) -> Bag:
+        nothing = Bag(relation.column_names)
+        return self.updates[version - 1].changes.get(relation, nothing)
+
+    def depends(self, later: int, earlier: int) -> bool:
+        """Whether one transaction saw what another did: no state has the later one alone.
+
+        A database makes it wait for the rows, or the keys, that both of them touch.
+        """
+        ours, theirs = self.updates[later - 1].changes, self.updates[earlier - 1].changes
+        return any(
+            not _touched(relation, ours[relation]).isdisjoint(_touched(relation, theirs[relation]))
+            for relation in ours.keys() & theirs.keys()
+        )
+
+    def read_in(
+        self, relation: Relation, window: Window, moments: Callable[[], Sequence[int]]
     ) -> Bag:
-        """The rows that satisfy the condition and match one of the key sets, at a version."""
-        held = self._contents[version][relation]
-        if keys is not None:
-            if len(keys) == 1:
-                held = held.matching(keys[0])
-            else:
-                matched = {row for key_set in keys for row in held.matching(key_set).counts}
-                kept = {row: n for row, n in held.counts.items() if row in matched}
-                held = Bag(held.columns, kept)
-        return held if condition is None else held.where(condition)
+        """The rows of a keyed relation, each key read at moments of its own inside a window.
+
+        `moments` draws them, for a key that somebody touches meanwhile: versions in the window.
+        """
+        touched = {
+            key
+            for version in range(window.low + 1, window.high + 1)
+            for key in _touched(relation, self._change(relation, version))
+        }
+        found = dict(self._contents[window.low][relation].counts)
+        found = {row: 1 for row in found if _key(relation, row) not in touched}
+        for key in sorted(touched, key=repr):
+            for version in moments():
+                held = self._contents[version][relation].counts
+                found |= {row: 1 for row in held if _key(relation, row) == key}
+        return Bag(relation.column_names, found)
 
     def joined(self, terms: Sequence[Mapping[int, Bag]], view: View, version: int) -> Bag:
         """A sum of joins over its relations at a version, some atoms replaced by given rows."""
@@ -113,6 +140,29 @@ class SimulatedSource:
         ordered = sorted(values)
         step = max(1, len(ordered) // number)
         return ordered[step::step][: number - 1]
+
+
+def restricted(held: Bag, condition: Condition | None, keys: Sequence[Bag] | None) -> Bag:
+    """The rows that satisfy the condition and match one of the key sets."""
+    if keys is not None:
+        if len(keys) == 1:
+            held = held.matching(keys[0])
+        else:
+            matched = {row for key_set in keys for row in held.matching(key_set).counts}
+            kept = {row: n for row, n in held.counts.items() if row in matched}
+            held = Bag(held.columns, kept)
+    return held if condition is None else held.where(condition)
+
+
+def _touched(relation: Relation, change: Bag) -> set[Row]:
+    """The keys of the rows that a transaction changes; without a key the rows themselves."""
+    return {_key(relation, row) for row in change.counts}
+
+
+def _key(relation: Relation, row: Row) -> Row:
+    if not relation.key:
+        return row
+    return tuple(row[relation.column_names.index(column)] for column in relation.key)
 
 
 def _rows_of(atom: Atom, contents: Contents) -> Bag:

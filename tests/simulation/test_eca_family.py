@@ -28,7 +28,7 @@ from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Maintaining, Work
-from protocols.exchange.questions import Answer, Joint
+from protocols.exchange.questions import Joint, Snapshot
 from protocols.maintenance.eca import Eca
 from protocols.maintenance.eca_key import EcaKey
 from protocols.maintenance.eca_local import EcaLocal
@@ -187,10 +187,10 @@ class Stage:
         """The source answers the oldest question as it is now, and the answer arrives at once."""
         question, work = self.asked.pop(0)
         rows = self.source.joined(list(question.terms), self.view, self.source.version)
-        self._go_on(work, [Answer(rows, self.source.version)])
+        self._go_on(work, [Snapshot(rows, self.source.version)])
         return rows
 
-    def _go_on(self, work: Work[Bag], answers: list[Answer[Bag]] | None) -> None:
+    def _go_on(self, work: Work[Bag], answers: list[Snapshot[Bag]] | None) -> None:
         try:
             (question,) = next(work) if answers is None else work.send(answers)
         except StopIteration as done:

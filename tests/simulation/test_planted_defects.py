@@ -12,13 +12,15 @@ from campaigns import assert_right, assert_telling, hunted, planted
 
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
-from protocols.exchange import asof
+from protocols.exchange import correction
+from protocols.exchange.asof import asof
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.maintenance import firststate
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
-from protocols.simulation import simulator
+from protocols.simulation import life, simulator
 from protocols.simulation.campaign import Tally
+from protocols.simulation.drawn import random_scenario
 from protocols.simulation.journal import Journal
 
 #: A defect that shows in many schedules may not survive this many runs.
@@ -30,19 +32,22 @@ def _hunted(protocol: Entry = SWEEP, runs: int = SOON, **given: Any) -> Tally:
     return hunted(protocol, runs, **given)
 
 
-def _correcting(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
-    monkeypatch.setattr(asof, "corrected", planted(asof.corrected, right, wrong))
+def _correcting(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], right: str, wrong: str
+) -> None:
+    monkeypatch.setattr(correction, function.__name__, planted(function, right, wrong))
 
 
 def test_nothing_is_caught_when_nothing_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_right(assert_telling(_hunted(runs=4 * SOON)))
-    _correcting(monkeypatch, "error.matching(keys)", "error.matching(keys)")
+    same = "changes.matching(keys[0])"
+    _correcting(monkeypatch, correction._matching_any, same, same)
     assert_right(_hunted())
 
 
 def test_a_defect_that_finds_no_place_in_the_code_fails_its_test() -> None:
     with pytest.raises(AssertionError, match="is not"):
-        planted(asof.asof, "no such piece", "pass")
+        planted(asof, "no such piece", "pass")
 
 
 def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
@@ -54,30 +59,119 @@ def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
     """
     _correcting(
         monkeypatch,
-        "mailbox.difference(atom.relation, version, cut)",
-        "mailbox.difference(atom.relation, mailbox.received(atom.relation.source), cut)",
+        correction.snapshot,
+        "version = max(inclusion.version for _, inclusion in readings)",
+        "version = received.received(question.source); readings = []",
     )
-    assert _hunted(runs=3 * SOON, stale=False, partitions=1, crashes=0).of("wrong")
+    monkeypatch.setattr(life, "snapshot", correction.snapshot)
+    given = {"stale": False, "partitions": 1, "crashes": 0, "reads": "versions"}
+    assert _hunted(runs=3 * SOON, **given).of("wrong")
 
 
-def test_correcting_all_partitions_by_the_newest_version_is_caught(
+def _snapshots(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], right: str, wrong: str
+) -> None:
+    """A defect on the way from an answer to a snapshot."""
+    _correcting(monkeypatch, function, right, wrong)
+    monkeypatch.setattr(life, "snapshot", correction.snapshot)
+
+
+def test_taking_all_partitions_for_the_newest_version_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _correcting(
-        monkeypatch,
-        "mailbox.difference(atom.relation, version, cut)",
-        "mailbox.difference(atom.relation, answer.version, cut)",
-    )
-    assert_right(_hunted(partitions=1))
-    assert _hunted(partitions=3).of("wrong")
+    _snapshots(monkeypatch, correction._towards, "log.between(inclusion.upto, version)", "None")
+    assert_right(_hunted(partitions=1, reads="versions"))
+    assert _hunted(partitions=3, reads="versions").of("wrong")
 
 
 def test_correcting_each_partition_by_the_whole_error_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _correcting(monkeypatch, "if condition is not None:", "if False:")
-    assert_right(_hunted(partitions=1))
-    assert _hunted(partitions=2).of("wrong")
+    right = "change if condition is None else change.where(condition)"
+    _snapshots(monkeypatch, correction.snapshot, right, "change")
+    assert_right(_hunted(partitions=1, reads="versions"))
+    assert _hunted(partitions=2, reads="versions").of("wrong")
+
+
+# -- what answers of databases contain -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["sweep", "nested-sweep", "batched-sweep", "pipelined-sweep"])
+@pytest.mark.parametrize("reads", ["holes", "windows"])
+def test_answers_with_holes_and_from_windows_are_right(reads: str, protocol: str) -> None:
+    found = assert_right(_hunted(PROTOCOLS[protocol], runs=2 * SOON, reads=reads))
+    assert found.concurrent > found.runs, "vacuous: hardly any answer needed compensation"
+
+
+@pytest.mark.parametrize("ignored", ["inclusion.besides", "inclusion.without"])
+def test_overlooking_one_kind_of_exception_is_caught(
+    ignored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions behind the prefix that it has, and such before its end that it lacks."""
+    _snapshots(monkeypatch, correction._towards, f"in {ignored}", "in ()")
+    assert_right(_hunted(reads="versions"))
+    assert _hunted(reads="holes").of("wrong")
+
+
+def test_ignoring_exceptions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = "_towards(log, inclusion, version)"
+    wrong = "_towards(log, Prefix(inclusion.upto), version)"
+    _snapshots(monkeypatch, correction.snapshot, right, wrong)
+    assert_right(_hunted(reads="versions"))
+    assert _hunted(reads="holes").of("wrong")
+
+
+def test_an_answer_that_lacks_what_is_forgotten_has_to_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(life, "came_too_late", lambda *_: False)
+    assert_right(_hunted(reads="versions"))
+    assert _hunted(runs=4 * SOON, reads="holes").of("wrong")
+
+
+def test_using_an_answer_before_all_that_it_contains_is_here_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(life, "can_be_used", lambda *_: True)
+    for reads in ("versions", "holes", "windows"):
+        assert _hunted(reads=reads).troubles
+
+
+#: Piece of the code that closes a window → the piece in its place.
+WINDOWS = {
+    "touched keys taken from the answer": ("touched is None", "True"),
+    "touched keys left out": (
+        "return untouched.plus(_asked_for(last, replace(question, columns=columns), "
+        "answer.last_key))",
+        "return untouched",
+    ),
+    "any after-image instead of the last one": (
+        "touched.earliest(key, POSITION).positive()",
+        "touched.positive()",
+    ),
+    "a row that moved out of what was asked for": (
+        "_asked_for(last, replace(question, columns=columns), answer.last_key)",
+        "last.select([(name, name) for name in columns])",
+    ),
+    "a row that moved into what was asked for": (
+        "touched.earliest(key, POSITION).positive()",
+        "touched.earliest(key, POSITION).positive().apart(answer.rows, key)[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", WINDOWS)
+def test_a_window_closed_in_a_wrong_way_is_caught(
+    defect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _snapshots(monkeypatch, correction._closed, *WINDOWS[defect])
+    assert_right(_hunted(reads="versions"))
+    # Keyed relations, and updates enough that many keys are touched inside one window.
+    keyed = (random_scenario(f"windows {number}", 20, keys=True) for number in range(SOON))
+    assert any(_hunted(runs=10, shaped=each, reads="windows").of("wrong") for each in keyed)
+
+
+# -- from versions to cuts -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("everything_at", ["before", "position"])
@@ -105,33 +199,34 @@ def test_null_that_equals_null_is_caught(algebra: str, monkeypatch: pytest.Monke
 def test_never_adding_back_what_a_stale_answer_lacks_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one_sided = planted(Mailbox.difference, "return log.between(version, wanted)", "return None")
-    monkeypatch.setattr(Mailbox, "difference", one_sided)
+    right = "return mailbox.logged(relation, version, wanted)"
+    _correcting(monkeypatch, correction._difference, right, "return None")
     assert _hunted(stale=True).of("wrong")
 
 
 def test_never_taking_out_what_is_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    one_sided = planted(Mailbox.difference, "error.negated()", "None")
-    monkeypatch.setattr(Mailbox, "difference", one_sided)
+    _correcting(monkeypatch, correction._difference, "error.negated()", "None")
     assert _hunted().of("wrong")
 
 
 def test_errors_that_the_condition_of_the_atom_excludes_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _correcting(monkeypatch, "error = error.where(atom.condition)", "pass")
+    right = "changes = changes.where(question.condition)"
+    _correcting(monkeypatch, correction._asked_for, right, "pass")
     assert _hunted().of("wrong")
 
 
 def test_an_uncorrected_page_of_the_first_state_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "rows = rows.plus(error.select([(column, column) for column in columns]))"
-    monkeypatch.setattr(firststate, "_page", planted(firststate._page, right, "pass"))
+    right = "at_cut(mailbox, question, found, cut), found.last_key"
+    uncorrected = planted(firststate._page, right, "found.rows, found.last_key")
+    monkeypatch.setattr(firststate, "_page", uncorrected)
     assert _hunted().of("wrong")
 
 
 def test_a_correction_beyond_the_page_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "error = error if inside is None else error.where(inside)"
-    monkeypatch.setattr(firststate, "_page", planted(firststate._page, right, "pass"))
+    right = "changes if inside is None else changes.where(inside)"
+    _correcting(monkeypatch, correction._asked_for, right, "changes")
     assert _hunted().of("wrong")
 
 

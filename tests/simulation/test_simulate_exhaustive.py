@@ -10,7 +10,7 @@ from campaigns import planted
 from oracle import Oracle
 
 from protocols.errors import WrongUse
-from protocols.exchange import asof
+from protocols.exchange import asof, correction
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.campaign import trouble_of
 from protocols.simulation.exhaustive import Exploration
@@ -96,15 +96,15 @@ def test_the_control_fails_in_most_schedules_and_duckdb_agrees_with_the_judge() 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("difference(atom.relation, version, cut)", "difference(atom.relation, version + 1, cut)"),
-        ("rows = rows.plus(", "rows.plus("),
-        ("version, cut)", "version, cut + 1)"),
+        ("found.version, cut)", "found.version + 1, cut)"),
+        ("found.rows.plus(_asked_for(error, question, found.last_key))", "found.rows"),
+        ("found.version, cut)", "found.version, cut + 1)"),
     ],
 )
 def test_a_planted_defect_shows_in_some_schedule(
     right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asof, "corrected", planted(asof.corrected, right, wrong))
+    monkeypatch.setattr(asof, "at_cut", planted(correction.at_cut, right, wrong))
     assert _explored(SWEEP, _form())[2]
 
 

@@ -20,7 +20,7 @@ from protocols.errors import ProtocolBug, SourceViolation
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.exchange.protocol import Install, Work
-from protocols.exchange.questions import Answer, Query, Question
+from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import Relation
 from streaming.driving import Channel, Delivery, InTurn, Pieces
@@ -87,17 +87,17 @@ class Story:
         self.events.append(f"answers {position}: {[answer.version for answer in answers]}")
         return [Install(position, None)]
 
-    def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+    def ask(self, questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
         self.waves.append([f"{q.source}{q.position}" for q in questions])
         return [self._answer(question.source) for question in questions]
 
-    def _answer(self, source: str) -> Answer[Frame]:
+    def _answer(self, source: str) -> Snapshot[Frame]:
         left = self.versions[source]
         version = left.pop(0) if len(left) > 1 else left[0]
         if version > self.received.received(source):
             arrived = range(self.received.received(source) + 1, version + 1)
             self.received.receive(source, version, {RELATIONS[source]: changes(*arrived)})
-        return Answer(NOTHING, version)
+        return Snapshot(NOTHING, version)
 
 
 VECTOR = {"a": 0, "b": 0}
@@ -107,7 +107,7 @@ def in_turn(story: Story) -> InTurn:
     return InTurn(story, threading.Event(), story.delivery)
 
 
-Asking: TypeAlias = Callable[[list[Question[Frame]]], list[Answer[Frame]]]
+Asking: TypeAlias = Callable[[list[Question[Frame]]], list[Snapshot[Frame]]]
 
 
 def wave(pieces: Pieces, ask: Asking) -> None:
@@ -198,9 +198,9 @@ def rounds(installs: list[int], *sizes: int) -> Work[Frame]:
 
 
 def asking(sizes: list[int]) -> Asking:
-    def ask(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+    def ask(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
         sizes.append(len(questions))
-        return [Answer(NOTHING, 1) for _ in questions]
+        return [Snapshot(NOTHING, 1) for _ in questions]
 
     return ask
 
@@ -230,7 +230,7 @@ def test_a_long_piece_stops_when_told_to() -> None:
     waves: list[int] = []
     ask = asking(waves)
 
-    def ask_and_stop(questions: list[Question[Frame]]) -> list[Answer[Frame]]:
+    def ask_and_stop(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
         if len(waves) == 2:
             stopping.set()
         return ask(questions)

@@ -15,13 +15,13 @@ from protocols.algebra.bag import Bag, BagLog
 from protocols.exchange.asof import asof
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
-from protocols.exchange.questions import Answer, Query
+from protocols.exchange.questions import Query, Snapshot
 from protocols.maintenance.naive import naive
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Schedule, simulate
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import SimulatedSource, restricted
 from protocols.views.sql import parse_view
 from protocols.views.view import View
 
@@ -48,11 +48,12 @@ class Figure5:
             self.mailbox.receive(update.source, 1, changes)
             self.mailbox.deliver((update.source, 1))
 
-    def answer(self, query: Query[Bag]) -> Answer[Bag]:
+    def answer(self, query: Query[Bag]) -> Snapshot[Bag]:
         """The source's present rows, at its version 1."""
         source = self.sources[query.relation.source]
-        rows = source.rows(query.relation, query.condition, query.keys, source.version)
-        return Answer(rows.select([(c, c) for c in query.columns]), source.version)
+        held = source.held(query.relation, source.version)
+        rows = restricted(held, query.condition, query.keys)
+        return Snapshot(rows.select([(c, c) for c in query.columns]), source.version)
 
     def swept(self, sweep: Sweep[Bag], position: int) -> tuple[list[Any], Install[Bag]]:
         """What one update asks and is answered, as (relation, keys, rows), and its install."""

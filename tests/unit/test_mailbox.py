@@ -1,13 +1,17 @@
 """The mailbox: what it knows of versions and positions, and what it refuses."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from delivered import at
 
-from protocols.algebra.bag import Bag, BagLog
+from protocols.algebra.bag import Bag, BagLog, Row
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug
+from protocols.exchange.correction import at_cut
 from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.questions import Query, Snapshot
 from protocols.views.catalog import Relation
 
 BIGINT = column_type("BIGINT")
@@ -29,6 +33,12 @@ def mailbox() -> Mailbox[Bag]:
     return mailbox
 
 
+def corrected(mailbox: Mailbox[Bag], version: int, cut: int) -> Mapping[Row, int]:
+    """What an answer without rows becomes at a cut."""
+    nothing = Snapshot(Bag(("x",)), version)
+    return at_cut(mailbox, Query(R, ("x",)), nothing, cut).counts
+
+
 def test_a_cut_knows_the_version_of_every_source(mailbox: Mailbox[Bag]) -> None:
     vectors = [mailbox.vector_at(cut) for cut in (4, 5, 6, 7, 99)]
     assert vectors[0] == {"a": 6, "b": 1}
@@ -47,37 +57,28 @@ def test_an_update_is_found_by_its_position(mailbox: Mailbox[Bag]) -> None:
 @pytest.mark.parametrize(
     ("version", "cut", "difference"),
     [
-        (7, 5, None),
+        (7, 5, {}),
         (9, 5, {(8,): -1, (9,): -1}),
         (9, 7, {(9,): -1}),
         (6, 7, {(7,): 1, (8,): 1}),
-        (6, 4, None),
+        (6, 4, {}),
         (8, 4, {(7,): -1, (8,): -1}),
     ],
 )
 def test_the_difference_leads_from_an_answer_to_a_cut_both_ways(
-    mailbox: Mailbox[Bag], version: int, cut: int, difference: dict[tuple[int], int] | None
+    mailbox: Mailbox[Bag], version: int, cut: int, difference: dict[tuple[int], int]
 ) -> None:
-    found = mailbox.difference(R, version, cut)
-    assert (None if found is None else found.counts) == difference
+    assert corrected(mailbox, version, cut) == difference
 
 
 def test_what_is_received_without_position_lies_behind_every_cut(mailbox: Mailbox[Bag]) -> None:
-    found = mailbox.difference(R, 9, mailbox.last_position)
-    assert found is not None
-    assert found.counts == {(9,): -1}
-
-
-def test_it_has_caught_up_with_what_it_received(mailbox: Mailbox[Bag]) -> None:
-    assert mailbox.received("a") == 9
-    assert mailbox.caught_up("a", 9)
-    assert not mailbox.caught_up("a", 10)
+    assert corrected(mailbox, 9, mailbox.last_position) == {(9,): -1}
 
 
 def test_what_is_forgotten_is_not_needed_by_later_cuts(mailbox: Mailbox[Bag]) -> None:
-    before = mailbox.difference(R, 9, 6), mailbox.difference(R, 7, 7), mailbox.vector_at(6)
+    before = corrected(mailbox, 9, 6), corrected(mailbox, 7, 7), mailbox.vector_at(6)
     mailbox.forget(6)
-    assert (mailbox.difference(R, 9, 6), mailbox.difference(R, 7, 7)) == before[:2]
+    assert (corrected(mailbox, 9, 6), corrected(mailbox, 7, 7)) == before[:2]
     assert mailbox.vector_at(6) == before[2]
     assert mailbox.last_position == 7
     assert at(mailbox, 7) == (("a", 8),)
@@ -139,13 +140,12 @@ def test_what_one_of_two_views_still_needs_is_not_forgotten() -> None:
     assert [quick.deliver(each) for each in (("a", 2), ("b", 1), ("a", 3))] == [10, 11, 12]
     quick.forget(12)
     assert received.first_arrival == 0
-    missing = slow.difference(R, 0, 1)
-    assert missing is not None
-    assert missing.counts == {(1,): 1}
+    assert corrected(slow, 0, 1) == {(1,): 1}
     slow.forget(1)
     assert received.first_arrival == 1
     assert received.arrival(1) == ("a", 2)
     assert [slow.deliver(("a", version)) for version in (2, 3)] == [2, 3]
     slow.forget(3)
     assert received.first_arrival == 4
-    assert slow.difference(R, 0, 3) is None
+    assert corrected(slow, 0, 3) == {}
+    assert received.forgotten("a") == 3

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Column, Comparison, Condition, Literal
-from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.frame import Frame, FrameLog, empty_frame
 from protocols.algebra.types import column_type
-from protocols.exchange.questions import Answer, Joint, Page, Query, Question
+from protocols.exchange.correction import snapshot
+from protocols.exchange.inclusion import Prefix
+from protocols.exchange.mailbox import Received
+from protocols.exchange.questions import Answer, Joint, Page, Query, Question, Snapshot
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
-from streaming import sharing
 from streaming.sharing import Shared
 
 BIGINT = column_type("BIGINT")
@@ -87,10 +89,10 @@ def told(question: Wanted, held: Counter[Row]) -> Answer[Frame]:
     there = {r: n for r, n in held.items() if holds(question.condition, r) and matches(question, r)}
     rows = selected(Counter(there), question.columns)
     if not rows:
-        return Answer(empty_frame(dict.fromkeys(question.columns, BIGINT)), 7)
+        return Answer(empty_frame(dict.fromkeys(question.columns, BIGINT)), Prefix(7))
     schema = [*question.columns, COUNT]
     data = pl.DataFrame([(*row, n) for row, n in rows.items()], schema=schema, orient="row")
-    return Answer(Frame(data), 7)
+    return Answer(Frame(data), Prefix(7))
 
 
 def is_right(questions: Sequence[Wanted], held: Counter[Row]) -> bool:
@@ -99,12 +101,20 @@ def is_right(questions: Sequence[Wanted], held: Counter[Row]) -> bool:
     asked = [q for q in shared.questions if isinstance(q, Query)]
     answers = shared.answers([told(question, held) for question in asked])
     return all(
-        answer.rows.columns == question.columns and _suffices(question, answer, held)
-        for question, answer in zip(questions, answers, strict=True)
+        each.rows.columns == question.columns and _suffices(question, each, held)
+        for question, each in zip(questions, snapshots(questions, answers), strict=True)
     )
 
 
-def _suffices(question: Wanted, answer: Answer[Frame], held: Counter[Row]) -> bool:
+def snapshots(
+    questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
+) -> list[Snapshot[Frame]]:
+    """What is handed on of the answers; nothing else has been received."""
+    received = Received[Frame](dict.fromkeys((R, S), FrameLog()), {"one": 7, "two": 7})
+    return [snapshot(received, q, a) for q, a in zip(questions, answers, strict=True)]
+
+
+def _suffices(question: Wanted, answer: Snapshot[Frame], held: Counter[Row]) -> bool:
     """Rows that no key asks for may be there, but where all columns are told, nothing else."""
     got, alone = rows_of(answer.rows), rows_of(told(question, held).rows)
     if set(question.columns) < set(NAMES):
@@ -180,7 +190,10 @@ def test_control_the_intersection_of_keys_is_caught() -> None:
 
 
 def test_control_an_answer_with_the_columns_of_another_is_caught() -> None:
-    with mock.patch.object(sharing, "_part", lambda answer, _: answer):
+    def as_told(_: object, __: object, answer: Answer[Frame]) -> Snapshot[Frame]:
+        return Snapshot(answer.rows, 7)
+
+    with mock.patch(f"{__name__}.snapshot", as_told):
         assert not is_right([query("ab", {"a": [(1,)]}), query("bc", {"a": [(1,)]})], Counter())
 
 
@@ -214,9 +227,9 @@ def test_three_questions_become_one_and_each_gets_its_own_columns_back() -> None
     held = Counter({(0, 7, 8): 1, (1, 7, 9): 2, (2, 5, 6): 1})
     (united,) = shared.questions
     assert isinstance(united, Query)
-    answers = shared.answers([told(united, held)])
-    assert [answer.rows.columns for answer in answers] == [("a",), ("b", "a"), ("c",)]
-    assert rows_of(answers[1].rows) == Counter({(7, 0): 1, (7, 1): 2, (5, 2): 1})
+    found = snapshots(questions, shared.answers([told(united, held)]))
+    assert [each.rows.columns for each in found] == [("a",), ("b", "a"), ("c",)]
+    assert rows_of(found[1].rows) == Counter({(7, 0): 1, (7, 1): 2, (5, 2): 1})
 
 
 SQL = "SELECT x.a FROM one.r x JOIN one.r y ON x.b = y.b"
@@ -251,10 +264,10 @@ def test_pages_and_joint_questions_are_never_merged(alone: Question[Frame]) -> N
 
 
 def test_what_an_answer_says_of_itself_stays() -> None:
-    parts = ((CONDITIONS[1](), 3), (CONDITIONS[2](), 4))
+    parts = ((CONDITIONS[1](), Prefix(3)), (CONDITIONS[2](), Prefix(4)))
     shared = Shared([query("a", {"a": [(1,)]}), query("b", {"a": [(2,)]})])
     (united,) = shared.questions
     assert isinstance(united, Query)
     whole = replace(told(united, Counter([(1, 1, 1)])), parts=parts, bytes_sent=5)
     for answer in shared.answers([whole]):
-        assert (answer.version, answer.parts, answer.bytes_sent) == (7, parts, 5)
+        assert (answer.inclusion, answer.parts, answer.bytes_sent) == (Prefix(7), parts, 5)

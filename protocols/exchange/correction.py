@@ -1,0 +1,234 @@
+"""From an answer to the relation at a cut: everything that is taken out of answers or put back.
+
+An answer tells of the moment at which its source was read, never of the moment that a protocol
+needs. Three steps lie between, and they stand here and nowhere else:
+
+    snapshot    an answer and what it contains (inclusion.py) → the rows at one version
+    at_cut      a snapshot → the rows at one cut
+    over_span   a snapshot → the rows at all cuts of a batch, each with its lifetime
+
+All of them stand on Lemma 1 (algorithms.md, section 5): if A are the rows of R that match a
+restriction (keys, a condition, a stretch of the key), and it is known of every update whether A
+contains it, then
+
+    R@cut = A - (updates in A, after the cut) + (updates not in A, up to the cut)
+
+each restricted as A was. Selection and semi-join are linear, so it does not matter that the source
+applied them to the relation and we apply them to changes. In SWEEP's words this is on-line error
+correction (section 4 of the paper); unlike its Figure 4 nothing is concluded from what has or has
+not arrived here before the answer.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from protocols.algebra.delta import POSITION, Delta
+from protocols.algebra.expressions import Condition
+from protocols.exchange.inclusion import Prefix, Window
+from protocols.exchange.mailbox import Log, Mailbox, Received
+from protocols.exchange.questions import Answer, Joint, Query, Question, Snapshot
+from protocols.exchange.stretch import key_range
+from protocols.views.catalog import Relation
+from protocols.views.view import Atom
+
+D = TypeVar("D", bound=Delta)
+
+# -- from what an answer contains to one version -------------------------------------------------
+
+
+def can_be_used(received: Received[Any], question: Question[Any], answer: Answer[Any]) -> bool:
+    """Whether everything that the answer contains has been received."""
+    return received.received(question.source) >= answer.newest
+
+
+def came_too_late(received: Received[Any], question: Question[Any], answer: Answer[Any]) -> bool:
+    """Whether it lacks an update that is forgotten here: then it has to be asked again.
+
+    PostgreSQL publishes a transaction a moment before its snapshots show it.
+    """
+    kept = received.forgotten(question.source)
+    return any(_first_lacking(inclusion) <= kept for _, inclusion in _readings(answer))
+
+
+def _first_lacking(inclusion: Prefix | Window) -> int:
+    if isinstance(inclusion, Window):
+        return inclusion.low + 1
+    return min((inclusion.upto + 1, *inclusion.without))
+
+
+def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) -> Snapshot[D]:
+    """The answer at one version; everything that it contains has been received."""
+    readings = _readings(answer)
+    version = max(inclusion.version for _, inclusion in readings)
+    rows = answer.rows
+    if isinstance(question, Query):
+        log = received.logs[question.relation]
+        for condition, inclusion in readings:
+            if isinstance(inclusion, Window):
+                rows = _closed(log, question, answer, inclusion)
+            else:
+                for change in _towards(log, inclusion, version):
+                    part = change if condition is None else change.where(condition)
+                    rows = rows.plus(_asked_for(part, question, answer.last_key))
+        if rows.columns != question.columns:
+            rows = rows.select([(name, name) for name in question.columns])
+    return Snapshot(rows, version, answer.last_key)
+
+
+def _readings(answer: Answer[Any]) -> Sequence[tuple[Condition | None, Prefix | Window]]:
+    """What was read at which moment; None stands for all rows."""
+    return answer.parts or ((None, answer.inclusion),)
+
+
+def _towards(log: Log[D], inclusion: Prefix, version: int) -> Iterator[D]:
+    """The changes that lie between an answer and a version, none before its prefix ends.
+
+    Exceptions do not depend on the version: a transaction behind the prefix is in the rows already,
+    wherever the version lies, and one that the prefix lacks is missing in any case.
+    """
+    change = log.between(inclusion.upto, version) if inclusion.upto < version else None
+    if change is not None:
+        yield change
+    for number in inclusion.besides:
+        change = log.between(number - 1, number)
+        if change is not None:
+            yield change.negated()
+    for number in inclusion.without:
+        change = log.between(number - 1, number)
+        if change is not None:
+            yield change
+
+
+def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) -> D:
+    """The rows at the window's end: those of keys that it touched as the log has them.
+
+    A row that nobody touched was the same whenever it was read. Of any other the answer may show
+    every state that it had in between, or none, or two; the log shows the last one.
+    """
+    numbers = range(-window.low - 1, -window.high - 1, -1)
+    touched = log.placed(window.low, window.high, numbers)
+    if touched is None:
+        return answer.rows
+    key, columns = question.relation.key, answer.rows.columns
+    _, untouched = answer.rows.apart(touched, key)
+    # Of numbers below zero the smallest is the last transaction.
+    last = touched.earliest(key, POSITION).positive()
+    return untouched.plus(_asked_for(last, replace(question, columns=columns), answer.last_key))
+
+
+def widened(question: Question[D]) -> Question[D]:
+    """The question as a source with windows is asked it: with the key among the columns."""
+    if isinstance(question, Joint):
+        return question
+    names = {*question.columns, *question.relation.key}
+    columns = tuple(name for name in question.relation.column_names if name in names)
+    return replace(question, columns=columns)
+
+
+# -- from a version to a cut ---------------------------------------------------------------------
+
+
+def ahead(mailbox: Mailbox[Any], question: Question[Any], found: Snapshot[Any]) -> int:
+    """How many transactions a snapshot has that lie after the position it was asked for."""
+    return found.version - mailbox.version_at(question.source, question.position)
+
+
+def at_cut(mailbox: Mailbox[D], question: Query[D], found: Snapshot[D], cut: int) -> D:
+    """The rows that the question asks for, as of a cut."""
+    error = _difference(mailbox, question.relation, found.version, cut)
+    if error is None:
+        return found.rows
+    return found.rows.plus(_asked_for(error, question, found.last_key))
+
+
+def _difference(mailbox: Mailbox[D], relation: Relation, version: int, cut: int) -> D | None:
+    """What to add to a relation at a version so that it becomes the relation at a cut."""
+    wanted = mailbox.version_at(relation.source, cut)
+    if version > wanted:
+        error = mailbox.logged(relation, wanted, version)
+        return None if error is None else error.negated()
+    return mailbox.logged(relation, version, wanted)
+
+
+def over_span(
+    mailbox: Mailbox[D], atom: Atom, keys: Sequence[D], found: Snapshot[D], first: int, last: int
+) -> D:
+    """The rows of an atom at every cut from `first - 1` to `last`, its columns qualified.
+
+    With lifetimes, unless they are the same at all of them: what no update touches is there
+    throughout; the rest as it is in the end, and going back from there each change at its position.
+    """
+    rows = found.rows.select(atom.renaming)
+    names = [(name, name) for name in atom.qualified_columns]
+    source = atom.relation.source
+    begin, end = (mailbox.version_at(source, cut) for cut in (first - 1, last))
+    too_much = _logged(mailbox, atom, keys, end, found.version)
+    missing = _logged(mailbox, atom, keys, found.version, end)
+    errors = [] if too_much is None else [too_much.negated().select(names)]
+    errors += [] if missing is None else [missing.select(names)]
+    changes = _logged(mailbox, atom, keys, begin, end)
+    touching = errors if changes is None else [*errors, changes.select(names)]
+    if not touching:
+        return rows
+    touched, steady = rows.apart(_sum(touching), _identity(atom))
+    ends = _sum([touched, *errors])
+    if changes is None:
+        return steady.plus(ends.consolidated())
+    return steady.throughout().plus(ends.lifetimes(changes))
+
+
+def _logged(mailbox: Mailbox[D], atom: Atom, keys: Sequence[D], after: int, upto: int) -> D | None:
+    """The changes of an atom in these versions, each with its position.
+
+    Of those that match no key no tag would take any; one set of keys is asked for most often.
+    """
+    rows = mailbox.placed(atom.relation, after, upto) if after < upto else None
+    if rows is not None and len(keys) == 1:
+        rows = rows.matching(keys[0])
+    if rows is not None and atom.condition is not None:
+        rows = rows.where(atom.condition)
+    if rows is None or rows.is_empty():
+        return None
+    return rows.select([*atom.renaming, (POSITION, POSITION)])
+
+
+def _identity(atom: Atom) -> tuple[str, ...]:
+    """Columns by which a row that an update touches is found: the key, if the view reads it."""
+    names = dict(zip(atom.columns, atom.qualified_columns, strict=True))
+    key = atom.relation.key
+    return tuple(names[name] for name in (key if key and set(key) <= names.keys() else names))
+
+
+def _sum(parts: Sequence[D]) -> D:
+    first, *others = parts
+    for other in others:
+        first = first.plus(other)
+    return first
+
+
+# -- restrictions --------------------------------------------------------------------------------
+
+
+def _asked_for(changes: D, question: Query[D], last_key: tuple[Any, ...] | None) -> D:
+    """Of these changes of the relation those that the answer to the question would show."""
+    if question.page is not None:
+        inside = key_range(question.relation, question.page.after, last_key)
+        changes = changes if inside is None else changes.where(inside)
+    if question.keys is not None:
+        changes = _matching_any(changes, question.keys)
+    if question.condition is not None:
+        changes = changes.where(question.condition)
+    return changes.select([(name, name) for name in question.columns])
+
+
+def _matching_any(changes: D, keys: Sequence[D]) -> D:
+    """The changes that match one of the key sets, each once."""
+    if len(keys) == 1:
+        return changes.matching(keys[0])
+    first, *others = keys
+    found, rest = changes.apart(first, first.columns)
+    for key_set in others:
+        part, rest = rest.apart(key_set, key_set.columns)
+        found = found.plus(part)
+    return found
