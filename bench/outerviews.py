@@ -30,13 +30,13 @@ from protocols.algebra.expressions import to_polars
 from protocols.algebra.frame import VERSION, Frame, FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Query, Question, Snapshot
+from protocols.exchange.together import finish
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
-from streaming.driving import finish
 from streaming.linechart import Chart, drawn
 
 #: The paper's view, with the names of TPC-H and an alias for each relation.

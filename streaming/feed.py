@@ -404,25 +404,3 @@ class Feed:
         for part in self._part_versions[:parts]:
             del self._parts[part]
         del self._part_versions[:parts]
-
-
-def positions_of(
-    batch: Mapping[str, tuple[int, int]], feeds: Mapping[str, Feed]
-) -> tuple[tuple[str, ...], NDArray[np.intp], Numbers]:
-    """The order of delivery of a batch: per source the versions (after, upto], merged by time.
-
-    Returns the names of the sources, and for each position which of them and which version.
-    Deterministic for a given batch, and an extension of each source's own order: commit times are
-    made ascending within a source first, because clocks may step back. Of equal times the source
-    that comes first by name comes first.
-    """
-    sources = tuple(sorted(batch))
-    spans = [batch[source] for source in sources]
-    times = [
-        np.maximum.accumulate(feeds[source].times(after, upto))
-        for source, (after, upto) in zip(sources, spans, strict=True)
-    ]
-    order = np.argsort(np.concatenate([np.empty(0, np.int64), *times]), kind="stable")
-    which = np.repeat(np.arange(len(sources)), [len(each) for each in times])
-    versions = [np.arange(after + 1, upto + 1) for after, upto in spans]
-    return sources, which[order], np.concatenate([np.empty(0, np.int64), *versions])[order]

@@ -6,7 +6,8 @@
 
 Spark says how far a micro-batch reaches; the records themselves come through the lookahead, which
 reads each once, for this batch or because an answer contains what it says. What the protocols ask
-and when is driven by `driving.py`; what belongs to one view is in `keptview.py`.
+and when is decided by the driver (protocols/exchange/driver.py), as in the simulator; what belongs
+to one view is in `keptview.py`.
 
 Delta is the truth: every view starts from the standing in its last commit, whatever Spark's
 checkpoint says. A batch that is there already delivers nothing.
@@ -16,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from protocols.algebra.frame import Frame
+from protocols.exchange.driver import Driver
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from streaming.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
@@ -25,6 +28,7 @@ from streaming.keptview import KeptView
 from streaming.measuring import Measures
 from streaming.reading import Reading, nothing_received
 from streaming.resuming import Resuming
+from streaming.stopping import Stopped
 from streaming.sweeping import Cluster
 from streaming.topics import ends_of_topics, refuse_lost
 from streaming.watching import Installed, Watching
@@ -61,6 +65,7 @@ class Job:
         self.views: list[KeptView] = []
         #: Set by `prepare`.
         self._reading: Reading
+        self._driver: Driver[Frame]
         self._commits: Commits
         self._watching: Watching
         #: Source → how far all views are in its topic, as far as only this job's thread can tell.
@@ -110,8 +115,10 @@ class Job:
             self._reading.seen(view.standing.vector)
             self._reading.expect(view.standing)
         self._commits = Commits()
+        self._driver = Driver(self._reading.received)
         for view in self.views:
-            view.start(self._reading, self._commits, self.stopping, self._executors)
+            view.start(self._reading, self._commits, self._executors)
+            self._driver.views.append(view.work)
         self.measures.positions = {v.view.name: v.standing.position for v in self.views}
         self.measures.view_rows = sum(view.tables.rows() for view in self.views)
         self._watching = Watching(
@@ -188,11 +195,12 @@ class Job:
     def _sweep(self, ends: Mapping[str, int]) -> bool:
         """One sweep of every view; whether transactions below these offsets still wait for one."""
         with self.measures.step("order"):
-            waiting = [view.get_in_line(ends) for view in self.views]
+            waiting = [view.take_up(ends) for view in self.views]
             self._note_first_waiting()
         self._work()
         for view in self.views:
             view.end_batch()
+        self._driver.received.forget()
         self._reading.forget(_earliest([view.standing for view in self.views]).vector)
         return any(waiting)
 
@@ -228,9 +236,8 @@ class Job:
         """Wave after wave until the protocols have nothing open and begin nothing."""
         committed = time.monotonic()
         with self.measures.step("sweep"):
-            for view in self.views:
-                view.pieces.begin()
-        while any(view.pieces.open for view in self.views):
+            self._driver.begin()
+        while self._driver.open:
             with self.measures.step("sweep"):
                 self._wave()
             if time.monotonic() - committed > _COMMIT_SECONDS:
@@ -239,11 +246,15 @@ class Job:
                 committed = time.monotonic()
 
     def _wave(self) -> None:
-        """The questions of all views go out together; answers go back to who asked."""
-        asked = [(view, view.pieces.asked()) for view in self.views if view.pieces.open]
-        answers = iter(self._reading.ask([q for _, questions in asked for q in questions]))
-        for view, questions in asked:
-            view.answered(questions, [next(answers) for _ in questions])
+        """All questions that have come up go out together; their answers go to who asked."""
+        if self.stopping.is_set():
+            raise Stopped
+        sent = self._driver.send()
+        answers = self._reading.ask([asked.question for asked in sent])
+        for asked, answer in zip(sent, answers, strict=True):
+            self._driver.answered(asked, answer)
+        self._reading.catch_up(self._driver.missing())
+        self._driver.hand_over_all()
 
     def look_after(self) -> None:
         """Called between batches: what goes on beside them does not wait for the next one."""

@@ -1,13 +1,12 @@
 """One view that a job keeps: its tables, its order of delivery, its protocol at work.
 
-    transactions in line ─ Delivery ─> mailbox ─> protocol ─> installs ─> one Delta commit
+    transactions in line ─> mailbox ─> protocol ─> installs ─> one Delta commit
 
 What the views of a job share (topics, answers) is in `reading.py`; positions are each view's own.
 A part of a global transaction waits for the others, and what is behind it at its source waits too,
 over batches and restarts if need be: it is in no commit, and the standing's offsets stay before it.
 """
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,13 +15,16 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import Frame, FrameLog, empty_frame
+from protocols.algebra.frame import VERSION, Frame, FrameLog, empty_frame
 from protocols.errors import ProtocolBug
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
+from protocols.exchange.delivery import Channel, Delivery
+from protocols.exchange.driver import Maintained, Wanted
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Query, Question, Snapshot
+from protocols.exchange.together import finish
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.maintenance.registry import Entry, protocol
@@ -34,7 +36,6 @@ from protocols.views.view import View
 from sources.history import UNKNOWN
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
-from streaming.driving import Channel, Delivery, InTurn, Pieces, finish
 from streaming.heldback import held_back
 from streaming.measuring import Measures
 from streaming.noting import noted
@@ -82,10 +83,11 @@ class KeptView:
         self.standing: Standing
         #: How far it has come for everybody else.
         self.committed: Standing
-        self.pieces: Pieces
+        #: Its protocol at work.
+        self.work: Maintained[Frame]
         self._reading: Reading
         self._mailbox: Mailbox[Frame]
-        self._delivery: Delivery
+        self._delivery: Delivery[Frame]
         self._commits: Commits
         #: What the operators of a tree know; nothing after a restart.
         self._memories = Memories()
@@ -119,7 +121,6 @@ class KeptView:
         self,
         reading: Reading,
         commits: Commits,
-        stopping: threading.Event,
         executors: Cluster | None = None,
     ) -> None:
         """The view has a state, so its protocol can begin on what comes after it."""
@@ -130,20 +131,22 @@ class KeptView:
         if self.entry.fifo:
             logs = {relation: FrameLog() for relation in view.relations}
             self._mailbox = Mailbox(logs, standing.vector, standing.position)
-            channel = Channel(reading.received, self._mailbox)
+            channel = Channel(reading.received, self._mailbox, _as_received)
         else:
             self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
-        self._delivery = Delivery(self.entry, self._mailbox, view.sources, reading, channel)
+        self._delivery = Delivery(
+            self._mailbox, view.sources, reading, self.entry.refuse_global, channel
+        )
+        self.work = Maintained(
+            view.name, self._mailbox, self._delivery, self.entry.fifo, self._told
+        )
         maintaining = self.entry.begin_with(view, self._mailbox, self._contents, self._memories)
         least_rows = self._configuration.job.executor_rows
         if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
             assert isinstance(view, View), "a tree is swept by the driver"
             sweeping = Sweeping(maintaining, view, self._mailbox, executors, least_rows)
             sweeping.batch, sweeping.swept = partial(self._batch, view), self._swept
-        if channel is not None:
-            self.pieces = InTurn(maintaining, stopping, self._delivery)
-        else:
-            self.pieces = Pieces(maintaining, stopping)
+        self.work.start(maintaining)
         self._upkeep = Upkeep(self.tables, self._upkeep_settings, self._report)
 
     def _contents(self) -> Frame:
@@ -153,35 +156,22 @@ class KeptView:
 
     # -- one micro-batch -------------------------------------------------------------------------
 
-    def get_in_line(self, ends: Mapping[str, int]) -> bool:
-        """Transactions that begin below these offsets, in the order of their commits.
+    def take_up(self, ends: Mapping[str, int]) -> bool:
+        """Lines up transactions that begin below these offsets, as many as one sweep may have.
 
-        As many as one sweep may have, or a single one that is larger; whether more of them wait.
+        Whether more of them wait.
         """
-        batch = {}
-        for source in ends.keys() & set(self.view.sources):
-            after = self._delivery.in_line[source]
-            upto = self._reading.feeds[source].version_up_to(ends[source])
-            batch[source] = (after, max(after, upto))
-        if not any(upto > after for after, upto in batch.values()):
-            return False
-        sources, which, version = self._reading.positions_of(batch)
-        records = np.cumsum(self._reading.sizes_of(sources, which, version))
-        fit = max(1, int(np.searchsorted(records, self._records_per_sweep, side="right")))
-        self._delivery.get_all_in_line(sources, which[:fit], version[:fit])
-        return fit < len(version)
+        feeds = self._reading.feeds
+        upto = {s: feeds[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
+        return self.work.take_up(upto, self._records_per_sweep)
 
-    def answered(
-        self, questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
-    ) -> None:
-        """Hands a wave's answers to the protocol, and remembers for `progress` what was asked."""
-        found = self._reading.snapshots(questions, answers)
-        for question, answer, rows in zip(questions, answers, found, strict=True):
-            self._measures.corrected += ahead(self._mailbox, question, rows) > 0
-            if question.position:
-                said = noted(question, answer, rows.version)
-                self._asked.setdefault(question.position, []).append(said)
-        self.pieces.answered(found)
+    def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
+        """Remembers for `progress` what was asked for a position."""
+        question = wanted.question
+        self._measures.corrected += ahead(self._mailbox, question, found) > 0
+        if question.position:
+            said = noted(question, answer, found.version)
+            self._asked.setdefault(question.position, []).append(said)
 
     def _batch(self, view: View) -> Batch:
         """All that executors have to know to sweep a part of the batch."""
@@ -219,11 +209,7 @@ class KeptView:
         """Installs the rest. What is not installed then waits for a part that has not come."""
         self.install()
         self._note_what_waits()
-        if self._mailbox.last_position > self.standing.position and not self._delivery.waiting:
-            raise ProtocolBug(
-                f"protocol {self.entry.name} has nothing more to do at position"
-                f" {self._mailbox.last_position} and has installed {self.standing.position}"
-            )
+        self.work.validate()
         self._mailbox.forget(self.standing.position)
 
     def _note_what_waits(self) -> None:
@@ -237,7 +223,7 @@ class KeptView:
 
     def install(self) -> None:
         """Hands over all that is finished, as one commit."""
-        installs = self.pieces.take_installs()
+        installs = self.work.take_installs()
         if not installs:
             return
         order = self._order_of(installs)
@@ -426,12 +412,12 @@ class FirstState:
         The version of the answer has to be the vector's or to come behind the vector's offsets.
         """
         asked = {relation.source: relation for relation in self._view.relations}
-        reading.ask([_for_nothing(relation) for relation in asked.values()])
+        reading.look_up([_for_nothing(relation) for relation in asked.values()])
 
     def _ask(
         self, reading: Reading, mailbox: Mailbox[Frame], questions: list[Question[Frame]]
     ) -> list[Snapshot[Frame]]:
-        found = reading.snapshots(questions, reading.ask(questions))
+        found = [rows for _, rows in reading.look_up(questions)]
         for question, rows in zip(questions, found, strict=True):
             self._measures.corrected += ahead(mailbox, question, rows) > 0
         return found
@@ -439,6 +425,11 @@ class FirstState:
     @property
     def _rows(self) -> str:
         return f"{self._staging.rows:,} rows from {self._from}"
+
+
+def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:
+    """What a version changes, as a log takes it."""
+    return changes.data.with_columns(pl.lit(version).alias(VERSION))
 
 
 def _for_nothing(relation: Relation) -> Question[Frame]:

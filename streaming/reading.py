@@ -1,18 +1,16 @@
 """What a job reads of its sources: their topics from a vector on, and answers to questions.
 
-All views of a job share one reading: each record is fetched and decoded once, and questions that
-coincide go out once. An answer is handed on when everything that it contains has been received.
+All views of a job share one reading: each record is fetched and decoded once. What is asked, and
+who is handed which answer when, is the driver's affair (protocols/exchange/driver.py).
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from protocols.algebra.frame import Frame, FrameLog, Room
 from protocols.errors import SourceViolation
-from protocols.exchange.correction import snapshot
+from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Question, Snapshot
@@ -20,10 +18,9 @@ from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.asking import Sources
 from streaming.configuration import Configuration
-from streaming.feed import Feed, Numbers, positions_of
+from streaming.feed import Feed, Numbers
 from streaming.lookahead import Lookahead, Wanted
 from streaming.measuring import Measures
-from streaming.sharing import Shared
 from streaming.spilling import put_away
 from warehouse.standing import Standing
 
@@ -93,22 +90,13 @@ class Reading:
             wanted[source] = Wanted(partial(feed.is_whole_up_to, end), what)
         self._lookahead.read(wanted)
 
-    def positions_of(
-        self, batch: Mapping[str, tuple[int, int]]
-    ) -> tuple[tuple[str, ...], Numbers, Numbers]:
-        """The order of delivery of versions (after, upto] per source; see feed.py."""
-        return positions_of(batch, self.feeds)
+    def times(self, source: str, after: int, upto: int) -> Numbers:
+        """When the received versions in (after, upto] were committed."""
+        return self.feeds[source].times(after, upto)
 
-    def sizes_of(self, sources: Sequence[str], which: Numbers, version: Numbers) -> Numbers:
-        """How many records each of these transactions has: of `sources[which]` the version."""
-        sizes = np.zeros(len(version), np.int64)
-        for number, source in enumerate(sources):
-            mine = which == number
-            if mine.any():
-                versions = version[mine]
-                feed = self.feeds[source]
-                sizes[mine] = feed.sizes(int(versions[0]) - 1, int(versions[-1]))
-        return sizes
+    def sizes(self, source: str, after: int, upto: int) -> Numbers:
+        """How many records the received versions in (after, upto] have."""
+        return self.feeds[source].sizes(after, upto)
 
     def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
         """Of the first received transaction behind a version: the offset behind it, and when it was
@@ -141,30 +129,48 @@ class Reading:
 
     # -- questions -----------------------------------------------------------------------------
 
-    def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
-        """The answers, when everything that they contain has been received."""
-        shared = Shared(questions)
+    def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+        """The answers; what they contain may not have been received yet."""
         with self._measures.step("asking"):
-            answers = self._sources.ask(shared.questions)
-        with self._measures.step("lookahead"):
-            versions: dict[str, int] = {}
-            for question, answer in zip(shared.questions, answers, strict=True):
-                self._refuse_older(question.source, answer.inclusion.version)
-                self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
-                versions[question.source] = max(
-                    answer.newest, versions.get(question.source, answer.newest)
-                )
-            self._catch_up(versions)
+            answers = self._sources.ask(list(questions))
+        for question, answer in zip(questions, answers, strict=True):
+            self._refuse_older(question.source, answer.inclusion.version)
+            self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
-        return shared.answers(answers)
+        return answers
 
-    def snapshots(
-        self, questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
-    ) -> list[Snapshot[Frame]]:
-        """What was asked for, each at one version; the answers are those of `ask`."""
-        asked = zip(questions, answers, strict=True)
-        return [snapshot(self.received, question, answer) for question, answer in asked]
+    def catch_up(self, versions: Mapping[str, int]) -> None:
+        """Until so many versions of each source have been received, because answers have them."""
+        with self._measures.step("lookahead"):
+            self._lookahead.read(
+                {
+                    source: Wanted(
+                        partial(self._has, source, version),
+                        f"version {version} of source {source}, which an answer contains,",
+                    )
+                    for source, version in versions.items()
+                }
+            )
+
+    def look_up(
+        self, questions: Sequence[Question[Frame]]
+    ) -> list[tuple[Answer[Frame], Snapshot[Frame]]]:
+        """For somebody who works alone: each answer, with the snapshot that it becomes."""
+        answers = self.ask(questions)
+        newest: dict[str, int] = {}
+        for question, answer in zip(questions, answers, strict=True):
+            newest[question.source] = max(answer.newest, newest.get(question.source, 0))
+        self.catch_up(newest)
+        return [self._found(q, a) for q, a in zip(questions, answers, strict=True)]
+
+    def _found(
+        self, question: Question[Frame], answer: Answer[Frame]
+    ) -> tuple[Answer[Frame], Snapshot[Frame]]:
+        while came_too_late(self.received, question, answer):
+            [answer] = self.ask([question])
+            self.catch_up({question.source: answer.newest})
+        return answer, snapshot(self.received, question, answer)
 
     def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:
@@ -191,17 +197,6 @@ class Reading:
             )
 
         raise SourceViolation(other_past(source, *parting(same, feed.confirmed, version)))
-
-    def _catch_up(self, versions: Mapping[str, int]) -> None:
-        self._lookahead.read(
-            {
-                source: Wanted(
-                    partial(self._has, source, version),
-                    f"version {version} of source {source}, which an answer contains,",
-                )
-                for source, version in versions.items()
-            }
-        )
 
     def _has(self, source: str, version: int) -> bool:
         return self.received.received(source) >= version

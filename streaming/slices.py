@@ -38,12 +38,12 @@ from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Log, Mailbox
 from protocols.exchange.questions import Question, Snapshot
+from protocols.exchange.together import finish
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.views.catalog import Relation
 from protocols.views.view import View
 from streaming.asking import Sources
 from streaming.configuration import Configuration
-from streaming.driving import finish
 from streaming.measuring import Measures
 from streaming.noting import noted
 from streaming.reading import Reading, nothing_received
@@ -162,12 +162,11 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
         swept.ready = time.perf_counter() - began
 
         def ask(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
-            answers = reading.ask(questions)
-            found = reading.snapshots(questions, answers)
-            for question, answer, rows in zip(questions, answers, found, strict=True):
-                swept.corrected += ahead(mailbox, question, rows) > 0
-                swept.questions.append(noted(question, answer, rows.version))
-            return found
+            told = reading.look_up(questions)
+            for question, (answer, found) in zip(questions, told, strict=True):
+                swept.corrected += ahead(mailbox, question, found) > 0
+                swept.questions.append(noted(question, answer, found.version))
+            return [found for _, found in told]
 
         change = finish(BatchedSweep(batch.view, mailbox).change(stretch.first, stretch.last), ask)
     if change is not None:

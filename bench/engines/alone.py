@@ -16,12 +16,12 @@ from protocols.algebra.frame import Frame, FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Query, Question, Snapshot
+from protocols.exchange.together import finish
 from protocols.maintenance.registry import protocol
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
-from streaming.driving import finish
 
 
 class LocalSources:

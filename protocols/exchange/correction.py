@@ -64,13 +64,15 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
     rows = answer.rows
     if isinstance(question, Query):
         log = received.logs[question.relation]
+        # Whoever shares a question, or closes a window, gets more columns than he asked for.
+        told = replace(question, columns=rows.columns)
         for condition, inclusion in readings:
             if isinstance(inclusion, Window):
-                rows = _closed(log, question, answer, inclusion)
+                rows = _closed(log, told, answer, inclusion)
             else:
                 for change in _towards(log, inclusion, version):
                     part = change if condition is None else change.where(condition)
-                    rows = rows.plus(_asked_for(part, question, answer.last_key))
+                    rows = rows.plus(_asked_for(part, told, answer.last_key))
         if rows.columns != question.columns:
             rows = rows.select([(name, name) for name in question.columns])
     return Snapshot(rows, version, answer.last_key)
@@ -110,11 +112,11 @@ def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) 
     touched = log.placed(window.low, window.high, numbers)
     if touched is None:
         return answer.rows
-    key, columns = question.relation.key, answer.rows.columns
+    key = question.relation.key
     _, untouched = answer.rows.apart(touched, key)
     # Of numbers below zero the smallest is the last transaction.
     last = touched.earliest(key, POSITION).positive()
-    return untouched.plus(_asked_for(last, replace(question, columns=columns), answer.last_key))
+    return untouched.plus(_asked_for(last, question, answer.last_key))
 
 
 def widened(question: Question[D]) -> Question[D]:

@@ -111,6 +111,10 @@ class Received(Generic[D]):
         """From now on nothing is forgotten that it may need."""
         self._readers.append(reader)
 
+    def left_by(self, reader: Reader) -> None:
+        """It needs nothing any more."""
+        self._readers.remove(reader)
+
     @property
     def first_arrival(self) -> int:
         """The number of the first transaction that is not forgotten."""

@@ -1,13 +1,13 @@
 """What every protocol is, whoever drives it.
 
-The driver (a simulator, the streaming job) puts updates into the mailbox and gives them positions,
-whenever they come; it never waits for a protocol to do so. After every delivery and after every
-piece of work that has ended it calls `begin` until that returns None, and works on all pieces that
-have begun: it sends out their rounds of questions and hands each piece its answers. A piece returns
-what is to be made visible at that moment.
+The driver (driver.py) puts updates into the mailbox and gives them positions, whenever they come;
+it never waits for a protocol to do so. After every delivery and after every piece of work that has
+ended it calls `begin` until that returns None or as many pieces are at work as the protocol wants,
+and works on all of them: it sends out their rounds of questions and hands each piece its answers. A
+piece returns what is to be made visible at that moment.
 
-So a protocol that takes one update at a time has one piece at work and looks into the mailbox when
-that has ended; one that pipelines has several; and one that reacts to every update at once (the
+So a protocol that takes one update at a time has a width of one and looks into the mailbox when its
+piece has ended; one that pipelines has several; and one that reacts to every update at once (the
 Strobe family, ECA) begins a piece, possibly without questions, for each.
 """
 
@@ -48,8 +48,17 @@ class Install(Generic[D]):
 Work: TypeAlias = Maintenance[D, list[Install[D]]]
 
 
+#: As the width of a protocol: it may have any number of pieces at work.
+UNBOUNDED = 2**31
+
+
 class Maintaining(Protocol[D]):
     """A protocol over one view and one mailbox, in the middle of things."""
+
+    @property
+    def width(self) -> int:
+        """So many of its pieces may be at work at once; the driver sees to it."""
+        ...
 
     def begin(self) -> Work[D] | None:
         """The next piece of work; None if there is none before something else happens."""

@@ -1,6 +1,6 @@
-"""Several maintenance tasks side by side: their rounds go out as one."""
+"""Several maintenance tasks side by side, their rounds going out as one; or one by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from protocols.algebra.delta import Delta
@@ -30,3 +30,14 @@ def together(tasks: Sequence[Maintenance[D, T]]) -> Maintenance[D, list[T]]:
             advance(task, answers[: len(queries)])
             answers = answers[len(queries) :]
     return [results[task] for task in range(len(tasks))]
+
+
+def finish(task: Maintenance[D, T], ask: Callable[[list[Question[D]]], list[Snapshot[D]]]) -> T:
+    """Runs one task to its end; `ask` answers a round."""
+    try:
+        questions = next(task)
+        while True:
+            questions = task.send(ask(questions))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

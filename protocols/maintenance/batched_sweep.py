@@ -85,27 +85,28 @@ class _Partial(Generic[D]):
 class BatchedSweep(Generic[D]):
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(self, view: View, mailbox: Mailbox[D]) -> None:
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
         self._rounds = tuple(rounds(view))
         self._begun = mailbox.start
-        self._busy = False
         #: Who works out the change of a batch: this object, unless somebody else is named.
         self.sweep: Callable[[int, int], Maintenance[D, D | None]] = self.change
 
     def begin(self) -> Work[D] | None:
         """Everything that was delivered while the batch before was at work."""
         first, last = self._begun + 1, self._mailbox.last_position
-        if self._busy or first > last:
+        if first > last:
             return None
-        self._busy, self._begun = True, last
+        self._begun = last
         return self._batch(first, last)
 
     def _batch(self, first: int, last: int) -> Work[D]:
         change = yield from self.sweep(first, last)
-        self._busy = False
         return [Install(last, change, first=first)]
 
     def change(self, first: int, last: int) -> Maintenance[D, D | None]:

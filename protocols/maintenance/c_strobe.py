@@ -75,6 +75,9 @@ class _Later(Generic[D]):
 class CStrobe(Generic[D]):
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view
         self._mailbox = mailbox
@@ -83,13 +86,11 @@ class CStrobe(Generic[D]):
         #: MV.
         self._copy = WorkingCopy(self._keys, contents())
         self._begun = mailbox.start
-        self._busy = False
 
     def begin(self) -> Work[D] | None:
         """The next update, when the one before is done."""
-        if self._busy or self._begun == self._mailbox.last_position:
+        if self._begun == self._mailbox.last_position:
             return None
-        self._busy = True
         self._begun += 1
         return self._update(self._begun)
 
@@ -104,7 +105,6 @@ class CStrobe(Generic[D]):
         rows = self._keys.distinct(part for parts in found for part in parts)
         if rows is not None:
             self._copy.insert(rows)
-        self._busy = False
         return [Install(position, self._copy.changed())]
 
     def _on_insert(self, atom: Atom, inserted: D, position: int) -> Maintenance[D, list[D]]:

@@ -35,7 +35,7 @@ from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Joint
 from protocols.views.partials import extended, total
 from protocols.views.plan import Plan, plan
@@ -62,6 +62,9 @@ class Term(Generic[D]):
 
 class Eca(Generic[D]):
     """The protocol over one view and one mailbox."""
+
+    #: Every update begins a piece, whatever is under way.
+    width = UNBOUNDED
 
     def __init__(self, view: View, mailbox: Mailbox[D]) -> None:
         self._view = view

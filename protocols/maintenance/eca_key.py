@@ -29,7 +29,7 @@ from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Joint
 from protocols.maintenance.eca import Term, changed_rows, compensating, divided
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
@@ -41,6 +41,9 @@ D = TypeVar("D", bound=Delta)
 
 class EcaKey(Generic[D]):
     """The protocol over one view, one mailbox and the rows that the view has."""
+
+    #: Every update begins a piece, whatever is under way.
+    width = UNBOUNDED
 
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view

@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Joint
 from protocols.maintenance.eca import Term, changed_rows, compensating, divided
 from protocols.views.partials import total
@@ -47,6 +47,9 @@ class _Owner(Generic[D]):
 
 class Lca(Generic[D]):
     """The protocol over one view and one mailbox."""
+
+    #: Every update begins a piece, whatever is under way.
+    width = UNBOUNDED
 
     def __init__(self, view: View, mailbox: Mailbox[D]) -> None:
         self._view = view

@@ -55,19 +55,20 @@ class _Frame(Generic[D]):
 class NestedSweep(Generic[D]):
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(self, view: View, mailbox: Mailbox[D], budget: int = 100) -> None:
         self._view = view
         self._mailbox = mailbox
         #: At most so many updates behind the first one go into a composite.
         self._budget = budget
         self._installed = mailbox.start
-        self._busy = False
 
     def begin(self) -> Work[D] | None:
         """Process UpdateView: a composite that starts with the first update in the queue."""
-        if self._busy or self._installed == self._mailbox.last_position:
+        if self._installed == self._mailbox.last_position:
             return None
-        self._busy = True
         return self._composite(min(self._mailbox.last_position, self._installed + 1 + self._budget))
 
     def _composite(self, horizon: int) -> Work[D]:
@@ -86,7 +87,6 @@ class NestedSweep(Generic[D]):
             shown = [] if composite is None else [composite.select(self._view.projection)]
             install = Install(end, total(shown))
         self._installed = install.position
-        self._busy = False
         return [install]
 
     def _first_that_changes_anything(self, horizon: int) -> int:

@@ -28,8 +28,7 @@ class PipelinedSweep(Generic[D]):
         self._mailbox = mailbox
         self._sweep = Sweep(view, mailbox)
         #: At most so many sweeps at once.
-        self._width = width
-        self._open = 0
+        self.width = width
         self._begun = mailbox.start
         self._installed = mailbox.start
         #: Sweeps that have ended before one of their elders.
@@ -37,15 +36,13 @@ class PipelinedSweep(Generic[D]):
 
     def begin(self) -> Work[D] | None:
         """The next update, if there is room for one more sweep."""
-        if self._open == self._width or self._begun == self._mailbox.last_position:
+        if self._begun == self._mailbox.last_position:
             return None
-        self._open += 1
         self._begun += 1
         return self._taking_part(self._begun)
 
     def _taking_part(self, position: int) -> Work[D]:
         self._done[position] = yield from self._sweep.update(position)
-        self._open -= 1
         ready = []
         while self._installed + 1 in self._done:
             self._installed += 1

@@ -24,19 +24,21 @@ D = TypeVar("D", bound=Delta)
 class Recompute(Generic[D]):
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view
         self._mailbox = mailbox
         self._shown = contents()
         self._way = plan(view, view.atoms[0])
         self._begun = mailbox.start
-        self._busy = False
 
     def begin(self) -> Work[D] | None:
         """The view as of everything delivered."""
-        if self._busy or self._begun == self._mailbox.last_position:
+        if self._begun == self._mailbox.last_position:
             return None
-        self._busy, self._begun = True, self._mailbox.last_position
+        self._begun = self._mailbox.last_position
         return self._anew(self._begun)
 
     def _anew(self, cut: int) -> Work[D]:
@@ -50,7 +52,7 @@ class Recompute(Generic[D]):
             whole = extended(whole, rows[step.atom], step)
         shown = whole.select(self._view.projection).consolidated()
         change = total([shown, self._shown.negated()])
-        self._shown, self._busy = shown, False
+        self._shown = shown
         return [Install(cut, change)]
 
     def _all(self, atom: Atom, cut: int) -> Maintenance[D, D]:

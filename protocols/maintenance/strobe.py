@@ -33,7 +33,7 @@ from typing import Generic, TypeAlias, TypeVar
 from protocols.algebra.delta import Delta
 from protocols.exchange.asof import about
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
@@ -58,6 +58,9 @@ Action: TypeAlias = tuple[Atom | None, D]
 
 class Strobe(Generic[D]):
     """The protocol over one view and one mailbox."""
+
+    #: Every update begins a piece, whatever is under way.
+    width = UNBOUNDED
 
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view

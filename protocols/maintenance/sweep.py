@@ -39,6 +39,9 @@ D = TypeVar("D", bound=Delta)
 class Sweep(Generic[D]):
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(self, view: View, mailbox: Mailbox[D], read: Reading[D] = asof) -> None:
         self._view = view
         self._mailbox = mailbox
@@ -46,19 +49,16 @@ class Sweep(Generic[D]):
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
         #: The last position that was begun; all behind it are the paper's UpdateMessageQueue.
         self._begun = mailbox.start
-        self._busy = False
 
     def begin(self) -> Work[D] | None:
         """Process UpdateView: the first update in the queue, when the one before is done."""
-        if self._busy or self._begun == self._mailbox.last_position:
+        if self._begun == self._mailbox.last_position:
             return None
-        self._busy = True
         self._begun += 1
-        return self._taking_turns(self._begun)
+        return self._shown(self._begun)
 
-    def _taking_turns(self, position: int) -> Work[D]:
+    def _shown(self, position: int) -> Work[D]:
         install = yield from self.update(position)
-        self._busy = False
         return [install]
 
     def update(self, position: int) -> Maintenance[D, Install[D]]:

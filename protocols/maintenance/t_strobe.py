@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.together import together
 from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
 from protocols.maintenance.strobe import Action, Unanswered, applied, source_evaluate
@@ -36,6 +36,9 @@ D = TypeVar("D", bound=Delta)
 
 class TStrobe(Generic[D]):
     """The protocol over one view and one mailbox."""
+
+    #: Every update begins a piece, whatever is under way.
+    width = UNBOUNDED
 
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view

@@ -34,6 +34,9 @@ Leaves: TypeAlias = Callable[[View, Mailbox[Frame]], Changing]
 class TreeSweep:
     """The protocol over one view and one mailbox."""
 
+    #: One piece of work at a time.
+    width = 1
+
     def __init__(
         self,
         view: TreeView,
@@ -48,22 +51,20 @@ class TreeSweep:
         self._at_most = at_most
         self._root = tree_at_work(view, mailbox, leaves, read, memories)
         self._begun = mailbox.start
-        self._busy = False
 
     def begin(self) -> Work[Frame] | None:
         """Everything that was delivered meanwhile, or as much of it as a batch may have."""
         first, last = self._begun + 1, self._mailbox.last_position
-        if self._busy or first > last:
+        if first > last:
             return None
         if self._at_most is not None:
             last = min(last, self._begun + self._at_most)
-        self._busy, self._begun = True, last
+        self._begun = last
         return self._batch(Span(first, last))
 
     def _batch(self, span: Span) -> Work[Frame]:
         change = yield from self._root.change(span)
         self._root.settle()
-        self._busy = False
         return [Install(span.last, None if change.is_empty() else Frame(change), first=span.first)]
 
 

@@ -28,7 +28,7 @@ from protocols.simulation.journal import Outcome
 from protocols.simulation.judging import AnyContents, contents_of, objection
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule, drawn_schedule
-from protocols.simulation.simulator import setting_of, simulate, sources_of
+from protocols.simulation.simulator import beside_of, setting_of, simulate, sources_of
 from protocols.views.tree import AnyView
 
 Kind = Literal["wrong", "bound", "broke"]
@@ -40,6 +40,16 @@ SHARING: dict[Family, int] = {"joins": 4, "views": 2}
 UPDATES = 9
 #: One run in so many is shown to the checker although the judge is content.
 DOUBLE_CHECKED = 200
+#: What tallies add up.
+_COUNTED = (
+    "runs",
+    "states",
+    "queries",
+    "concurrent",
+    "concurrent_at_first",
+    "crashes",
+    "together",
+)
 #: Seeds that a worker takes at once.
 _CHUNK = 160
 
@@ -76,7 +86,12 @@ def judged_run(
     try:
         outcome = simulate(scenario, entry, schedule)
         contents = _contents(scenario, entry)
-        return Judged(outcome, trouble_of(scenario, entry, outcome, double_check, contents))
+        trouble = trouble_of(scenario, entry, outcome, double_check, contents)
+        for number, other in enumerate(outcome.beside):
+            setting = beside_of(scenario, number, entry)
+            judged = (setting.scenario, setting.entry)
+            trouble = trouble or trouble_of(*judged, other, double_check, _contents(*judged))
+        return Judged(outcome, trouble)
     except Exception as error:
         words = f"{type(error).__name__}: {error}"
         return Judged(outcome, Trouble("broke", words, None, traceback.format_exc()))
@@ -123,6 +138,8 @@ class Tally:
     concurrent_at_first: int = 0
     #: Crashes of the warehouse, which is part of the game.
     crashes: int = 0
+    #: Runs with several views on one reading.
+    together: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
     #: The different plans of the views.
     plans: set[str] = field(default_factory=set)
@@ -132,7 +149,7 @@ class Tally:
     troubles: list[tuple[int, Trouble]] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        for name in ("runs", "states", "queries", "concurrent", "concurrent_at_first", "crashes"):
+        for name in _COUNTED:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.shapes += other.shapes
         self.plans |= other.plans
@@ -157,6 +174,7 @@ class Tally:
             self.concurrent += sum(outcome.concurrent.values())
             self.concurrent_at_first += outcome.concurrent.get(0, 0)
             self.crashes += outcome.crashes
+            self.together += bool(outcome.beside)
 
     def covered(self, view: AnyView, outcome: Outcome | None) -> None:
         """What view the run was about."""
@@ -242,7 +260,7 @@ def _drawn(family: Family, seed: int, entry: Entry, updates: int) -> Shaped:
     return drawn(seed, entry, updates)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=12)
 def _contents(scenario: Scenario, entry: Entry) -> AnyContents:
     """The view at any vector, for all runs over a scenario: their sources end in the same way."""
     sources = sources_of(scenario)

@@ -102,7 +102,19 @@ def random_scenario(
     }
     if globals_ and rng.random() < 0.4:
         join_some(rng, form["updates"])
-    return Shaped(shape, form)
+    beside = _beside(rng, relations, keys)
+    return Shaped(shape, {**form, "beside": beside} if beside else form)
+
+
+def _beside(rng: Random, relations: list[Place], keys: bool) -> list[str]:
+    """Sometimes further views over the same relations, of other columns and conditions."""
+    if len(relations) < 2 or rng.random() < 0.75:
+        return []
+    views = []
+    for _ in range(rng.choice((1, 1, 2))):
+        read = rng.sample(relations, rng.randint(2, len(relations)))
+        views.append(_sql(rng, rng.choice(("chain", "star")), read, keys))
+    return views
 
 
 def _number_of_atoms(rng: Random, shape: str) -> int:

@@ -15,8 +15,9 @@ evaluated. So these are the choices here, and nothing else is:
 * When an update is received makes no difference before it is delivered: no correction for a cut can
   tell "after the cut" from "not delivered". So everything is committed and received at once.
 
-With FIFO channels (protocols that need them) an answer holds exactly what was delivered of its
-source before it, so there the choice of the next message, update or answer, decides everything.
+A protocol that counts on FIFO sees one message after the other, so answers are handed to it one by
+one, and before each the updates that it contains; no update gets in line while a question to its
+source is under way (exchange/driver.py).
 
 The first state is made in peace, at version 0 of every source. The search is depth-first: a run
 with a given beginning of choices and the first possibility from there on, then the same with the
@@ -26,15 +27,19 @@ last choice that has another possibility changed.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 from protocols.checking import trace
 from protocols.errors import WrongUse
+from protocols.exchange.driver import Asked, Wanted
+from protocols.exchange.holdback import HoldBack
 from protocols.exchange.inclusion import Prefix
+from protocols.exchange.mailbox import Group
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
 from protocols.simulation.judging import contents_of
-from protocols.simulation.life import Life, Opened
+from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule
 from protocols.simulation.simulator import (
@@ -60,7 +65,7 @@ class Exploration:
         self.fifo = entry.fifo
         #: Shared by all runs: everything is committed, and nobody changes anything any more.
         self.sources = sources_of(scenario)
-        self._events: list[trace.Line] = [run_event(scenario, entry, None)]
+        self._events: list[trace.Line] = [run_event(self._setting, None)]
         for source in self.sources.values():
             self._events += [commit_event(source) for _ in source.updates]
         self.contents = contents_of(self._setting.view, self.sources)
@@ -88,7 +93,10 @@ class Exploration:
         """A warehouse that has its first state and received, but not delivered, every update."""
         journal = Journal(list(self._events))
         journal.shown(self.first_state, 0)
-        life = Life(self._setting, self.sources, journal, dict.fromkeys(self.sources, 0))
+        life = Life([(self._setting, journal, dict.fromkeys(self.sources, 0))], self.sources)
+        for source in self.sources.values():
+            for _ in source.updates:
+                life.arrive(source)
         return life, journal
 
 
@@ -100,68 +108,69 @@ class _Run:
         self._sources = exploration.sources
         self._life, self._journal = exploration.life()
         self._fifo = exploration.fifo
+        [self._view] = self._life.views
+        #: Transactions whose delivery has not been chosen.
+        self._left = HoldBack(self._sources)
+        for source in self._sources.values():
+            for version in range(1, len(source.updates) + 1):
+                part = self._view.maintained.delivery.part_of(source.name, version)
+                self._left.arrived(source.name, version, part)
         #: Source → the newest version that the warehouse has seen of it.
         self._known = dict.fromkeys(self._sources, 0)
 
     def outcome(self) -> Outcome:
         self._life.begin(_ALL)
-        if self._fifo:
-            while self._message():
-                pass
-        else:
-            for source in self._sources.values():
-                for _ in source.updates:
-                    self._life.arrive(source)
-            while self._step():
-                pass
-        mailbox = self._life.mailbox
-        delivered = mailbox.vector_at(mailbox.last_position)
+        while self._step():
+            pass
+        delivered = self._view.mailbox.vector_at(self._view.mailbox.last_position)
         return self._journal.outcome(delivered, self._sources, self._choices.taken)
 
     def _step(self) -> bool:
         """Chooses the versions of new answers, and then what happens next; False at the end."""
-        rounds: dict[int, list[Opened]] = {}
-        for opened in self._life.open():
-            source = opened.source
-            if opened.answer is None:
-                known = self._known[source]
-                newer = self._choices.below(len(self._sources[source].updates) - known + 1)
-                opened.answer = self._life.evaluated(opened.question, Prefix(known + newer))
-            rounds.setdefault(id(opened.piece), []).append(opened)
-        groups = self._life.ready()
+        self._life.send()
+        for opened in list(self._life.open):
+            known = self._known[opened.source]
+            newer = self._choices.below(len(self._sources[opened.source].updates) - known + 1)
+            answer = self._life.answering.from_state(opened.question, Prefix(known + newer))
+            self._life.answered(opened, answer)
+        rounds, groups = self._rounds(), self._groups()
         if not rounds and not groups:
             return False
         chosen = self._choices.below(len(rounds) + len(groups))
         if chosen < len(rounds):
-            for opened in list(rounds.values())[chosen]:
-                assert opened.answer is not None
-                self._see(opened.source, opened.answer.newest)
-                self._life.hand_over(opened)
+            for asked, wanted in rounds[chosen]:
+                assert asked.answer is not None
+                self._see(asked.question.source, asked.answer.newest)
+                self._life.hand_over((asked, wanted))
         else:
-            group = groups[chosen - len(rounds)]
-            for source, version in group:
-                self._see(source, version)
-            self._life.deliver(group)
+            self._deliver(groups[chosen - len(rounds)])
         return True
+
+    def _rounds(self) -> list[list[tuple[Asked[Any], Wanted[Any]]]]:
+        """Answers that are handed over together: a piece sees only the last one of its round."""
+        if self._fifo:
+            return [[message] for message in self._life.driver.next_ones()]
+        rounds: dict[object, list[tuple[Asked[Any], Wanted[Any]]]] = {}
+        for asked, wanted in self._life.driver.ready():
+            rounds.setdefault(wanted.round, []).append((asked, wanted))
+        return list(rounds.values())
+
+    def _groups(self) -> list[Group]:
+        """What may be delivered next."""
+        free = self._life.may_take_up(self._view)
+        return [g for g in self._left.ready() if all(source in free for source, _ in g)]
+
+    def _deliver(self, group: Group) -> None:
+        self._left.take(group)
+        for source, version in group:
+            self._see(source, version)
+        self._life.line_up(self._view, group)
 
     def _see(self, source: str, version: int) -> None:
+        """It is known here; to a FIFO protocol what is known has been delivered as well."""
         self._known[source] = max(self._known[source], version)
-
-    def _message(self) -> bool:
-        """The next message of some FIFO channel; False when all are empty."""
-        life, received = self._life, self._life.mailbox.received
-        answers = [opened for opened in life.open() if not opened.handed_over]
-        updates = [s for s in self._sources.values() if received(s.name) < len(s.updates)]
-        if not answers and not updates:
-            return False
-        chosen = self._choices.below(len(answers) + len(updates))
-        if chosen < len(answers):
-            opened = answers[chosen]
-            source = opened.source
-            opened.answer = life.evaluated(opened.question, Prefix(received(source)))
-            life.hand_over(opened)
-        else:
-            life.arrive(updates[chosen - len(answers)])
-        while groups := life.ready():
-            life.deliver(groups[self._choices.below(len(groups))])
-        return True
+        if self._fifo:
+            held = self._left.held_back()
+            while source in held and held[source][0] <= version:
+                self._left.take(((source, held[source][0]),))
+                held = self._left.held_back()

@@ -41,6 +41,8 @@ class Outcome:
     crashes: int = 0
     #: The choices made; a schedule with them repeats the run.
     choices: tuple[int, ...] = ()
+    #: The further views of the run.
+    beside: tuple["Outcome", ...] = ()
 
     @cached_property
     def lines(self) -> tuple[bytes, ...]:

@@ -1,41 +1,45 @@
 """One life of the warehouse: from a start, or a crash, to the next crash.
 
-Everything in here is lost in a crash: the mailbox, what is held back, the protocol and its open
-questions, the messages on their way. What lasts is in the journal (the states that were shown) and
+The driver, the mailboxes and the protocols are those of production (exchange/driver.py). What is
+added here is the record of what happens, and which sources it happens at.
+
+Everything in it is lost in a crash: mailboxes, what is held back, protocols and their open
+questions, messages on their way. What lasts is in the journals (the states that were shown) and
 at the sources. A new life begins at the position and the vector of the last visible state, so the
 sources send again everything behind it, and answers to questions of an earlier life reach nobody.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
-from protocols.algebra.bag import Bag, Row, bag
-from protocols.algebra.expressions import Condition
-from protocols.exchange.correction import came_too_late, can_be_used, snapshot, widened
-from protocols.exchange.holdback import GlobalPart, HoldBack
-from protocols.exchange.inclusion import Inclusion, Prefix, Window
+import numpy as np
+
+from protocols.algebra.bag import bag
+from protocols.exchange.deliveries import Numbers
+from protocols.exchange.delivery import Channel, Delivery
+from protocols.exchange.driver import Asked, Driver, Maintained, Wanted
+from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Group, Mailbox, Received
-from protocols.exchange.protocol import Install, Maintaining, Work
-from protocols.exchange.questions import Answer, Joint, Query, Question, Snapshot
+from protocols.exchange.protocol import Install, Work
+from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.registry import Entry
 from protocols.operators.memory import Memories
 from protocols.simulation.algebras import Algebra
+from protocols.simulation.answering import Answering
 from protocols.simulation.journal import Journal, VisibleState
 from protocols.simulation.scenario import Scenario
-from protocols.simulation.source import SimulatedSource, cut_page, restricted
+from protocols.simulation.source import SimulatedSource
+from protocols.views.catalog import Relation
 from protocols.views.partials import total
 from protocols.views.tree import AnyView
-
-#: A relation cut by conditions, and what was read of each part.
-Parts: TypeAlias = tuple[tuple[Condition, Prefix], ...]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same in all lives."""
+    """What is the same in all lives of a view."""
 
     scenario: Scenario
     entry: Entry
@@ -47,31 +51,66 @@ class Setting:
 
 @dataclass(eq=False)
 class Opened:
-    """A question that is under way."""
+    """A question on its way, or its answer."""
 
-    id: int
-    question: Question[Any]
+    asked: Asked[Any]
     #: The version of its source when it was asked: no part of the answer is older, unless stale.
     asked_at: int
-    piece: "Piece"
-    answer: Answer[Any] | None = None
-    #: What was made of the answer and handed over.
-    found: Snapshot[Any] | None = None
-
-    def __post_init__(self) -> None:
-        self.source = self.question.source
 
     @property
-    def handed_over(self) -> bool:
-        return self.found is not None
+    def question(self) -> Question[Any]:
+        return self.asked.question
+
+    @property
+    def source(self) -> str:
+        return self.asked.question.source
+
+
+class Commits:
+    """What is known of the sources' transactions besides their changes."""
+
+    def __init__(
+        self, sources: Mapping[str, SimulatedSource], globals_: Mapping[str, GlobalPart]
+    ) -> None:
+        self._sources = sources
+        self._globals = globals_
+
+    def times(self, source: str, after: int, upto: int) -> Numbers:
+        return np.array(self._sources[source].times[after:upto], np.int64)
+
+    def sizes(self, source: str, after: int, upto: int) -> Numbers:
+        updates = self._sources[source].updates[after:upto]
+        return np.array([sum(map(_rows, u.changes.values())) for u in updates], np.int64)
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        id_ = self._sources[source].updates[version - 1].global_id
+        return None if id_ is None else self._globals[id_]
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        updates = self._sources[source].updates[after:upto]
+        return any(update.global_id is not None for update in updates)
 
 
 @dataclass(eq=False)
-class Piece:
-    """A piece of work that a protocol has begun, and its current round."""
+class Kept:
+    """A view in this life, and its record."""
 
-    work: Work[Any]
-    round: list[Opened] = field(default_factory=list)
+    setting: Setting
+    journal: Journal
+    maintained: Maintained[Any]
+    memories: Memories = field(default_factory=Memories)
+    #: What was delivered before the crash and has to be delivered again first, in this order.
+    again: deque[Group] = field(default_factory=deque)
+    #: The numbers that questions have in the trace.
+    ids: dict[Wanted[Any], int] = field(default_factory=dict)
+    #: Deliveries up to this position are in the record.
+    recorded: int = 0
+    #: Whether the first state is being made.
+    loading: bool = True
+
+    @property
+    def mailbox(self) -> Mailbox[Any]:
+        return self.maintained.mailbox
 
 
 class Life:
@@ -79,273 +118,233 @@ class Life:
 
     def __init__(
         self,
-        setting: Setting,
+        views: Sequence[tuple[Setting, Journal, Mapping[str, int]]],
         sources: Mapping[str, SimulatedSource],
-        journal: Journal,
-        vector: Mapping[str, int],
     ) -> None:
-        self._setting = setting
-        self._algebra = setting.algebra
+        """The views (each with its record and the vector that it begins at) over one reading."""
         self._sources = sources
-        self._journal = journal
-        logs = {relation: self._algebra.log() for relation in setting.view.relations}
-        self.received: Received[Any] = Received(logs, vector)
-        self.mailbox = Mailbox(self.received, vector, max(journal.position, 0))
-        self.held = HoldBack(sources)
-        #: What could be delivered next; None when it has to be looked up again.
-        self._ready: list[Group] | None = None
-        #: Per source what happened there and is on its way (None stands for an update); in use
-        #: only while `in_turn`.
-        self.channels: dict[str, deque[Opened | None]] = {name: deque() for name in sources}
-        #: Source → the oldest version that the mailbox can correct an answer from.
-        self.oldest = dict(vector)
-        #: What was delivered before the crash and has to be delivered again first, in this order.
-        self.again: deque[Group] = deque()
-        self._memories = Memories()
-        #: None until the view has its first state.
-        self._protocol: Maintaining[Any] | None = None
-        self._pieces: list[Piece] = []
-        self._beginning = False
+        self._algebra = views[0][0].algebra
+        self.answering = Answering(self._algebra, sources)
+        relations = dict.fromkeys(r for setting, _, _ in views for r in setting.view.relations)
+        begin = {name: min(vector[name] for _, _, vector in views) for name in sources}
+        logs = {relation: self._algebra.log() for relation in relations}
+        self.received: Received[Any] = Received(logs, begin)
+        self.driver: Driver[Any] = Driver(self.received)
+        self.views = [self._kept(number, *view) for number, view in enumerate(views)]
+        #: What has been sent and not answered.
+        self.open: list[Opened] = []
+
+    def _kept(
+        self, number: int, setting: Setting, journal: Journal, vector: Mapping[str, int]
+    ) -> Kept:
+        mailbox = Mailbox(self.received, vector, max(journal.position, 0))
+        delivery = self._delivery(setting, mailbox)
+        maintained = Maintained(setting.view.name, mailbox, delivery, note=self._noting(number))
+        self.driver.views.append(maintained)
+        return Kept(setting, journal, maintained, recorded=mailbox.start)
+
+    def _delivery(
+        self, setting: Setting, mailbox: Mailbox[Any], channel: Channel[Any] | None = None
+    ) -> Delivery[Any]:
+        commits, refuse = Commits(self._sources, setting.globals), setting.entry.refuse_global
+        return Delivery(mailbox, list(self._sources), commits, refuse, channel)
+
+    def _noting(self, number: int) -> Callable[[Wanted[Any], Answer[Any], Snapshot[Any]], None]:
+        def note(wanted: Wanted[Any], answer: Answer[Any], found: Snapshot[Any]) -> None:
+            self._told(self.views[number], wanted, answer, found)
+
+        return note
+
+    def _through_a_channel(self, number: int, kept: Kept) -> Maintained[Any]:
+        """The view again, for a protocol that counts on FIFO."""
+        before = kept.maintained.mailbox
+        logs = {relation: self._algebra.log() for relation in kept.setting.view.relations}
+        mailbox: Mailbox[Any] = Mailbox(logs, before.vector_at(before.start), before.start)
+        channel = Channel(self.received, mailbox, self._as_received)
+        self.received.left_by(before)
+        delivery = self._delivery(kept.setting, mailbox, channel)
+        name, note = kept.setting.view.name, self._noting(number)
+        return Maintained(name, mailbox, delivery, fifo=True, note=note)
+
+    def _as_received(self, relation: Relation, changes: Any, version: int) -> Any:
+        rows = self._algebra.rows(changes)
+        return self._algebra.changes(dict(relation.columns), version, rows)
 
     def begin(self, page: int) -> None:
-        """Goes to work: with the first state if there is none yet."""
-        if self._journal.states:
-            self._begin_to_maintain()
-        else:
-            self._start(self._first_state(page))
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether updates and answers of a source come in one channel, in their order."""
-        return self._setting.entry.fifo and self._protocol is not None
+        """Goes to work, each view with its first state if it has none yet."""
+        for number, kept in enumerate(self.views):
+            if kept.journal.states:
+                self._begin_to_maintain(number, kept)
+            else:
+                kept.maintained.run(_first_state(kept, page))
+        self._follow()
 
     @property
     def loading(self) -> bool:
-        """Whether the first state is being made."""
-        return self._protocol is None
+        """Whether a first state is being made."""
+        return any(kept.loading for kept in self.views)
 
     @property
     def idle(self) -> bool:
-        return not self._pieces
-
-    def open(self) -> Iterator[Opened]:
-        """All questions of the current rounds."""
-        for piece in self._pieces:
-            yield from piece.round
+        return not self.driver.open
 
     # -- updates -------------------------------------------------------------------------------
 
     def arrive(self, source: SimulatedSource) -> None:
         """The next update of a source is received: known, but without a position."""
-        version = self.mailbox.received(source.name) + 1
-        update = source.updates[version - 1]
-        relations = self._setting.view.relations
+        version = self.received.received(source.name) + 1
         changes = {
             relation: self._algebra.changes(dict(relation.columns), version, rows)
-            for relation, rows in update.changes.items()
-            if relation in relations
+            for relation, rows in source.updates[version - 1].changes.items()
+            if relation in self.received.logs
         }
-        self.mailbox.receive(source.name, version, changes)
-        part = None if update.global_id is None else self._setting.globals[update.global_id]
-        self.held.arrived(source.name, version, part)
-        self._ready = None
-        if self.in_turn:
-            # It may take a part of a global transaction before that can be delivered.
-            self._begin_work()
+        self.received.receive(source.name, version, changes)
 
-    def ready(self) -> list[Group]:
-        """What may be delivered next."""
-        if self._ready is None:
-            self._ready = self.held.ready()
-            if self.again:
-                self._ready = [group for group in self._ready if group == self.again[0]]
-        return self._ready
+    def may_take_up(self, kept: Kept) -> dict[str, int]:
+        """Source → up to which version its updates may line up for a view now."""
+        if kept.loading and kept.setting.entry.fifo:
+            return {}  # its channel begins with the protocol
+        in_line = kept.maintained.delivery.in_line
+        return {
+            name: self.received.received(name)
+            for name in self._sources
+            if self.received.received(name) > in_line[name]
+            and self.driver.may_take_up(kept.maintained, name)
+        }
 
-    def deliver(self, group: Group) -> None:
-        """A group gets the next position, and the protocol may begin with it."""
-        self.held.take(group)
-        self._ready = None
-        if self.again:
-            self.again.popleft()
-        self._journal.delivered(group, self.mailbox.deliver(*group))
-        self._begin_work()
+    def take_up(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
+        """What is received gets in line, by its time of commit; whether more of it waits."""
+        more = kept.maintained.take_up(ends, most)
+        self._begin(kept)
+        return more
+
+    def line_up(self, kept: Kept, group: Group) -> None:
+        """These get in line, in this order."""
+        names = tuple(dict.fromkeys(source for source, _ in group))
+        which = np.array([names.index(source) for source, _ in group], np.int64)
+        versions = np.array([version for _, version in group], np.int64)
+        kept.maintained.line_up(names, which, versions)
+        self._begin(kept)
+
+    def next_again(self, kept: Kept) -> Group | None:
+        """What has to be delivered again next, if all of it is here and may line up."""
+        ends = self.may_take_up(kept)
+        if not kept.again or any(ends.get(s, 0) < version for s, version in kept.again[0]):
+            return None
+        return kept.again[0]
+
+    def _begin(self, kept: Kept) -> None:
+        kept.maintained.begin()
+        self._follow()
 
     # -- questions -----------------------------------------------------------------------------
 
-    def evaluated(self, question: Question[Any], contained: Prefix) -> Answer[Any]:
-        """What the source answers from a state with these transactions."""
-        source = self._sources[question.source]
-        if isinstance(question, Joint):
-            rows = source.joined(self._terms(question), question.view, contained.upto)
-            return Answer(self._algebra.delta(self._setting.view.schema, rows), contained)
-        rows, last = self._asked_of(question, contained), None
-        if question.page is not None:
-            rows, last = cut_page(question.relation, rows, question.page)
-        return self._answer(question, rows, contained, last)
+    def send(self) -> None:
+        """Everything that is asked goes out, what coincides once."""
+        for asked in self.driver.send():
+            for wanted in asked.wanting:
+                self._record_question(wanted)
+            self.open.append(Opened(asked, self._sources[asked.question.source].version))
 
-    def evaluated_in_parts(self, query: Query[Any], parts: Parts) -> Answer[Any]:
-        """The same for a relation whose parts (condition, contents) are read one by one."""
-        rows = bag(query.relation.column_names, ())
-        for condition, contained in parts:
-            rows = rows.plus(self._asked_of(query, contained).where(condition))
-        newest = max((contained for _, contained in parts), key=lambda prefix: prefix.upto)
-        return self._answer(query, rows, newest, None, parts)
+    def _record_question(self, wanted: Wanted[Any]) -> None:
+        kept = next(kept for kept in self.views if kept.maintained is wanted.view)
+        if wanted in kept.ids:
+            return  # asked again
+        question = wanted.question
+        name = "*" if isinstance(question, Joint) else question.relation.name
+        keys = self.answering.keys_of(question)
+        kept.ids[wanted] = kept.journal.asked(question.position, question.source, name, keys)
 
-    def evaluated_in_window(
-        self, query: Query[Any], window: Window, moments: Callable[[], Sequence[int]]
-    ) -> Answer[Any]:
-        """The same for rows that are read one by one, those of each key at the drawn moments."""
-        asked = widened(query)
-        assert isinstance(asked, Query)
-        rows = self._restricted(
-            asked, self._sources[query.source].read_in(query.relation, window, moments)
-        )
-        last = None
-        if asked.page is not None:
-            rows, last = cut_page(asked.relation, rows, asked.page)
-        return self._answer(asked, rows, window, last)
+    def answered(self, opened: Opened, answer: Answer[Any]) -> None:
+        """A source has answered; the answer is on its way."""
+        self.open.remove(opened)
+        self.driver.answered(opened.asked, answer)
 
-    def _answer(
-        self,
-        query: Query[Any],
-        rows: Bag,
-        contained: Inclusion,
-        last: Row | None,
-        parts: Parts = (),
-    ) -> Answer[Any]:
-        if rows.columns != query.columns:
-            rows = rows.select([(column, column) for column in query.columns])
-        delta = self._algebra.delta(dict(query.relation.columns), rows)
-        return Answer(delta, contained, last, parts=parts)
+    def hand_over(self, message: tuple[Asked[Any], Wanted[Any]]) -> None:
+        """An answer reaches a view that wants it."""
+        self.driver.hand_over(*message)
+        self._follow()
 
-    def _asked_of(self, query: Query[Any], contained: Prefix) -> Bag:
-        held = self._sources[query.source].shown(query.relation, contained)
-        return self._restricted(query, held)
-
-    def _restricted(self, query: Query[Any], held: Bag) -> Bag:
-        keys = None if query.keys is None else [self._algebra.rows(k) for k in query.keys]
-        return restricted(held, query.condition, keys)
-
-    def _terms(self, question: Joint[Any]) -> list[dict[int, Bag]]:
-        return [
-            {index: self._algebra.rows(rows) for index, rows in term.items()}
-            for term in question.terms
-        ]
-
-    def can_be_used(self, opened: Opened) -> bool:
-        """Whether everything that the answer contains has been received."""
-        answer = opened.answer
-        return answer is not None and can_be_used(self.received, opened.question, answer)
-
-    def hand_over(self, opened: Opened) -> None:
-        """An answer reaches the protocol; with the last one of a round its work goes on.
-
-        One that lacks what is forgotten here is asked for again.
-        """
-        answer = opened.answer
-        assert answer is not None
-        if came_too_late(self.received, opened.question, answer):
-            opened.answer = None
-            return
-        opened.found = snapshot(self.received, opened.question, answer)
-        if self._differs(opened.question, answer):
-            self._journal.differed(opened.question.position)
+    def _told(
+        self, kept: Kept, wanted: Wanted[Any], answer: Answer[Any], found: Snapshot[Any]
+    ) -> None:
+        self._record_deliveries(kept)
+        question = wanted.question
+        version = kept.mailbox.version_at(question.source, question.position)
+        if self.answering.differs(question, answer, version):
+            kept.journal.differed(question.position)
         rows = len(self._algebra.rows(answer.rows).counts)
-        self._journal.answered(opened.id, opened.found.version, rows)
-        round_ = opened.piece.round
-        if all(other.handed_over for other in round_):
-            self._go_on(opened.piece, [o.found for o in round_ if o.found is not None])
+        kept.journal.answered(kept.ids.pop(wanted), found.version, rows)
 
-    def _differs(self, question: Question[Any], answer: Answer[Any]) -> bool:
-        """Does the answer differ from what the relation held at the position it is for?"""
-        wanted = Prefix(self.mailbox.version_at(question.source, question.position))
-        if answer.inclusion == wanted and not answer.parts:
-            return False
-        due = self.evaluated(question, wanted).rows
-        told = answer.rows.select([(name, name) for name in due.columns])
-        return bool(self._algebra.rows(due) != self._algebra.rows(told))
+    # -- what becomes visible ------------------------------------------------------------------
 
-    # -- the protocol at work ------------------------------------------------------------------
+    def _follow(self) -> None:
+        """Records what has been delivered and shown; a first state lets its protocol begin."""
+        for number, kept in enumerate(self.views):
+            self._record_deliveries(kept)
+            for install in kept.maintained.take_installs():
+                self._show(kept, install)
+                if kept.loading:
+                    self._begin_to_maintain(number, kept)
 
-    def _begin_work(self) -> None:
-        """Lets the protocol begin whatever it can.
+    def _record_deliveries(self, kept: Kept) -> None:
+        delivered = kept.mailbox.deliveries(kept.recorded, kept.mailbox.last_position)
+        for position, number, version in zip(
+            delivered.position.tolist(),
+            delivered.source.tolist(),
+            delivered.version.tolist(),
+            strict=True,
+        ):
+            source = delivered.sources[number]
+            kept.journal.delivered(((source, version),), position)
+            if kept.again and (source, version) == kept.again[0][-1]:
+                kept.again.popleft()
+        kept.recorded = kept.mailbox.last_position
 
-        A piece that ends at once leads here again; the loop that is under way then goes on, or a
-        long row of such pieces would nest as deep.
-        """
-        if self._beginning:
-            return
-        self._beginning = True
-        while self._protocol is not None and (work := self._protocol.begin()) is not None:
-            self._start(work)
-        self._beginning = False
-
-    def _start(self, work: Work[Any]) -> None:
-        piece = Piece(work)
-        self._pieces.append(piece)
-        self._go_on(piece, None)
-
-    def _go_on(self, piece: Piece, answers: list[Snapshot[Any]] | None) -> None:
-        """Sends a round's answers to a piece of work, which asks the next round or is done."""
-        try:
-            asked = next(piece.work) if answers is None else piece.work.send(answers)
-        except StopIteration as done:
-            self._pieces.remove(piece)
-            self._install(done.value)
-            self._begin_work()
-            return
-        piece.round = [self._ask(piece, question) for question in asked]
-
-    def _ask(self, piece: Piece, question: Question[Any]) -> Opened:
-        if isinstance(question, Joint):
-            sets, name = [rows for term in question.terms for rows in term.values()], "*"
-        else:
-            sets, name = list(question.keys or ()), question.relation.name
-        keys = sum(len(self._algebra.rows(each).counts) for each in sets)
-        id_ = self._journal.asked(question.position, question.source, name, keys)
-        return Opened(id_, question, self._sources[question.source].version, piece)
-
-    def _install(self, installs: list[Install[Any]]) -> None:
-        for state in (one for install in installs for one in install.each()):
+    def _show(self, kept: Kept, install: Install[Any]) -> None:
+        for state in install.each():
             change = None if state.change is None else self._algebra.rows(state.change)
-            vector = self.mailbox.vector_at(state.position)
-            self._journal.shown(VisibleState(state.position, vector, change), state.skipped)
-        if self._protocol is None:
-            self._begin_to_maintain()
+            vector = kept.mailbox.vector_at(state.position)
+            kept.journal.shown(VisibleState(state.position, vector, change), state.skipped)
 
-    def _first_state(self, limit: int) -> Work[Any]:
-        """All pages of the first state, which is then installed at position 0."""
-        parts, after = [], None
-        while True:
-            part = yield from next_stretch(
-                self._setting.view, self.mailbox, after, limit, self._memories
-            )
-            if part.rows is not None:
-                parts.append(part.rows)
-            if part.last_key is None:
-                return [Install(0, total(parts))]
-            after = part.last_key
-
-    def _begin_to_maintain(self) -> None:
+    def _begin_to_maintain(self, number: int, kept: Kept) -> None:
         """The view has a state, so the protocol can start on what comes after it."""
-        setting = self._setting
-        self._protocol = setting.entry.begin_with(
-            setting.view, self.mailbox, self._contents, self._memories
-        )
-        if self.in_turn:
-            for source in self._sources.values():
-                missing = source.version - self.mailbox.received(source.name)
-                self.channels[source.name].extend([None] * missing)
+        kept.loading = False
+        setting = kept.setting
+        if setting.entry.fifo:
+            kept.maintained = self._through_a_channel(number, kept)
+            self.driver.views[number] = kept.maintained
 
-    def _contents(self) -> Any:
-        """The rows of the view now."""
-        held = bag(list(self._setting.view.schema), ())
-        for state in self._journal.states:
-            held = held if state.change is None else held.plus(state.change)
-        return self._algebra.delta(self._setting.view.schema, held)
+        def contents() -> Any:
+            held = bag(list(setting.view.schema), ())
+            for state in kept.journal.states:
+                held = held if state.change is None else held.plus(state.change)
+            return self._algebra.delta(setting.view.schema, held)
+
+        kept.maintained.start(
+            setting.entry.begin_with(setting.view, kept.mailbox, contents, kept.memories)
+        )
+        kept.maintained.begin()
+        self._follow()
 
     def forget(self) -> None:
-        """Drops what no cut behind the last visible state needs."""
-        position = self._journal.position
-        self.mailbox.forget(position)
-        self.oldest = self.mailbox.vector_at(position)
+        """Drops what no cut behind the last visible states needs."""
+        for kept in self.views:
+            kept.mailbox.forget(kept.journal.position)
+
+
+def _rows(changes: Any) -> int:
+    return sum(abs(count) for count in changes.counts.values())
+
+
+def _first_state(kept: Kept, limit: int) -> Work[Any]:
+    """All pages of the first state, which is then installed at position 0."""
+    parts, after = [], None
+    while True:
+        view, mailbox = kept.setting.view, kept.mailbox
+        part = yield from next_stretch(view, mailbox, after, limit, kept.memories)
+        if part.rows is not None:
+            parts.append(part.rows)
+        if part.last_key is None:
+            return [Install(0, total(parts))]
+        after = part.last_key

@@ -115,23 +115,23 @@ class _Metronome:
         self._sources = sources_of(scenario)
         #: What is still to come, in its order over all sources.
         self._coming = [update.source for update in scenario.updates]
-        self._journal = Journal([run_event(scenario, entry, None)])
         setting = setting_of(scenario, entry, "bag")
+        self._journal = Journal([run_event(setting, None)])
         vector = dict.fromkeys(self._sources, 0)
-        self._life = Life(setting, self._sources, self._journal, vector)
+        self._life = Life([(setting, self._journal, vector)], self._sources)
         self._cost = Cost(len(self._coming))
 
     def run(self) -> Cost:
         self._life.begin(page=1_000_000)
         while self._life.loading:
-            self._answer(list(self._life.open()))
+            self._answer(self._under_way())
         # The first state is the same for all and counts for none.
         self._cost, asked_before, due = Cost(len(self._coming)), self._journal.last_id, 0.0
         while self._coming or not self._life.idle:
             if self._life.idle:
                 self._commit()
                 continue
-            under_way = list(self._life.open())
+            under_way = self._under_way()
             due += self._pace
             while due >= 1 and self._coming:
                 due -= 1
@@ -144,25 +144,37 @@ class _Metronome:
         self._cost.installs = len(self._journal.states) - 1
         return self._cost
 
+    def _under_way(self) -> list[Opened]:
+        """All that is asked at this moment."""
+        self._life.send()
+        return list(self._life.open)
+
     def _commit(self) -> None:
-        """The next update, up to its delivery."""
+        """The next update, up to its delivery; FIFO protocols get it with their answers."""
         source = self._sources[self._coming.pop(0)]
         self._journal.events.append(commit_event(source))
         if not self._coming:
             self._cost.installs_meanwhile = len(self._journal.states) - 1
             self._cost.covered_meanwhile = self._journal.position
         self._life.arrive(source)
-        while groups := self._life.ready():
-            self._life.deliver(groups[0])
+        self._deliver()
+
+    def _deliver(self) -> None:
+        [view] = self._life.views
+        ends = self._life.may_take_up(view)
+        if ends:
+            self._life.take_up(view, ends)
 
     def _answer(self, questions: list[Opened]) -> None:
         """All of them at the same moment; what is asked next waits for the next round trip."""
         for each in questions:
-            version = self._sources[each.question.source].version
-            each.answer = self._life.evaluated(each.question, Prefix(version))
-            self._weigh(each.question, each.answer)
-        for each in questions:
-            self._life.hand_over(each)
+            version = Prefix(self._sources[each.source].version)
+            answer = self._life.answering.from_state(each.question, version)
+            self._weigh(each.question, answer)
+            self._life.answered(each, answer)
+        while messages := self._life.driver.next_ones():
+            self._life.hand_over(messages[0])
+        self._deliver()
 
     def _weigh(self, question: Question[Any], answer: Answer[Any]) -> None:
         if isinstance(question, Joint):

@@ -40,6 +40,8 @@ class Scenario:
     initial: Contents
     #: In an order that keeps each source's own.
     updates: tuple[Update, ...]
+    #: SQL of further views that are kept beside it.
+    beside: tuple[str, ...] = ()
 
 
 def scenario_from_json(form: Any) -> Scenario:
@@ -60,7 +62,8 @@ def scenario_from_json(form: Any) -> Scenario:
         except WrongUse as error:
             raise WrongUse(f"updates[{index}]: {error}") from None
         updates.append(update)
-    return Scenario(str(form.get("name", "")), form["view"], catalog, initial, tuple(updates))
+    name, beside = str(form.get("name", "")), tuple(map(str, form.get("beside", ())))
+    return Scenario(name, form["view"], catalog, initial, tuple(updates), beside)
 
 
 def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:

@@ -4,17 +4,19 @@ At every moment some events are possible:
 
     commit     a source commits its next update
     arrive     the next update of a source is received by the warehouse: known, without position
-    deliver    something received gets the next position, in an order that keeps each source's own
+    deliver    something received gets in line for a view: the next update of a source, or all that
+               is here, by time of commit, as in a batch of the job
+    send       the questions that views of one job ask at this moment go out, what coincides once
     evaluate   a source evaluates one open question, at its version of this moment; with stale
                reads at an older one that the mailbox can still correct; with partitions each part
                of the relation at a version of its own since the question was asked; a source
                with holes from a snapshot that lacks some transactions of the last ones and has
                some of the next; one with windows row by row, each at a moment since it was asked
     hand over  an answer reaches the protocol, not before the mailbox has caught up with its version
-    crash      the warehouse loses everything but the states that it has shown (life.py)
+    crash      the warehouse loses everything but the states that it has shown (life.py); it may be
+               given a further view of the scenario then, which begins at the sources' versions
 
-A protocol that needs it gets FIFO channels instead: per source one queue of updates and answers in
-the order in which they happened there, and what arrives is delivered at once.
+What follows from an event is decided by the driver that production runs (exchange/driver.py).
 
 One of them happens, and so on until nothing is left to do. How likely each kind is at each source
 differs from run to run, so that some runs are nearly sequential and others pile everything up. The
@@ -22,7 +24,8 @@ run begins with the first state of the view, read in small pages while the sourc
 one statement at its source, so it is never read in parts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
@@ -31,12 +34,13 @@ from protocols.checking import trace
 from protocols.errors import ProtocolBug
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix, Window
+from protocols.exchange.mailbox import Group
 from protocols.exchange.questions import Joint, Query, Question
-from protocols.maintenance.registry import Entry
+from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.choices import Choices, Drawn, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
-from protocols.simulation.life import Life, Opened, Setting
+from protocols.simulation.life import Kept, Life, Opened, Setting
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.source import SimulatedSource
@@ -50,6 +54,12 @@ __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
 _Event: TypeAlias = tuple[int, Callable[[Any], None], Any]
 #: How likely a crash is, compared with the events of the channels (schedule.py).
 _CRASH = 1
+#: How likely it is that questions of several views go out, those that wait for it together.
+_SEND = 8
+#: So much the clocks of sources differ, in commits.
+_CLOCKS = 6
+#: Keeps a further view that the protocol of the run cannot keep.
+BESIDE = PROTOCOLS["batched-sweep"]
 #: So far back and ahead of a snapshot there are transactions that it lacks or has all the same.
 _HOLES = 3
 
@@ -59,7 +69,27 @@ def simulate(scenario: Scenario, protocol: Entry, schedule: Schedule) -> Outcome
 
     WrongUse if the protocol cannot keep the scenario's view or its transactions.
     """
-    return _Simulation(scenario, protocol, schedule.settled(scenario.catalog.sources)).run()
+    settled = schedule.settled(scenario.catalog.sources)
+    first, *beside = _Simulation(scenario, protocol, settled).run()
+    return replace(first, beside=tuple(beside))
+
+
+def settings_of(scenario: Scenario, protocol: Entry, algebra: str) -> tuple[Setting, ...]:
+    """What all runs over a scenario share, for each of its views."""
+    first = setting_of(scenario, protocol, algebra)
+    beside = [beside_of(scenario, number, protocol) for number in range(len(scenario.beside))]
+    # The operators above inner joins work on columns only, and views of one job share answers.
+    used = "frame" if any(isinstance(s.view, TreeView) for s in (first, *beside)) else algebra
+    return tuple(replace(s, algebra=ALGEBRAS[used]) for s in (first, *beside))
+
+
+@lru_cache(maxsize=16)
+def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
+    """One of the further views, kept by the same protocol if it can."""
+    sql = scenario.beside[number]
+    alone = replace(scenario, name=f"{scenario.name or 'view'} {number + 2}", view=sql, beside=())
+    view = parse_view(alone.name, sql, scenario.catalog)
+    return setting_of(alone, protocol if protocol.keeps(view) else BESIDE, "bag")
 
 
 @lru_cache(maxsize=16)
@@ -88,20 +118,21 @@ def sources_of(scenario: Scenario) -> dict[str, SimulatedSource]:
     return sources
 
 
-def run_event(scenario: Scenario, protocol: Entry, seed: int | None) -> trace.Run:
+def run_event(setting: Setting, seed: int | None) -> trace.Run:
     """The first line of the trace."""
+    scenario = setting.scenario
     initial = {
         (relation.source, relation.name): tuple(
             row for row, count in rows.counts.items() for _ in range(count)
         )
         for relation, rows in scenario.initial.items()
     }
-    return trace.Run(protocol.name, scenario.view, scenario.catalog, initial, seed)
+    return trace.Run(setting.entry.name, scenario.view, scenario.catalog, initial, seed)
 
 
-def commit_event(source: SimulatedSource) -> trace.Commit:
+def commit_event(source: SimulatedSource, at: int = 0) -> trace.Commit:
     """The source commits its next update."""
-    update = source.commit()
+    update = source.commit(at)
     changes = tuple(
         trace.Change(relation.name, row, count)
         for relation, rows in update.changes.items()
@@ -110,12 +141,28 @@ def commit_event(source: SimulatedSource) -> trace.Commit:
     return trace.Commit(source.name, source.version, changes, update.global_id)
 
 
+@dataclass(eq=False)
+class _View:
+    """One view of the run, over all its lives."""
+
+    setting: Setting
+    journal: Journal
+    #: What its first state stands at.
+    vector: dict[str, int]
+    #: Whether the warehouse keeps it already; it may be created at a restart.
+    created: bool = True
+    #: What was delivered before the last crash and has to be delivered again first.
+    again: Sequence[Group] = ()
+
+
 class _Simulation:
     """The state of one run."""
 
     def __init__(self, scenario: Scenario, protocol: Entry, schedule: Schedule) -> None:
-        self._setting = setting_of(scenario, protocol, schedule.algebra)
+        settings = settings_of(scenario, protocol, schedule.algebra)
+        self._scenario = scenario
         self._schedule = schedule
+        self._fifo = any(setting.entry.fifo for setting in settings)
         self._choices: Choices = (
             Drawn(schedule.seed) if schedule.choices is None else Recorded(schedule.choices)
         )
@@ -127,59 +174,74 @@ class _Simulation:
         }
         self._sources = sources_of(scenario)
         self._timed = any(update.at is not None for update in scenario.updates)
-        self._journal = Journal([run_event(scenario, protocol, schedule.seed)])
+        self._commits = 0
+        self._views = [
+            _View(setting, Journal([run_event(setting, schedule.seed)]), {}) for setting in settings
+        ]
         self._crashes = 0
-        #: What the first state stands at.
-        self._vector = self._past() if schedule.late_start else dict.fromkeys(self._sources, 0)
-        self._life = Life(self._setting, self._sources, self._journal, self._vector)
+        for view in self._views[1:]:
+            view.created = self._choices.below(2) == 0
+        vector = self._past() if schedule.late_start else dict.fromkeys(self._sources, 0)
+        for view in self._created():
+            view.vector = vector
+        self._life = self._new_life()
         #: Relation → the conditions that cut it into parts.
         self._parts: dict[Relation, tuple[Condition, ...]] = {}
 
-    def run(self) -> Outcome:
+    def run(self) -> tuple[Outcome, ...]:
+        """The outcomes of all views."""
         self._life.begin(self._schedule.page)
-        self._settle(0)
-        while events := self._possible():
-            _, happen, what = events[self._choices.pick([event[0] for event in events])]
-            shown = len(self._journal.states)
-            happen(what)
-            self._settle(shown)
+        self._settle(self._shown())
+        while True:
+            while events := self._possible():
+                _, happen, what = events[self._choices.pick([event[0] for event in events])]
+                shown = self._shown()
+                happen(what)
+                self._settle(shown)
+            if all(view.created for view in self._views):
+                break
+            self._crash(None)
+            self._settle(self._shown())
         self._check_nothing_is_left()
-        mailbox = self._life.mailbox
-        delivered = mailbox.vector_at(mailbox.last_position)
-        return self._journal.outcome(delivered, self._sources, self._choices.taken, self._crashes)
+        return tuple(
+            kept.journal.outcome(
+                kept.mailbox.vector_at(kept.mailbox.last_position),
+                self._sources,
+                self._choices.taken,
+                self._crashes,
+            )
+            for kept in self._life.views
+        )
 
     def _check_nothing_is_left(self) -> None:
         """Nothing can happen any more: then everything has to have happened."""
-        delivered = self._life.mailbox.vector_at(self._life.mailbox.last_position)
-        for name, source in self._sources.items():
-            if delivered[name] != len(source.updates):
-                raise ProtocolBug(
-                    f"the run stands still: {len(source.updates)} updates of {name} were to be"
-                    f" delivered, and {delivered[name]} were"
-                )
+        for kept in self._life.views:
+            delivered = kept.mailbox.vector_at(kept.mailbox.last_position)
+            for name, source in self._sources.items():
+                if delivered[name] != len(source.updates):
+                    raise ProtocolBug(
+                        f"the run stands still: {len(source.updates)} updates of {name} were to be"
+                        f" delivered, and {delivered[name]} were"
+                    )
         if not self._life.idle:
             raise ProtocolBug("the run stands still with work begun that asks nothing")
 
     def _possible(self) -> list[_Event]:
         """What can happen now; what finishes something stands before what begins something."""
-        life, weights, in_turn = self._life, self._weights, self._life.in_turn
-        handing: list[_Event] = []
-        evaluating: list[_Event] = []
-        for opened in life.open():
-            asked = opened.source
-            if opened.answer is None:
-                evaluating.append((weights["evaluate"][asked], self._evaluate, opened))
-            elif not in_turn and not opened.handed_over and life.can_be_used(opened):
-                handing.append((weights["hand over"][asked], life.hand_over, opened))
-        events = handing + evaluating
-        if not in_turn:
-            events += [(weights["deliver"][g[0][0]], life.deliver, g) for g in life.ready()]
+        life, weights = self._life, self._weights
+        events: list[_Event] = []
+        for message in life.driver.next_ones():
+            asked = message[0].question.source
+            events.append((weights["hand over"][asked], life.hand_over, message))
+        for opened in life.open:
+            events.append((weights["evaluate"][opened.source], self._evaluate, opened))
+        if life.driver.unsent:
+            events.append((_SEND, self._send, None))
+        for kept in life.views:
+            events += self._deliveries(kept)
         commits: list[_Event] = []
         for name, source in self._sources.items():
-            if in_turn:
-                if self._may_come(name):
-                    events.append((weights["arrive"][name], self._arrive_in_turn, source))
-            elif life.mailbox.received(name) < source.version:
+            if life.received.received(name) < source.version:
                 events.append((weights["arrive"][name], life.arrive, source))
             if source.version < len(source.updates) and self._is_due(source):
                 commits.append((weights["commit"][name], self._commit, source))
@@ -188,28 +250,65 @@ class _Simulation:
             events.append((_CRASH, self._crash, None))
         return events
 
+    def _deliveries(self, kept: Kept) -> list[_Event]:
+        """That updates of a source, or what a crash undid, get in line for a view."""
+        if kept.again:
+            group = self._life.next_again(kept)
+            if group is None:
+                return []
+            return [(self._weights["deliver"][group[0][0]], self._deliver_again, kept)]
+        ends = self._life.may_take_up(kept)
+        return [(self._weights["deliver"][name], self._deliver, (kept, name)) for name in ends]
+
+    def _deliver_again(self, kept: Kept) -> None:
+        self._life.line_up(kept, kept.again[0])
+
+    def _deliver(self, what: tuple[Kept, str]) -> None:
+        """The next update of a source gets in line; or all that is here, as in a batch of the job,
+        by time of commit, cut at some size."""
+        kept, name = what
+        ends = self._life.may_take_up(kept)
+        if self._choices.below(3) < 2:
+            first = kept.maintained.delivery.in_line[name] + 1
+            self._life.take_up(kept, {name: first})
+        else:
+            most = self._choices.below(8)
+            self._life.take_up(kept, ends, None if most == 0 else most)
+
+    def _send(self, _: None) -> None:
+        self._life.send()
+
     def _settle(self, shown: int) -> None:
         """What follows of itself from an event."""
         life = self._life
-        if life.in_turn:
-            while groups := life.ready():
-                life.deliver(groups[self._choices.below(len(groups))])
-        news = len(self._journal.states) > max(shown, 1)
-        if news and life.idle and self._choices.below(2):
+        if len(life.views) == 1:
+            # Questions of one view wait for no others.
+            life.send()
+        if life.idle:
+            life.driver.validate()
+        if self._shown() > shown and life.idle and self._choices.below(2):
             life.forget()
+
+    def _shown(self) -> int:
+        """States behind the first ones, of all views."""
+        return sum(max(len(kept.journal.states) - 1, 0) for kept in self._life.views)
 
     # -- at the sources ------------------------------------------------------------------------
 
     def _past(self) -> dict[str, int]:
         """Commits what lies before the first state, which is delivered with it."""
-        for _ in range(self._choices.below(len(self._setting.scenario.updates) + 1)):
+        for _ in range(self._choices.below(len(self._scenario.updates) + 1)):
             due = [source for source in self._sources.values() if self._is_due(source)]
-            source = due[self._choices.below(len(due))]
-            self._journal.events.append(commit_event(source))
+            self._commit(due[self._choices.below(len(due))])
+        return self._past_of(self._created())
+
+    def _past_of(self, views: Sequence[_View]) -> dict[str, int]:
+        """The vector at which these views begin, with the deliveries that lie before it."""
         vector = _legal_below(self._sources)
-        for name, upto in vector.items():
-            for version in range(1, upto + 1):
-                self._journal.events.append(trace.Deliver(name, version, 0))
+        for view in views:
+            for name, upto in vector.items():
+                for version in range(1, upto + 1):
+                    view.journal.events.append(trace.Deliver(name, version, 0))
         return vector
 
     def _is_due(self, source: SimulatedSource) -> bool:
@@ -221,32 +320,32 @@ class _Simulation:
         return all(other.at is None or other.at >= update.at for other in pending)
 
     def _commit(self, source: SimulatedSource) -> None:
-        self._journal.events.append(commit_event(source))
-        if self._life.in_turn:
-            self._life.channels[source.name].append(None)
+        """Clocks differ: of two commits the later one may have the earlier time."""
+        self._commits += 1
+        event = commit_event(source, self._commits + self._choices.below(_CLOCKS))
+        for view in self._views:
+            view.journal.events.append(event)
 
     def _evaluate(self, opened: Opened) -> None:
-        life, question = self._life, opened.question
+        answering, question = self._life.answering, opened.question
         source = self._sources[opened.source]
-        stale = self._schedule.stale and not self._setting.entry.fifo
-        oldest = life.oldest[source.name] if stale else source.version
+        stale = self._schedule.stale and not self._fifo
+        oldest = self._life.received.forgotten(source.name) if stale else source.version
         parts = self._parts_of(opened)
         if parts and isinstance(question, Query):
             oldest = oldest if stale else opened.asked_at
             read = [(condition, Prefix(self._version(source, oldest))) for condition in parts]
-            opened.answer = life.evaluated_in_parts(question, tuple(read))
+            answer = answering.in_parts(question, tuple(read))
         elif self._reads_in_windows(question):
             assert isinstance(question, Query)
             window = Window(self._version(source, opened.asked_at), source.version)
-            moments = partial(self._moments, window)
-            opened.answer = life.evaluated_in_window(question, window, moments)
+            answer = answering.in_window(question, window, partial(self._moments, window))
         else:
             contained = Prefix(self._version(source, oldest))
             if self._schedule.reads == "holes" and not isinstance(question, Joint):
                 contained = self._with_holes(source, contained.upto)
-            opened.answer = life.evaluated(question, contained)
-        if life.in_turn:
-            life.channels[source.name].append(opened)
+            answer = answering.from_state(question, contained)
+        self._life.answered(opened, answer)
 
     def _reads_in_windows(self, question: Question[Any]) -> bool:
         if self._schedule.reads != "windows" or isinstance(question, Joint):
@@ -285,7 +384,7 @@ class _Simulation:
     def _parts_of(self, opened: Opened) -> tuple[Condition, ...]:
         """The conditions of a relation that is read in parts, or none."""
         question, number = opened.question, self._schedule.partitions
-        if number == 1 or self._setting.entry.fifo or isinstance(question, Joint):
+        if number == 1 or self._fifo or isinstance(question, Joint):
             return ()
         if self._schedule.reads != "versions":
             return ()
@@ -298,33 +397,35 @@ class _Simulation:
 
     # -- at the warehouse ----------------------------------------------------------------------
 
-    def _may_come(self, name: str) -> bool:
-        """Is there a next message in the channel, and may it come before what has to come again?"""
-        channel, again = self._life.channels[name], self._life.again
-        if not channel:
-            return False
-        if channel[0] is not None or not again:
-            return True
-        return (name, self._life.mailbox.received(name) + 1) in again[0]
-
-    def _arrive_in_turn(self, source: SimulatedSource) -> None:
-        """The next message of a FIFO channel."""
-        opened = self._life.channels[source.name].popleft()
-        if opened is None:
-            self._life.arrive(source)
-        else:
-            self._life.hand_over(opened)
-
     def _crash(self, _: None) -> None:
-        """The warehouse starts again with what it has installed."""
+        """The warehouse starts again with what it has installed, and may be given another view.
+
+        A protocol that counts on FIFO is given updates as its answers come, in whatever order.
+        """
         self._crashes += 1
-        undone = self._journal.undo()
-        again = [*undone, *self._life.again] if self._schedule.redelivery == "same" else []
-        states = self._journal.states
-        vector = states[-1].vector if states else self._vector
-        self._life = Life(self._setting, self._sources, self._journal, vector)
-        self._life.again.extend(again)
+        for view, kept in zip(self._created(), self._life.views, strict=True):
+            undone = [*view.journal.undo(), *kept.again]
+            same = self._schedule.redelivery == "same" and not view.setting.entry.fifo
+            view.again = undone if same else []
+        for view in self._views:
+            if not view.created and self._choices.below(2) == 0:
+                view.created, view.vector = True, self._past_of([view])
+        self._life = self._new_life()
         self._life.begin(self._schedule.page)
+
+    def _created(self) -> list[_View]:
+        return [view for view in self._views if view.created]
+
+    def _new_life(self) -> Life:
+        views = []
+        for view in self._created():
+            states = view.journal.states
+            vector = states[-1].vector if states else view.vector
+            views.append((view.setting, view.journal, vector))
+        life = Life(views, self._sources)
+        for view, kept in zip(self._created(), life.views, strict=True):
+            kept.again.extend(view.again)
+        return life
 
 
 def _legal_below(sources: Mapping[str, SimulatedSource]) -> dict[str, int]:

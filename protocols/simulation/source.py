@@ -25,6 +25,8 @@ class SimulatedSource:
         self.name = name
         #: Everything that it will commit; version v is `updates[v - 1]`.
         self.updates = updates
+        #: When its versions were committed, by its own clock, which may step back.
+        self.times: list[int] = []
         #: What it holds, by version; one more than it has committed.
         self._contents: list[Contents] = [initial]
         #: (view, index of an atom) → in which order the view is joined from there.
@@ -45,9 +47,10 @@ class SimulatedSource:
         """What it will commit next; None when its story is over."""
         return self.updates[self.version] if self.version < len(self.updates) else None
 
-    def commit(self) -> Update:
-        """Commits the next update."""
+    def commit(self, at: int = 0) -> Update:
+        """Commits the next update, at this time."""
         update = self.updates[self.version]
+        self.times.append(at)
         now = self._contents[-1]
         self._contents.append({**now, **after(now, update.changes)})
         return update

@@ -14,8 +14,8 @@ import pytest
 from jobs import KEYED, OneView, World, start
 
 from infra.localbroker import LocalBroker
+from protocols.exchange.delivery import Delivery
 from protocols.exchange.holdback import GlobalPart
-from streaming.driving import Delivery
 from streaming.spilling import put_away
 
 
@@ -39,13 +39,13 @@ def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -
 def take_noting_sweeps(world: World, job: OneView) -> list[int]:
     """Takes all that is in the topics as one batch; how many transactions each sweep had."""
     sizes: list[int] = []
-    line_up = Delivery.get_all_in_line
+    line_up = Delivery.line_up
 
     def noting(delivery: Delivery, sources: object, which: object, version: np.ndarray) -> None:
         sizes.append(len(version))
         line_up(delivery, sources, which, version)  # type: ignore[arg-type]
 
-    with mock.patch.object(Delivery, "get_all_in_line", noting):
+    with mock.patch.object(Delivery, "line_up", noting):
         job.take(world.records_after(job))
     return sizes
 

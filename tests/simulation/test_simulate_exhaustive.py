@@ -123,8 +123,11 @@ def test_fifo_protocols_are_explored_message_by_message() -> None:
     for name in ("strobe", "t-strobe", "g-strobe", "c-strobe"):
         schedules, different, wrong = _explored(PROTOCOLS[name], keyed)
         assert (schedules, wrong) == (different, 0)
+    # By hand: the first question is answered at version 1, 2 or 3. Behind 1 come two schedules of
+    # the two updates that are left, behind 2 the next question is answered at 2 or 3, behind 3 all
+    # updates are in line.
     for name in ("eca", "lca"):
-        assert _explored(PROTOCOLS[name], _at_one_source(_form())) == (15, 15, 0)
+        assert _explored(PROTOCOLS[name], _at_one_source(_form())) == (5, 5, 0)
 
 
 def test_a_global_transaction_is_one_delivery() -> None:

@@ -1,6 +1,6 @@
 """The leaves of a view's tree: whose rows they give when answers have more than was asked for.
 
-Answers do where several views or atoms ask one relation together (streaming/sharing.py), and what
+Answers do where several views or atoms ask one relation together (exchange/sharing.py), and what
 was not asked for is not corrected either.
 """
 
@@ -10,12 +10,12 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame, FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
+from protocols.exchange.together import finish
 from protocols.operators.cores import Core
 from protocols.operators.operator import Span
 from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, View
-from streaming.driving import finish
 
 CATALOG = catalog_from_json(
     {"s": {"relations": {"r": {"columns": {"k": "BIGINT", "v": "BIGINT"}}}}}

@@ -21,10 +21,11 @@ from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.order import positions_of
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.transaction import RowChange, Transaction
-from streaming.feed import Feed, positions_of
+from streaming.feed import Feed
 
 R = Relation("a", "r", (("x", column_type("BIGINT")),))
 S = Relation("a", "s", (("x", column_type("BIGINT")),))
@@ -443,7 +444,7 @@ CLOCKS = st.dictionaries(
 def _order(clocks: dict[str, list[int]], sources: Sequence[str]) -> list[tuple[str, int]]:
     feeds: dict[str, Feed] = {source: Times(clocks[source]) for source in sources}
     batch = {source: (0, len(clocks[source])) for source in sources}
-    names, which, versions = positions_of(batch, feeds)
+    names, which, versions = positions_of(batch, lambda source, *span: feeds[source].times(*span))
     return [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
 
 
@@ -462,7 +463,7 @@ def test_a_batch_takes_up_where_the_one_before_it_ended(
     after = {s: data.draw(st.integers(0, len(times))) for s, times in clocks.items()}
     feeds: dict[str, Feed] = {source: Times(times) for source, times in clocks.items()}
     batch = {source: (after[source], len(times)) for source, times in clocks.items()}
-    names, which, versions = positions_of(batch, feeds)
+    names, which, versions = positions_of(batch, lambda source, *span: feeds[source].times(*span))
     rest = {source: times[after[source] :] for source, times in clocks.items()}
     found = [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
     assert found == [(source, after[source] + nth) for source, nth in _merged(rest)]

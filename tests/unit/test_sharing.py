@@ -23,9 +23,9 @@ from protocols.exchange.correction import snapshot
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Joint, Page, Query, Question, Snapshot
+from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
-from streaming.sharing import Shared
 
 BIGINT = column_type("BIGINT")
 NAMES = ("a", "b", "c")
@@ -99,11 +99,15 @@ def is_right(questions: Sequence[Wanted], held: Counter[Row]) -> bool:
     """Whether each gets, of the rows that its keys ask for, all and with their counts."""
     shared = Shared(questions)
     asked = [q for q in shared.questions if isinstance(q, Query)]
-    answers = shared.answers([told(question, held) for question in asked])
+    answers = at_places(shared, [told(question, held) for question in asked])
     return all(
         each.rows.columns == question.columns and _suffices(question, each, held)
         for question, each in zip(questions, snapshots(questions, answers), strict=True)
     )
+
+
+def at_places(shared: Shared[Frame], answers: Sequence[Answer[Frame]]) -> list[Answer[Frame]]:
+    return [answers[place] for place in shared.places]
 
 
 def snapshots(
@@ -227,7 +231,7 @@ def test_three_questions_become_one_and_each_gets_its_own_columns_back() -> None
     held = Counter({(0, 7, 8): 1, (1, 7, 9): 2, (2, 5, 6): 1})
     (united,) = shared.questions
     assert isinstance(united, Query)
-    found = snapshots(questions, shared.answers([told(united, held)]))
+    found = snapshots(questions, at_places(shared, [told(united, held)]))
     assert [each.rows.columns for each in found] == [("a",), ("b", "a"), ("c",)]
     assert rows_of(found[1].rows) == Counter({(7, 0): 1, (7, 1): 2, (5, 2): 1})
 
@@ -269,5 +273,5 @@ def test_what_an_answer_says_of_itself_stays() -> None:
     (united,) = shared.questions
     assert isinstance(united, Query)
     whole = replace(told(united, Counter([(1, 1, 1)])), parts=parts, bytes_sent=5)
-    for answer in shared.answers([whole]):
+    for answer in at_places(shared, [whole]):
         assert (answer.inclusion, answer.parts, answer.bytes_sent) == (Prefix(7), parts, 5)

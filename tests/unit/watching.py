@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from protocols.algebra.bag import Row, bag
 from protocols.algebra.expressions import Column, IsNull, conjuncts
 from protocols.algebra.frame import Frame
+from protocols.exchange.inclusion import Prefix
 from protocols.exchange.questions import Query, Question
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.simulation.journal import Journal
@@ -101,15 +102,15 @@ class _Run:
         scenario = Scenario("watched", sql, Catalog(tuple(held)), initial, tuple(updates))
         entry = protocol_named(protocol)
         self._sources = sources_of(scenario)
-        self._journal = Journal([run_event(scenario, entry, None)])
         self._setting = setting_of(scenario, entry, "frame")
+        self._journal = Journal([run_event(self._setting, None)])
         self.restart()
         self._answer_all()
 
     def restart(self) -> None:
         """A new warehouse, over what the one before has shown."""
         vector = dict.fromkeys(self._sources, 0)
-        self._life = Life(self._setting, self._sources, self._journal, vector)
+        self._life = Life([(self._setting, self._journal, vector)], self._sources)
         self._life.begin(page=1_000_000)
 
     def work_on(self, sources: Sequence[str]) -> Work:
@@ -117,21 +118,23 @@ class _Run:
         for source in sources:
             self._journal.events.append(commit_event(self._sources[source]))
             self._life.arrive(self._sources[source])
-            while groups := self._life.ready():
-                self._life.deliver(groups[0])
+            [view] = self._life.views
+            self._life.take_up(view, self._life.may_take_up(view))
         return self._answer_all()
 
     def _answer_all(self) -> Work:
         """Round by round, until nothing is asked any more."""
         work = Work([], 0)
         while not self._life.idle:
-            opened = list(self._life.open())
+            self._life.send()
+            opened = list(self._life.open)
             work = Work([*work.asked, *(_asked(each.question) for each in opened)], work.rounds + 1)
             for each in opened:
-                version = self._sources[each.source].version
-                each.answer = self._life.evaluated(each.question, version)
-            for each in opened:
-                self._life.hand_over(each)
+                version = Prefix(self._sources[each.source].version)
+                answer = self._life.answering.from_state(each.question, version)
+                self._life.answered(each, answer)
+            while messages := self._life.driver.next_ones():
+                self._life.hand_over(messages[0])
         return work
 
 

@@ -9,23 +9,24 @@ of their columns.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from protocols.algebra.frame import Frame
-from protocols.exchange.questions import Answer, Joint, Query, Question
+from protocols.algebra.delta import Delta
+from protocols.exchange.questions import Joint, Query, Question
+
+D = TypeVar("D", bound=Delta)
 
 
-class Shared:
+class Shared(Generic[D]):
     """A round of questions, and the fewer ones that are asked in their place."""
 
-    def __init__(self, questions: Sequence[Question[Frame]]) -> None:
-        self._wanted = list(questions)
+    def __init__(self, questions: Sequence[Question[D]]) -> None:
         #: What is asked.
-        self.questions: list[Question[Frame]] = []
-        #: For each question wanted, its place among those asked.
-        self._places: list[int] = []
+        self.questions: list[Question[D]] = []
+        #: For each question, the place of its answer among those asked.
+        self.places: list[int] = []
         known: dict[Any, int] = {}
-        for question in self._wanted:
+        for question in questions:
             likeness = _likeness(question)
             place = known.get(likeness) if likeness is not None else None
             if place is None:
@@ -34,14 +35,10 @@ class Shared:
                 known[likeness] = place
             else:
                 self.questions[place] = _united(self.questions[place], question)
-            self._places.append(place)
-
-    def answers(self, answers: Sequence[Answer[Frame]]) -> list[Answer[Frame]]:
-        """The answers to the questions wanted, which may have more rows and columns than these."""
-        return [answers[place] for place in self._places]
+            self.places.append(place)
 
 
-def _likeness(question: Question[Frame]) -> Any:
+def _likeness(question: Question[D]) -> Any:
     """Equal for questions that can become one; None for one that stays by itself."""
     if isinstance(question, Joint) or question.page is not None:
         return None
@@ -49,7 +46,7 @@ def _likeness(question: Question[Frame]) -> Any:
     return question.relation, question.condition, columns
 
 
-def _united(one: Question[Frame], other: Question[Frame]) -> Query[Frame]:
+def _united(one: Question[D], other: Question[D]) -> Query[D]:
     assert isinstance(one, Query)
     assert isinstance(other, Query)
     names = {*one.columns, *other.columns}
