@@ -22,6 +22,7 @@ from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.sweep import Sweep
 from protocols.operators.build import build
 from protocols.operators.cores import Changing, Core
+from protocols.operators.keys import ALL
 from protocols.operators.memory import Memories
 from protocols.operators.operator import Operator, Span
 from protocols.views.tree import TreeView
@@ -96,7 +97,7 @@ def contents(
 ) -> Maintenance[Frame, Frame]:
     """All rows of the view as of a cut, read from the sources; memories then know that state."""
     root = tree_at_work(view, mailbox, None, read, memories)
-    rows = yield from root.before(Span(cut + 1, cut), None)
+    rows = yield from root.before(Span(cut + 1, cut), ALL)
     root.settle()
     return Frame(rows)
 

@@ -20,6 +20,7 @@ from protocols.exchange.asof import Reading
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
+from protocols.operators.keys import All, Asked
 from protocols.operators.operator import Span, Task
 from protocols.operators.placed import added_up, among
 from protocols.views.partials import extended
@@ -51,10 +52,11 @@ class Core:
         change = yield from self._changing(span.first, span.last)
         return self._no_change if change is None else picked(change.data, self._no_change.columns)
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        if wanted is None:
+    def before(self, span: Span, keys: Asked) -> Task:
+        if isinstance(keys, All):
             rows = yield from self._swept(span, self._view.atoms[0], None, ())
             return self.nothing if rows is None else added_up(rows.data)
+        wanted = keys.rows
         atom = max(self._view.atoms, key=lambda a: len(self._places[a].keys() & wanted.columns))
         asked = _by_nulls(wanted, self._places[atom])
         parts = yield from together([self._swept(span, atom, *each) for each in asked])

@@ -22,9 +22,20 @@ from protocols.operators.aggregates import (
     is_remembered,
     results,
 )
+from protocols.operators.keys import (
+    ALL,
+    All,
+    Asked,
+    Keys,
+    Nobody,
+    These,
+    agreeing,
+    handed_on,
+    these,
+)
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
-from protocols.operators.placed import among, distinct, entries, without
+from protocols.operators.placed import distinct, entries, without
 from protocols.views import tree
 
 #: What all rows agree in.
@@ -42,6 +53,7 @@ class Group:
         self._below = below
         self._node = node
         self._by = list(node.keys) or [_EVERYTHING]
+        self._names = {name: name for name in node.keys}
         self._memory = memory(self._by) if is_remembered(node.aggregates) else None
 
     def change(self, span: Span) -> Task:
@@ -50,38 +62,36 @@ class Group:
             return no_change(self)
         change = self._grouped(change)
         known, unknown = self._remembered(change)
-        there = yield from self._read(span, unknown)
+        there = yield from self._read(span, these(unknown))
         groups = self._groups(entries(there, change), known)
         if self._memory is not None:
             self._memory.learn(groups.in_the_end)
         return self._replaced(groups)
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        keys = self._named(wanted)
-        known = asked = None
-        if self._memory is not None and keys is not None and len(keys.columns) == len(self._by):
-            known, keys = self._memory.find(keys)
-            asked = keys
-        if known is not None and asked is not None and asked.is_empty():
-            groups = known
-        else:
-            groups = yield from self._groups_before(span, keys, asked)
-            if known is not None:
-                groups = pl.concat([groups, known.select(groups.columns)])
+    def before(self, span: Span, keys: Asked) -> Task:
+        groups = yield from self._groups_before(span, self._named(keys))
         there = groups.filter(self._is_there(groups))
         # A frame without columns, as there is when nobody reads any, has no rows.
         ones = pl.Series(COUNT, np.ones(there.height, np.int64))
-        found = pl.DataFrame([*self._shown(there).get_columns(), ones])
-        return found if wanted is None else among(found, wanted)
+        return agreeing(pl.DataFrame([*self._shown(there).get_columns(), ones]), keys)
 
-    def _groups_before(
-        self, span: Span, keys: pl.DataFrame | None, asked: pl.DataFrame | None
-    ) -> Task:
+    def _groups_before(self, span: Span, keys: Asked) -> Task:
+        """Groups as they are remembered, or else as they are read."""
+        if self._memory is None or isinstance(keys, All) or len(keys.rows.columns) < len(self._by):
+            groups = yield from self._groups_read(span, keys)
+            return groups
+        known, unknown = self._memory.find(keys.rows)
+        if known is not None and unknown.is_empty():
+            return known
+        groups = yield from self._groups_read(span, these(unknown), unknown)
+        return groups if known is None else pl.concat([groups, known.select(groups.columns)])
+
+    def _groups_read(self, span: Span, keys: Keys, asked: pl.DataFrame | None = None) -> Task:
         """Groups as they are read, which is remembered."""
         there = yield from self._read(span, keys)
         rows = self._groups(entries(there, self._grouped(no_change(self._below))), asked=asked)
         if self._memory is not None:
-            self._memory.seen(rows.in_the_end, all_of_them=keys is None)
+            self._memory.seen(rows.in_the_end, all_of_them=isinstance(keys, All))
         return rows.in_the_end
 
     def settle(self) -> None:
@@ -91,12 +101,9 @@ class Group:
 
     # -- groups before the batch -----------------------------------------------------------------
 
-    def _named(self, wanted: pl.DataFrame | None) -> pl.DataFrame | None:
-        """What is wanted, by the columns that it is grouped by; None asks for all groups."""
-        if not self._node.keys:
-            return _ONLY_GROUP
-        names = [] if wanted is None else [name for name in wanted.columns if name in self._by]
-        return None if wanted is None or not names else distinct(wanted, names)
+    def _named(self, keys: Asked) -> Asked:
+        """What is asked for, by the columns that it is grouped by."""
+        return handed_on(keys, self._names) if self._node.keys else These(_ONLY_GROUP)
 
     def _remembered(self, change: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
         """What is known of the groups that change, and the groups to be read."""
@@ -107,14 +114,12 @@ class Group:
         again = in_doubt(change, self._by, self._node.aggregates, known)
         return without(known, again, self._by), pl.concat([unknown, again])
 
-    def _read(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        """The rows of these groups before the batch; None asks for all."""
-        if not self._node.keys:
-            nobody = wanted is not None and wanted.is_empty()
-            rows = yield from before(self._below, span, pl.DataFrame() if nobody else None)
-            return self._grouped(rows)
-        rows = yield from before(self._below, span, wanted)
-        return rows if wanted is None else among(rows, wanted)
+    def _read(self, span: Span, keys: Keys) -> Task:
+        """The rows of these groups before the batch."""
+        if not self._node.keys and not isinstance(keys, Nobody):
+            keys = ALL
+        rows = yield from before(self._below, span, keys)
+        return agreeing(self._grouped(rows), keys)
 
     def _grouped(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with something to group by."""

@@ -14,7 +14,7 @@ Null extension is not linear. It is right here because it comes last: the source
 inner matches only, and answers are corrected before anything is padded.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -22,9 +22,20 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
 from protocols.algebra.expressions import columns_of as columns_read
-from protocols.algebra.frame import Frame, chosen, empty_frame, once, picked
+from protocols.algebra.frame import Frame, chosen, empty_frame, known_once, once, picked
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
+from protocols.operators.keys import (
+    ALL,
+    NOBODY,
+    All,
+    Asked,
+    Keys,
+    These,
+    agreeing,
+    handed_on,
+    these,
+)
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.outer import outer_pairs
@@ -32,12 +43,10 @@ from protocols.operators.partners import Partners, Wanted
 from protocols.operators.placed import (
     absence,
     added_up,
-    among,
     changes,
     columns_of,
     distinct,
     entries,
-    keys,
     pairs,
     running,
     throughout,
@@ -73,7 +82,7 @@ class Join:
         self._on = node.on
         #: What each side is joined on.
         self._by = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
-        self._sides = node.left.columns, node.right.columns
+        self._names = [{n: n for n in side.columns} for side in (node.left, node.right)]
         of_left, of_right, of_both = _by_side(node)
         #: What a row has to satisfy by itself to have a partner at all.
         self._eligible = of_left, of_right
@@ -107,7 +116,7 @@ class Join:
 
     def _asked(
         self, changed: tuple[pl.DataFrame, pl.DataFrame]
-    ) -> Iterator[tuple[pl.DataFrame | None, Wanted | None]]:
+    ) -> Iterator[tuple[Keys, Wanted | None]]:
         """For each side the keys that have to be read, and those whose rows have to be counted.
 
         What changes on the other side meets rows here. What changes here may be the first or the
@@ -116,21 +125,21 @@ class Join:
         if not self._on:
             # Everything meets everything.
             left, right = (not each.is_empty() for each in changed)
-            yield None if right or (left and self._pads_for(0)) else pl.DataFrame(), None
-            yield None if left or (right and self._pads_for(1)) else pl.DataFrame(), None
+            yield ALL if right or (left and self._pads_for(0)) else NOBODY, None
+            yield ALL if left or (right and self._pads_for(1)) else NOBODY, None
             return
         touched = [self._keys(side, changed[side]) for side in (0, 1)]
         for side in (0, 1):
             met, own = self._named(side, touched[1 - side]), touched[side]
             partners = self._partners[side]
             if partners is None:
-                yield _united(met, own) if self._pads_for(side) else met, None
+                yield these(_united(met, own) if self._pads_for(side) else met), None
             elif self._kind in ("semi", "anti"):
                 wanted = partners.wanted(_united(met, own))
-                yield wanted.unknown, wanted
+                yield these(wanted.unknown), wanted
             else:
                 wanted = partners.wanted(own)
-                yield _united(met, wanted.unknown), wanted
+                yield these(_united(met, wanted.unknown)), wanted
 
     def _pads_for(self, side: int) -> bool:
         """Whether it matters on the other side if there are rows on this one."""
@@ -150,15 +159,15 @@ class Join:
         before, change = (self._able(side, rows[side]) for rows in (there, changed))
         return partners.numbers(wanted, before, change)
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        left, right = yield from self._sides_before(span, wanted)
-        if wanted is None:
+    def before(self, span: Span, keys: Asked) -> Task:
+        left, right = yield from self._sides_before(span, keys)
+        if isinstance(keys, All):
             for side, rows in enumerate((left, right)):
                 partners = self._partners[side]
                 if partners is not None:
                     partners.seen(self._able(side, rows))
         rows = self._rows(throughout(left), throughout(right)).drop(POSITION)
-        return added_up(rows if wanted is None else among(rows, wanted))
+        return added_up(agreeing(rows, keys))
 
     def settle(self) -> None:
         self._left.settle()
@@ -276,7 +285,7 @@ class Join:
 
     def _keys(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
         """The different join keys of rows of one side that may have partners."""
-        return keys(self._able(side, rows), [(name, name) for name in self._by[side]])
+        return known_once(picked(self._able(side, rows), self._by[side]))
 
     def _named(self, side: int, others: pl.DataFrame) -> pl.DataFrame:
         """The join keys of the other side as this side calls them."""
@@ -284,26 +293,26 @@ class Join:
         found = picked(others, [(name, theirs[name]) for name in self._by[side]])
         return found if len(set(theirs.values())) == others.width else once(found)
 
-    def _met_by(self, side: int, rows: pl.DataFrame) -> pl.DataFrame | None:
-        """The keys on the other side that rows of one side meet; None stands for all there are."""
+    def _met_by(self, side: int, rows: pl.DataFrame) -> Keys:
+        """The keys on the other side that rows of one side meet."""
         if not self._on:
-            return pl.DataFrame() if rows.is_empty() else None
-        return self._named(1 - side, self._keys(side, rows))
+            return NOBODY if rows.is_empty() else ALL
+        return these(self._named(1 - side, self._keys(side, rows)))
 
     def _sides_before(
-        self, span: Span, wanted: pl.DataFrame | None
+        self, span: Span, keys: Asked
     ) -> Maintenance[Frame, tuple[pl.DataFrame, pl.DataFrame]]:
         """Of both sides all rows that these rows of the join depend on."""
-        mine, theirs = (_part(wanted, side) for side in self._sides)
-        if mine is not None and not (self._kind == "full" and _all_null(mine)):
+        mine, theirs = (handed_on(keys, names) for names in self._names)
+        if isinstance(mine, These) and not (self._kind == "full" and _all_null(mine)):
             left = yield from before(self._left, span, mine)
             right = yield from before(self._right, span, self._met_by(0, left))
-        elif theirs is not None and (self._kind in ("inner", "semi") or not _all_null(theirs)):
+        elif isinstance(theirs, These) and not (self._pads_for(1) and _all_null(theirs)):
             right = yield from before(self._right, span, theirs)
             left = yield from before(self._left, span, self._met_by(1, right))
         else:
             sides = (self._left, self._right)
-            left, right = yield from together([before(side, span, None) for side in sides])
+            left, right = yield from together([before(side, span, ALL) for side in sides])
         return left, right
 
 
@@ -340,12 +349,6 @@ def _polars(condition: Condition | None) -> pl.Expr | None:
     return None if condition is None else to_polars(condition)
 
 
-def _part(wanted: pl.DataFrame | None, side: Collection[str]) -> pl.DataFrame | None:
-    """The keys of one side; None when none of their columns is there."""
-    names = [] if wanted is None else [name for name in wanted.columns if name in side]
-    return None if wanted is None or not names else distinct(wanted, names)
-
-
-def _all_null(wanted: pl.DataFrame) -> bool:
+def _all_null(keys: These) -> bool:
     """Whether some key says nothing but NULL, as the columns of an orphan's missing side do."""
-    return bool(wanted.select(pl.all_horizontal(pl.all().is_null()).any()).item())
+    return bool(keys.rows.select(pl.all_horizontal(pl.all().is_null()).any()).item())

@@ -6,10 +6,11 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions import Column, to_polars, value_to_polars
-from protocols.algebra.frame import empty_frame, once, picked
+from protocols.algebra.frame import empty_frame, picked
 from protocols.exchange.together import together
+from protocols.operators.keys import Asked, agreeing, handed_on
 from protocols.operators.operator import Operator, Span, Task
-from protocols.operators.placed import added_up, among
+from protocols.operators.placed import added_up
 from protocols.views import tree
 
 
@@ -36,11 +37,9 @@ class Compute:
         rows = yield from self._below.change(span)
         return added_up(self._computed(rows, POSITION, COUNT))
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        below = _asked_below(wanted, self._passed)
-        rows = yield from self._below.before(span, below)
-        found = added_up(self._computed(rows, COUNT))
-        return found if wanted is None else among(found, wanted)
+    def before(self, span: Span, keys: Asked) -> Task:
+        rows = yield from self._below.before(span, handed_on(keys, self._passed))
+        return agreeing(added_up(self._computed(rows, COUNT)), keys)
 
     def settle(self) -> None:
         self._below.settle()
@@ -63,8 +62,8 @@ class Filter:
         rows = yield from self._below.change(span)
         return rows.filter(self._test)
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        rows = yield from self._below.before(span, wanted)
+    def before(self, span: Span, keys: Asked) -> Task:
+        rows = yield from self._below.before(span, keys)
         return rows.filter(self._test)
 
     def settle(self) -> None:
@@ -82,8 +81,8 @@ class Union:
         parts = yield from together([each.change(span) for each in self._below])
         return added_up(pl.concat(parts))
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        parts = yield from together([each.before(span, wanted) for each in self._below])
+    def before(self, span: Span, keys: Asked) -> Task:
+        parts = yield from together([each.before(span, keys) for each in self._below])
         return added_up(pl.concat(parts))
 
     def settle(self) -> None:
@@ -103,8 +102,8 @@ class Multiply:
         rows = yield from self._below.change(span)
         return added_up(self._multiplied(rows))
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        rows = yield from self._below.before(span, wanted)
+    def before(self, span: Span, keys: Asked) -> Task:
+        rows = yield from self._below.before(span, keys)
         return added_up(self._multiplied(rows))
 
     def settle(self) -> None:
@@ -112,14 +111,3 @@ class Multiply:
 
     def _multiplied(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.with_columns(pl.col(COUNT) * pl.col(self._times)).drop(self._times)
-
-
-def _asked_below(wanted: pl.DataFrame | None, passed: dict[str, str]) -> pl.DataFrame | None:
-    """The keys as the input has them, without what is computed; None when nothing is left."""
-    if wanted is None:
-        return None
-    # Of a column that is shown twice, one is enough to ask by: the rows are looked at again above.
-    known = {passed[name]: name for name in wanted.columns if name in passed}
-    if not known:
-        return None
-    return once(picked(wanted, known.items()))

@@ -22,6 +22,7 @@ import polars as pl
 from protocols.algebra.delta import POSITION
 from protocols.algebra.frame import Frame
 from protocols.exchange.questions import Maintenance
+from protocols.operators.keys import Asked, Keys, Nobody
 
 #: Work that ends with rows.
 Task: TypeAlias = Maintenance[Frame, pl.DataFrame]
@@ -53,11 +54,8 @@ class Operator(Protocol):
         """
         ...
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        """Its rows before the batch, those that agree with one of the keys; None asks for all.
-
-        `wanted` are distinct rows over some of its columns. NULL agrees with NULL here.
-        """
+    def before(self, span: Span, keys: Asked) -> Task:
+        """Its rows before the batch that are asked for."""
         ...
 
     def settle(self) -> None:
@@ -65,11 +63,11 @@ class Operator(Protocol):
         ...
 
 
-def before(operator: Operator, span: Span, wanted: pl.DataFrame | None) -> Task:
-    """The same, without bothering anybody for no key at all."""
-    if wanted is not None and wanted.is_empty():
+def before(operator: Operator, span: Span, keys: Keys) -> Task:
+    """The same, without asking it for nobody's rows."""
+    if isinstance(keys, Nobody):
         return operator.nothing
-    rows = yield from operator.before(span, wanted)
+    rows = yield from operator.before(span, keys)
     return rows
 
 

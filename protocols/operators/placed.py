@@ -9,7 +9,7 @@ up to its rows at that position, for every position at once, and
     presence   whether there is any of a row: 1 from where the sum becomes positive, until it is 0
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,6 @@ from protocols.algebra.frame import (
     at_once,
     chosen,
     compared,
-    known_once,
     met,
     once,
     picked,
@@ -97,11 +96,6 @@ def _no_pairs(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
 def distinct(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """The different rows of these columns, NULL like any other value."""
     return once(picked(rows, columns))
-
-
-def keys(rows: pl.DataFrame, columns: Iterable[tuple[str, str]]) -> pl.DataFrame:
-    """The different rows without a NULL of columns (new name, from which); one for each name."""
-    return known_once(picked(rows, dict(columns).items()))
 
 
 def among(rows: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:

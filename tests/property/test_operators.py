@@ -24,8 +24,9 @@ from protocols.algebra.frame import empty_frame
 from protocols.checking.plans import judging
 from protocols.operators import aggregates, memory, order, outer, placed
 from protocols.operators.build import build
+from protocols.operators.keys import ALL, Asked, agreeing
 from protocols.operators.operator import Span, Task
-from protocols.operators.placed import added_up, among
+from protocols.operators.placed import added_up
 from protocols.simulation.algebras import one_nan
 from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.sql import parse_view
@@ -85,9 +86,8 @@ class Given:
         return pl.concat(steps).select(*self._view.schema, POSITION, COUNT)
         yield []
 
-    def before(self, span: Span, wanted: pl.DataFrame | None) -> Task:
-        rows = self._at[span.cut]
-        return rows if wanted is None else among(rows, wanted)
+    def before(self, span: Span, keys: Asked) -> Task:
+        return agreeing(self._at[span.cut], keys)
         yield []
 
     def settle(self) -> None:
@@ -116,7 +116,7 @@ def wrong_position(sql: str, types: tuple[str, str], seed: int) -> int | None:
         core, histories[core.atoms[0].relation.name]
     )
     root = build(view.root, leaves)
-    held = _counted(_done(root.before(BATCHES[0], None)), view)
+    held = _counted(_done(root.before(BATCHES[0], ALL)), view)
     if held != _by_duckdb(view, catalog, histories, 0):
         return 0
     for span in BATCHES:

@@ -12,6 +12,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import finish
 from protocols.operators.cores import Core
+from protocols.operators.keys import These
 from protocols.operators.operator import Span
 from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
@@ -35,6 +36,6 @@ def test_rows_that_were_not_asked_for_are_left_out() -> None:
     [relation] = view.relations
     mailbox = Mailbox[Frame]({relation: FrameLog()}, {"s": 0})
     core = Core(view, mailbox, lambda _first, _last: iter(()), generous)  # type: ignore[arg-type, return-value]
-    asked = pl.DataFrame({"k": [1, 7]})
+    asked = These(pl.DataFrame({"k": [1, 7]}))
     rows = finish(core.before(Span(1, 1), asked), lambda _: [])
     assert rows.rows(named=True) == [{"k": 1, "v": 10, COUNT: 1}]
