@@ -1,23 +1,24 @@
 """An update on its way through a view's tree, and the questions that it leads to.
 
-Each operator is followed as it works (`operators/`): `change` is what its inputs ask and what it
-asks itself because of it, `before` what it takes to know some of its rows as they were. No row is
-looked at, so a question that may be spared because nothing is left to ask for counts as asked: the
-numbers are what an update asks at most, and what it asks if it finds partners everywhere.
+Operators say themselves what they ask (`operators/statements.py`), and are followed by that:
+`change` is what their inputs ask and what they ask because of it, `before` what it takes to know
+some of their rows as they were. No row is looked at, so a question that may be spared because
+nothing is left to ask for counts as asked: the numbers are what an update asks at most, and what it
+asks if it finds partners everywhere.
 
 What is not known of rows is said by the occasion: which relations change, whether rows come or go,
 whether the groups that they meet are remembered, and whether a key that may be NULL is.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
-from protocols.algebra.expressions import Column, Condition, columns_of, conjuncts
 from protocols.analysis.dependencies import facts
 from protocols.explaining.asked import Rounds, after_another, ask, number, side_by_side
 from protocols.maintenance.batched_sweep import rounds
-from protocols.operators.aggregates import is_remembered
+from protocols.operators.cores import first_atom, places
+from protocols.operators.statements import Read, leading_side, statement
 from protocols.views import tree
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan, step_to
@@ -69,10 +70,6 @@ class Wanted:
     #: At most so many keys.
     rows: int
 
-    def of(self, columns: frozenset[str]) -> "Wanted":
-        """The same without other columns."""
-        return Wanted(self.columns & columns, self.nulls & columns, self.rows)
-
 
 _NO_KEY = Wanted(frozenset(), frozenset(), MANY)
 
@@ -87,17 +84,32 @@ class Following:
 
     def change(self, node: tree.Node) -> Change:
         """How a node changes, and what is asked for that."""
-        match node:
-            case tree.Core(view):
-                return self._change_of_core(view)
-            case tree.Union(below):
-                return _added([self.change(each) for each in below])
-            case tree.Join():
-                return self._change_of_join(node)
-            case tree.Group():
-                return self._change_of_group(node)
-            case tree.Compute() | tree.Filter() | tree.Multiply():
-                return self.change(node.input)
+        if isinstance(node, tree.Core):
+            return self._change_of_core(node.view)
+        below = [self.change(each) for each in tree.inputs(node)]
+        if not any(each.rows for each in below):
+            return _UNCHANGED
+        reads = [self._read(node, read, below) for read in statement(node).reads]
+        asked = after_another(side_by_side([each.asked for each in below]), side_by_side(reads))
+        return _changed(node, asked, below)
+
+    def _read(self, node: tree.Node, read: Read, changes: Sequence[Change]) -> Rounds:
+        """What an operator reads of an input because of these changes."""
+        concerned = [changes[i] for i in read.because_of if not self._spares(read, i, changes[i])]
+        rows = sum(each.rows for each in concerned)
+        if not rows:
+            return _NOTHING
+        below = tree.inputs(node)[read.input]
+        if not read.by:
+            return self.before(below, None)
+        keys = frozenset(read.by)
+        nulls = keys - facts(below).never_null if read.nulls else frozenset()
+        return self.before(below, Wanted(keys, nulls, rows))
+
+    def _spares(self, read: Read, place: int, change: Change) -> bool:
+        """Whether the keys of a change are left out, since they are remembered."""
+        remembered = self._occasion.remembered and place in read.unless_known
+        return remembered and not (read.doubted and change.goes)
 
     def _change_of_core(self, view: View) -> Change:
         """The batched sweep, from every atom that changes."""
@@ -121,86 +133,34 @@ class Following:
         alone = len(view.atoms) == 1
         return Change(tuple(asked), happens.rows if alone else MANY, happens.comes, happens.goes)
 
-    def _change_of_join(self, node: tree.Join) -> Change:
-        sides = (self.change(node.left), self.change(node.right))
-        if not any(each.rows for each in sides):
-            return _UNCHANGED
-        below = (node.left, node.right)
-        reads = [self._read_by(node, side, below[side], sides) for side in (0, 1)]
-        asked = after_another(side_by_side([each.asked for each in sides]), side_by_side(reads))
-        return _joined(node.kind, asked, *sides)
-
-    def _read_by(
-        self, node: tree.Join, side: int, below: tree.Node, changes: tuple[Change, Change]
-    ) -> Rounds:
-        """What a join reads of one side because of these changes (see `Join._asked`)."""
-        own, other = changes[side], changes[1 - side]
-        pads = {"inner": (), "full": (0, 1)}.get(node.kind, (1,))
-        counted = counts(node, side)
-        spared = counted and self._occasion.remembered
-        met = other.rows if not (spared and node.kind in ("semi", "anti")) else 0
-        beside = own.rows if side in pads and not spared else 0
-        if not met and not beside:
-            return _NOTHING
-        if not node.on:
-            return self.before(below, None)
-        columns = frozenset(pair[side] for pair in node.on)
-        return self.before(below, Wanted(columns, frozenset(), met + beside))
-
-    def _change_of_group(self, node: tree.Group) -> Change:
-        below = self.change(node.input)
-        if not below.rows:
-            return _UNCHANGED
-        asked = below.asked
-        if not self._knows(node, below):
-            asked = after_another(asked, self._groups(node, below.rows))
-        if node.aggregates:
-            return Change(asked, 2 * below.rows, True, True)
-        return Change(asked, below.rows, below.comes, below.goes)
-
-    def _knows(self, node: tree.Group, below: Change) -> bool:
-        """Whether the groups can go on from what is remembered."""
-        extremes = any(each.function in ("min", "max") for each in node.aggregates)
-        remembered = self._occasion.remembered and is_remembered(node.aggregates)
-        return remembered and not (extremes and below.goes)
-
-    def _groups(self, node: tree.Group, rows: int) -> Rounds:
-        """The rows of so many groups, before."""
-        if not node.keys:
-            return self.before(node.input, None)
-        keys = frozenset(node.keys)
-        return self.before(node.input, Wanted(keys, keys - facts(node.input).never_null, rows))
-
     # -- what the rows of before ask -------------------------------------------------------------
 
     def before(self, node: tree.Node, wanted: Wanted | None) -> Rounds:
         """What is asked for the rows that match keys; None wants all."""
-        match node:
-            case tree.Core(view):
-                return self._core_before(view, wanted)
-            case tree.Compute():
-                return self.before(node.input, _passed(node, wanted))
-            case tree.Filter() | tree.Multiply():
-                return self.before(node.input, wanted)
-            case tree.Union(below):
-                return side_by_side([self.before(each, wanted) for each in below])
-            case tree.Join():
-                return self._join_before(node, wanted)
-            case tree.Group():
-                return self._group_before(node, wanted)
+        if isinstance(node, tree.Core):
+            return self._core_before(node.view, wanted)
+        stated, below = statement(node), tree.inputs(node)
+        named = [_handed_on(wanted, names) for names in stated.names]
+        if isinstance(node, tree.Join):
+            return self._join_before(node, named)
+        if isinstance(node, tree.Group) and stated.remembers and self._occasion.remembered:
+            columns = frozenset() if wanted is None else wanted.columns
+            if columns >= frozenset(node.keys):
+                return _NOTHING
+        return side_by_side([self.before(*each) for each in zip(below, named, strict=True)])
 
     def _core_before(self, view: View, wanted: Wanted | None) -> Rounds:
         """The rows of one atom by its keys, then the others one after the other."""
         if wanted is None:
-            return _swept(view, view.atoms[0], (), ())
-        places = {atom: _places(view, atom) for atom in view.atoms}
-        atom = max(view.atoms, key=lambda each: len(places[each].keys() & wanted.columns))
-        here = [name for name in view.schema if name in wanted.columns & places[atom].keys()]
+            wanted = _NO_KEY
+        of = places(view)
+        atom = first_atom(of, wanted.columns)
+        here = [name for name in view.schema if name in wanted.columns & of[atom].keys()]
         patterns = self._patterns(tuple(n for n in here if n in wanted.nulls), wanted.rows)
         sweeps = []
         for nulls in patterns:
-            keys = tuple(places[atom][name] for name in here if name not in nulls)
-            sweeps.append(_swept(view, atom, keys, tuple(places[atom][name] for name in nulls)))
+            keys = tuple(of[atom][name] for name in here if name not in nulls)
+            sweeps.append(_swept(view, atom, keys, tuple(of[atom][name] for name in nulls)))
         return side_by_side(sweeps)
 
     def _patterns(self, columns: tuple[str, ...], rows: int) -> Iterator[tuple[str, ...]]:
@@ -210,42 +170,34 @@ class Following:
         every = (some for size in range(len(columns) + 1) for some in combinations(columns, size))
         return islice(every, rows)
 
-    def _join_before(self, node: tree.Join, wanted: Wanted | None) -> Rounds:
-        """One side by the keys, the other by what was found there; or both whole."""
-        mine, theirs = (_part(wanted, side) for side in (node.left, node.right))
-        ways = []
-        if mine is not None:
-            ways.append(self._one_then_other(node, 0, mine))
-            if not (node.kind == "full" and self._may_be_null(mine)):
-                return ways[0]
-        if theirs is not None:
-            ways.append(self._one_then_other(node, 1, theirs))
-            if node.kind in ("inner", "semi") or not self._may_be_null(theirs):
-                return max(ways, key=_size)
-        whole = side_by_side([self.before(side, None) for side in (node.left, node.right)])
-        return max([*ways, whole], key=_size)
+    def _join_before(self, node: tree.Join, named: Sequence[Wanted | None]) -> Rounds:
+        """The dearest way that keys may take, depending on what they have NULL in."""
+        leads = [each is not None for each in named]
+        void = [each is not None and self._may_be_null(each) for each in named]
+        cases = [(left, right) for left in {False, void[0]} for right in {False, void[1]}]
+        firsts = dict.fromkeys(leading_side(node.kind, leads, case.__getitem__) for case in cases)
+        return self._dearest([self._led_by(node, first, named) for first in firsts])
 
-    def _one_then_other(self, node: tree.Join, first: int, wanted: Wanted) -> Rounds:
+    def _led_by(self, node: tree.Join, first: int | None, named: Sequence[Wanted | None]) -> Rounds:
+        """One side by the keys, the other by what is found there; or both whole."""
         below = (node.left, node.right)
-        keys = None
-        if node.on:
-            keys = Wanted(frozenset(pair[1 - first] for pair in node.on), frozenset(), MANY)
-        return after_another(self.before(below[first], wanted), self.before(below[1 - first], keys))
+        if first is None:
+            return side_by_side([self.before(side, None) for side in below])
+        by = statement(node).reads[1 - first].by
+        links = Wanted(frozenset(by), frozenset(), MANY) if by else None
+        found = self.before(below[first], named[first])
+        return after_another(found, self.before(below[1 - first], links))
+
+    def _dearest(self, ways: Sequence[Rounds]) -> Rounds:
+        """Of several ways, of which rows decide, the one that asks most."""
+        return max(ways, key=_size)
 
     def _may_be_null(self, wanted: Wanted) -> bool:
         """Whether some key may say nothing but NULL."""
         return self._occasion.nulls and wanted.columns <= wanted.nulls
 
-    def _group_before(self, node: tree.Group, wanted: Wanted | None) -> Rounds:
-        keys = frozenset(node.keys)
-        named = wanted.of(keys) if wanted is not None else _NO_KEY
-        remembered = self._occasion.remembered and is_remembered(node.aggregates)
-        if remembered and named.columns == keys:
-            return _NOTHING
-        return self.before(node.input, named if named.columns else None)
 
-
-# -- details of the operators ----------------------------------------------------------------------
+# -- details ---------------------------------------------------------------------------------------
 
 
 def _swept(view: View, atom: Atom, keys: tuple[str, ...], nulls: tuple[str, ...]) -> Rounds:
@@ -258,50 +210,35 @@ def _swept(view: View, atom: Atom, keys: tuple[str, ...], nulls: tuple[str, ...]
     return ((first,), *others)
 
 
-def _places(view: View, atom: Atom) -> dict[str, str]:
-    """The outputs that an atom provides: name → column of its relation."""
-    own = dict(atom.renaming)
-    return {o.name: own[o.column] for o in view.outputs if o.column in own}
-
-
-def counts(node: tree.Join, side: int) -> bool:
-    """Whether a join remembers how many rows one side has per key (see `operators/joins.py`)."""
-    if not node.on or node.kind == "inner" or any(_reads_both(node, test) for test in _tests(node)):
-        return False
-    return side == 1 or node.kind == "full"
-
-
-def _tests(node: tree.Join) -> Iterator[Condition]:
-    return iter(()) if node.condition is None else conjuncts(node.condition)
-
-
-def _reads_both(node: tree.Join, test: Condition) -> bool:
-    """Whether a condition is about pairs, and not about the rows of one side."""
-    read = columns_of(test)
-    return not any(read <= side.columns.keys() for side in (node.left, node.right))
-
-
-def _part(wanted: Wanted | None, side: tree.Node) -> Wanted | None:
-    """The keys of one side; None when none of their columns is there."""
-    named = None if wanted is None else wanted.of(frozenset(side.columns))
-    return named if named is not None and named.columns else None
-
-
-def _passed(node: tree.Compute, wanted: Wanted | None) -> Wanted | None:
-    """The keys as the input has them; None when all that is asked for is computed."""
+def _handed_on(wanted: Wanted | None, names: Mapping[str, str]) -> Wanted | None:
+    """The keys as an input has them; None when it has none of their columns."""
     if wanted is None:
         return None
-    passed = {n: value.name for n, value, _ in node.values if isinstance(value, Column)}
-    columns = frozenset(passed[name] for name in wanted.columns & passed.keys())
-    nulls = frozenset(passed[name] for name in wanted.nulls & passed.keys())
+    columns, nulls = (
+        frozenset(names[name] for name in some & names.keys())
+        for some in (wanted.columns, wanted.nulls)
+    )
     return Wanted(columns, nulls, wanted.rows) if columns else None
 
 
-def _added(parts: list[Change]) -> Change:
+def _changed(node: tree.Node, asked: Rounds, below: Sequence[Change]) -> Change:
+    """How a node changes when its inputs do."""
+    match node:
+        case tree.Union():
+            return _added(asked, below)
+        case tree.Join():
+            return _joined(node.kind, asked, *below)
+        case tree.Group() if node.aggregates:
+            return Change(asked, 2 * below[0].rows, True, True)
+        case _:
+            return replace(below[0], asked=asked)
+
+
+def _added(asked: Rounds, parts: Sequence[Change]) -> Change:
     """The change of a union."""
     changed = [part for part in parts if part.rows]
     return Change(
-        side_by_side([part.asked for part in parts]),
+        asked,
         sum(part.rows for part in parts),
         any(part.comes for part in changed),
         any(part.goes for part in changed),

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Ask
-from protocols.explaining.following import MANY, Following, Occasion, Wanted, counts
+from protocols.explaining.following import MANY, Following, Occasion, Wanted
 from protocols.explaining.picture import aggregate_text, headline
-from protocols.operators.aggregates import is_remembered
 from protocols.operators.memory import ROOM
+from protocols.operators.statements import Read, statement
 from protocols.views import tree
 from protocols.views.tree import Node
 
@@ -57,9 +57,9 @@ def _memories(node: Node, seen: bool) -> Iterator[Memory]:
         case tree.Group():
             yield _of_group(node, seen)
         case tree.Join():
-            for side in (0, 1):
-                if counts(node, side):
-                    yield _of_partners(node, side)
+            for read in statement(node).reads:
+                if read.unless_known:
+                    yield _of_partners(node, read)
     for place, below in enumerate(tree.inputs(node)):
         yield from _memories(below, seen and _shows_all(node, place))
 
@@ -78,18 +78,17 @@ def _of_group(node: tree.Group, seen: bool) -> Memory:
     keys = frozenset(node.keys)
     wanted = Wanted(keys, frozenset(), MANY) if keys else None
     holds = None
-    if is_remembered(node.aggregates):
+    if statement(node).remembers:
         values = ["the number of its rows"]
         values += [aggregate_text(a) for a in node.aggregates if a.column is not None]
         holds = f"per group {listed(values)}"
     return Memory(headline(node), holds, seen or not keys, _read_again(node.input, wanted))
 
 
-def _of_partners(node: tree.Join, side: int) -> Memory:
-    columns = tuple(dict.fromkeys(pair[side] for pair in node.on))
-    below = (node.left, node.right)[side]
-    wanted = Wanted(frozenset(columns), frozenset(), MANY)
-    holds = f"per {listed(columns)} how many rows there are"
+def _of_partners(node: tree.Join, read: Read) -> Memory:
+    below = (node.left, node.right)[read.input]
+    wanted = Wanted(frozenset(read.by), frozenset(), MANY)
+    holds = f"per {listed(read.by)} how many rows there are"
     return Memory(headline(node), holds, False, _read_again(below, wanted))
 
 

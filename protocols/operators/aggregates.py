@@ -77,6 +77,11 @@ def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
     return not any(each.distinct for each in aggregates if each.function not in ("min", "max"))
 
 
+def has_extremes(aggregates: Sequence[Aggregate]) -> bool:
+    """Whether something that goes may have been the least or the greatest."""
+    return any(each.function in ("min", "max") for each in aggregates)
+
+
 def in_doubt(
     change: pl.DataFrame, by: Sequence[str], aggregates: Sequence[Aggregate], known: pl.DataFrame
 ) -> pl.DataFrame:

@@ -6,7 +6,7 @@ cut. A key set names columns of the join; the atom that has most of them is aske
 the others are tested at the end.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -30,6 +30,9 @@ from protocols.views.view import Atom, View
 #: How the change of an inner join in a batch is found: first and last position → its rows.
 Changing: TypeAlias = Callable[[int, int], Maintenance[Frame, Frame | None]]
 
+#: Atom → column of the join → column of its relation.
+Places: TypeAlias = Mapping[Atom, Mapping[str, str]]
+
 _PLACE = {POSITION: column_type("BIGINT")}
 
 
@@ -45,8 +48,7 @@ class Core:
         self._read = read
         self.nothing = empty_frame(view.schema).data
         self._no_change = empty_frame({**view.schema, **_PLACE}).data
-        #: Atom → column of the join → column of its relation.
-        self._places = {atom: dict(_places(view, atom)) for atom in view.atoms}
+        self._places = places(view)
 
     def change(self, span: Span) -> Task:
         change = yield from self._changing(span.first, span.last)
@@ -54,10 +56,10 @@ class Core:
 
     def before(self, span: Span, keys: Asked) -> Task:
         if isinstance(keys, All):
-            rows = yield from self._swept(span, self._view.atoms[0], None, ())
+            rows = yield from self._swept(span, first_atom(self._places, ()), None, ())
             return self.nothing if rows is None else added_up(rows.data)
         wanted = keys.rows
-        atom = max(self._view.atoms, key=lambda a: len(self._places[a].keys() & wanted.columns))
+        atom = first_atom(self._places, wanted.columns)
         asked = _by_nulls(wanted, self._places[atom])
         parts = yield from together([self._swept(span, atom, *each) for each in asked])
         found = [part.data for part in parts if part is not None]
@@ -87,12 +89,18 @@ class Core:
         return partial.select(self._view.projection)
 
 
-def _places(view: View, atom: Atom) -> Iterator[tuple[str, str]]:
-    """The outputs that an atom provides: (name, column of its relation)."""
-    own = dict(atom.renaming)
-    for output in view.outputs:
-        if output.column in own:
-            yield output.name, own[output.column]
+def places(view: View) -> Places:
+    """The outputs that each atom provides."""
+    own = {atom: dict(atom.renaming) for atom in view.atoms}
+    return {
+        atom: {o.name: names[o.column] for o in view.outputs if o.column in names}
+        for atom, names in own.items()
+    }
+
+
+def first_atom(of: Places, columns: Collection[str]) -> Atom:
+    """The atom that is asked first, by those of these columns that it provides."""
+    return max(of, key=lambda atom: len(of[atom].keys() & columns))
 
 
 def _by_nulls(

@@ -19,7 +19,6 @@ from protocols.operators.aggregates import (
     Groups,
     aggregated,
     in_doubt,
-    is_remembered,
     results,
 )
 from protocols.operators.keys import (
@@ -36,6 +35,7 @@ from protocols.operators.keys import (
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.placed import distinct, entries, without
+from protocols.operators.statements import statement
 from protocols.views import tree
 
 #: What all rows agree in.
@@ -52,9 +52,10 @@ class Group:
         self.nothing = empty_frame(node.columns).data
         self._below = below
         self._node = node
-        self._by = list(node.keys) or [_EVERYTHING]
-        self._names = {name: name for name in node.keys}
-        self._memory = memory(self._by) if is_remembered(node.aggregates) else None
+        stated = statement(node)
+        (self._names,), (self._asks,) = stated.names, stated.reads
+        self._by = list(self._asks.by) or [_EVERYTHING]
+        self._memory = memory(self._by) if stated.remembers else None
 
     def change(self, span: Span) -> Task:
         change = yield from self._below.change(span)
@@ -77,10 +78,11 @@ class Group:
 
     def _groups_before(self, span: Span, keys: Asked) -> Task:
         """Groups as they are remembered, or else as they are read."""
-        if self._memory is None or isinstance(keys, All) or len(keys.rows.columns) < len(self._by):
+        memory = self._memory
+        if isinstance(keys, All) or memory is None or keys.rows.width < len(self._by):
             groups = yield from self._groups_read(span, keys)
             return groups
-        known, unknown = self._memory.find(keys.rows)
+        known, unknown = memory.find(keys.rows)
         if known is not None and unknown.is_empty():
             return known
         groups = yield from self._groups_read(span, these(unknown), unknown)
@@ -109,14 +111,14 @@ class Group:
         """What is known of the groups that change, and the groups to be read."""
         touched = distinct(change, self._by)
         known, unknown = (None, touched) if self._memory is None else self._memory.find(touched)
-        if known is None:
-            return None, unknown
+        if known is None or not self._asks.doubted:
+            return known, unknown
         again = in_doubt(change, self._by, self._node.aggregates, known)
         return without(known, again, self._by), pl.concat([unknown, again])
 
     def _read(self, span: Span, keys: Keys) -> Task:
         """The rows of these groups before the batch."""
-        if not self._node.keys and not isinstance(keys, Nobody):
+        if not self._asks.by and not isinstance(keys, Nobody):
             keys = ALL
         rows = yield from before(self._below, span, keys)
         return agreeing(self._grouped(rows), keys)

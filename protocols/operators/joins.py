@@ -52,6 +52,7 @@ from protocols.operators.placed import (
     throughout,
     when_there,
 )
+from protocols.operators.statements import leading_side, statement
 from protocols.views import tree
 
 
@@ -80,9 +81,10 @@ class Join:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
+        stated = statement(node)
+        self._names, self._reads = stated.names, stated.reads
         #: What each side is joined on.
-        self._by = [list(dict.fromkeys(pair[side] for pair in self._on)) for side in (0, 1)]
-        self._names = [{n: n for n in side.columns} for side in (node.left, node.right)]
+        self._by = [list(read.by) for read in self._reads]
         of_left, of_right, of_both = _by_side(node)
         #: What a row has to satisfy by itself to have a partner at all.
         self._eligible = of_left, of_right
@@ -91,10 +93,10 @@ class Join:
         self._columns = node.columns
         self.nothing = empty_frame(node.columns).data
         #: Of the sides whose number of rows per key decides who on the other side is an orphan.
-        self._partners: tuple[Partners | None, Partners | None] = (None, None)
-        if self._on and self._test is None and self._kind != "inner":
-            lefts = Partners(self._by[0], memory(0, self._by[0])) if self._kind == "full" else None
-            self._partners = (lefts, Partners(self._by[1], memory(1, self._by[1])))
+        self._partners = [
+            Partners(by, memory(side, by)) if self._reads[side].unless_known else None
+            for side, by in enumerate(self._by)
+        ]
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -117,33 +119,21 @@ class Join:
     def _asked(
         self, changed: tuple[pl.DataFrame, pl.DataFrame]
     ) -> Iterator[tuple[Keys, Wanted | None]]:
-        """For each side the keys that have to be read, and those whose rows have to be counted.
-
-        What changes on the other side meets rows here. What changes here may be the first or the
-        last partner of something there, so it matters what it stands beside.
-        """
+        """For each side the keys that have to be read, and those whose rows have to be counted."""
         if not self._on:
-            # Everything meets everything.
-            left, right = (not each.is_empty() for each in changed)
-            yield ALL if right or (left and self._pads_for(0)) else NOBODY, None
-            yield ALL if left or (right and self._pads_for(1)) else NOBODY, None
+            for read in self._reads:
+                concerned = any(not changed[side].is_empty() for side in read.because_of)
+                yield ALL if concerned else NOBODY, None
             return
         touched = [self._keys(side, changed[side]) for side in (0, 1)]
-        for side in (0, 1):
-            met, own = self._named(side, touched[1 - side]), touched[side]
-            partners = self._partners[side]
+        for read, partners in zip(self._reads, self._partners, strict=True):
+            keys = {s: self._named(read.input, s, touched[s]) for s in read.because_of}
+            known = [keys.pop(side) for side in read.unless_known]
             if partners is None:
-                yield these(_united(met, own) if self._pads_for(side) else met), None
-            elif self._kind in ("semi", "anti"):
-                wanted = partners.wanted(_united(met, own))
-                yield these(wanted.unknown), wanted
+                yield these(_united(*keys.values())), None
             else:
-                wanted = partners.wanted(own)
-                yield these(_united(met, wanted.unknown)), wanted
-
-    def _pads_for(self, side: int) -> bool:
-        """Whether it matters on the other side if there are rows on this one."""
-        return self._kind == "full" or (self._kind != "inner" and side == 1)
+                wanted = partners.wanted(_united(*known))
+                yield these(_united(*keys.values(), wanted.unknown)), wanted
 
     def _counted(
         self,
@@ -287,40 +277,42 @@ class Join:
         """The different join keys of rows of one side that may have partners."""
         return known_once(picked(self._able(side, rows), self._by[side]))
 
-    def _named(self, side: int, others: pl.DataFrame) -> pl.DataFrame:
-        """The join keys of the other side as this side calls them."""
+    def _named(self, side: int, whose: int, keys: pl.DataFrame) -> pl.DataFrame:
+        """The join keys of this or the other side as this side calls them."""
+        if whose == side:
+            return keys
         theirs = {pair[side]: pair[1 - side] for pair in reversed(self._on)}
-        found = picked(others, [(name, theirs[name]) for name in self._by[side]])
-        return found if len(set(theirs.values())) == others.width else once(found)
+        found = picked(keys, [(name, theirs[name]) for name in self._by[side]])
+        return found if len(set(theirs.values())) == keys.width else once(found)
 
     def _met_by(self, side: int, rows: pl.DataFrame) -> Keys:
         """The keys on the other side that rows of one side meet."""
         if not self._on:
             return NOBODY if rows.is_empty() else ALL
-        return these(self._named(1 - side, self._keys(side, rows)))
+        return these(self._named(1 - side, side, self._keys(side, rows)))
 
     def _sides_before(
         self, span: Span, keys: Asked
     ) -> Maintenance[Frame, tuple[pl.DataFrame, pl.DataFrame]]:
         """Of both sides all rows that these rows of the join depend on."""
-        mine, theirs = (handed_on(keys, names) for names in self._names)
-        if isinstance(mine, These) and not (self._kind == "full" and _all_null(mine)):
-            left = yield from before(self._left, span, mine)
-            right = yield from before(self._right, span, self._met_by(0, left))
-        elif isinstance(theirs, These) and not (self._pads_for(1) and _all_null(theirs)):
-            right = yield from before(self._right, span, theirs)
-            left = yield from before(self._left, span, self._met_by(1, right))
-        else:
-            sides = (self._left, self._right)
+        named = [handed_on(keys, names) for names in self._names]
+        sides = (self._left, self._right)
+        leads = [isinstance(each, These) for each in named]
+        first = leading_side(self._kind, leads, lambda side: _has_void(named[side]))
+        if first is None:
             left, right = yield from together([before(side, span, ALL) for side in sides])
-        return left, right
+            return left, right
+        found = yield from before(sides[first], span, named[first])
+        others = yield from before(sides[1 - first], span, self._met_by(first, found))
+        return (found, others) if first == 0 else (others, found)
 
 
-def _united(some: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+def _united(*several: pl.DataFrame) -> pl.DataFrame:
     """The keys that are in one of these sets."""
-    if some.is_empty() or others.is_empty():
-        return others if some.is_empty() else some
-    return once(pl.concat([some, others]))
+    there = [keys for keys in several if not keys.is_empty()]
+    if len(there) < 2:
+        return there[0] if there else several[0]
+    return once(pl.concat(there))
 
 
 def _voids(numbers: pl.DataFrame) -> pl.DataFrame:
@@ -349,6 +341,8 @@ def _polars(condition: Condition | None) -> pl.Expr | None:
     return None if condition is None else to_polars(condition)
 
 
-def _all_null(keys: These) -> bool:
+def _has_void(keys: Asked) -> bool:
     """Whether some key says nothing but NULL, as the columns of an orphan's missing side do."""
+    if isinstance(keys, All):
+        return False
     return bool(keys.rows.select(pl.all_horizontal(pl.all().is_null()).any()).item())

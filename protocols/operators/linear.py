@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.expressions import Column, to_polars, value_to_polars
+from protocols.algebra.expressions import to_polars, value_to_polars
 from protocols.algebra.frame import empty_frame, picked
 from protocols.exchange.together import together
 from protocols.operators.keys import Asked, agreeing, handed_on
 from protocols.operators.operator import Operator, Span, Task
 from protocols.operators.placed import added_up
+from protocols.operators.statements import statement
 from protocols.views import tree
 
 
@@ -25,9 +26,7 @@ class Compute:
             for name, value, type_ in node.values
         ]
         #: What is passed on as it is: our name → its name below.
-        self._passed = {
-            name: value.name for name, value, _ in node.values if isinstance(value, Column)
-        }
+        (self._passed,) = statement(node).names
         below_columns = node.input.columns
         self._only_passes = node.is_plain and all(
             below_columns[self._passed[name]].dtype == type_.dtype for name, _, type_ in node.values

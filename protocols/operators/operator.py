@@ -2,7 +2,8 @@
 
 A batch has positions; an operator says how its rows change at each of them (`change`), and which
 rows it had before the first of them (`before`), as far as somebody asks. Both are pieces of work:
-they may have to ask sources, and the inner joins at the leaves do (`cores.py`).
+they may have to ask sources, and the inner joins at the leaves do (`cores.py`). What an operator
+asks its inputs for is stated of its node beforehand (`statements.py`).
 
 So an operator that is not linear works like this: it takes the changes of its inputs, looks which
 groups of rows they touch, gets what was there in these groups before, and works out by columns, for

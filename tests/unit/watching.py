@@ -5,7 +5,7 @@ committed when the one before is done.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocols.algebra.bag import Row, bag
 from protocols.algebra.expressions import Column, IsNull, conjuncts
@@ -31,6 +31,7 @@ class Asked:
     columns: frozenset[str]
     #: The position of the update, or of the last one of the batch, for which it was asked.
     position: int
+    question: Query[Frame] = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -146,4 +147,4 @@ def _asked(question: Question[Frame]) -> Asked:
         match test:
             case IsNull(Column(name)):
                 columns.add(name)
-    return Asked(question.relation, frozenset(columns), question.position)
+    return Asked(question.relation, frozenset(columns), question.position, question)
