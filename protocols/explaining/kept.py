@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Ask
 from protocols.explaining.following import MANY, Following, Occasion, Wanted
-from protocols.explaining.picture import aggregate_text, headline
+from protocols.explaining.picture import aggregate_text
 from protocols.operators.memory import ROOM
 from protocols.operators.statements import Read, statement
 from protocols.views import tree
-from protocols.views.tree import Node
+from protocols.views.tree import Node, headline
 
 _AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nulls=False))
 

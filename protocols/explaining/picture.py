@@ -7,10 +7,8 @@ from protocols.algebra.expressions import Column
 from protocols.analysis.drawing import Box, Drawing
 from protocols.analysis.wording import condition_text, value_text
 from protocols.views import tree
-from protocols.views.tree import Aggregate, Node, inputs
+from protocols.views.tree import Aggregate, Node, headline, inputs
 from protocols.views.view import Atom, View
-
-_JOINS = {"inner": "join", "left": "left join", "full": "full join", "semi": "exists"}
 
 
 @dataclass(frozen=True)
@@ -92,17 +90,6 @@ def label(node: Node) -> str:
             return headline(node) + (f": {', '.join(sums)}" if sums else "")
         case tree.Core(view):
             return _core(view).label
-
-
-def headline(node: Node) -> str:
-    """What an operator is called where only that is asked."""
-    match node:
-        case tree.Join(kind):
-            return "not exists" if kind == "anti" else _JOINS[kind]
-        case tree.Group(_, keys, aggregates):
-            word = "group by" if aggregates else "distinct"
-            return f"{word} {', '.join(keys)}" if keys else "one group of all rows"
-    return type(node).__name__.lower()
 
 
 def aggregate_text(each: Aggregate) -> str:

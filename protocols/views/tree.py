@@ -89,6 +89,13 @@ class Multiply:
 
 
 JoinKind: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
+_JOINS: dict[JoinKind, str] = {
+    "inner": "join",
+    "left": "left join",
+    "full": "full join",
+    "semi": "exists",
+    "anti": "not exists",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +176,23 @@ def nodes(node: Node) -> Iterator[Node]:
         yield from nodes(below)
 
 
+def relations(node: Node) -> tuple[Relation, ...]:
+    """The relations below a node, from the left."""
+    cores = (each.view for each in nodes(node) if isinstance(each, Core))
+    return tuple(dict.fromkeys(relation for core in cores for relation in core.relations))
+
+
+def headline(node: Node) -> str:
+    """What the operator of a node is called where only that is asked."""
+    match node:
+        case Join(kind):
+            return _JOINS[kind]
+        case Group(_, keys, aggregates):
+            word = "group by" if aggregates else "distinct"
+            return f"{word} {', '.join(keys)}" if keys else "one group of all rows"
+    return type(node).__name__.lower()
+
+
 @dataclass(frozen=True, eq=False)
 class TreeView:
     """A view whose rows are those of the root of a tree."""
@@ -188,7 +212,7 @@ class TreeView:
 
     @cached_property
     def relations(self) -> tuple[Relation, ...]:
-        return tuple(dict.fromkeys(r for core in self.cores for r in core.relations))
+        return relations(self.root)
 
     @property
     def sources(self) -> tuple[str, ...]:
