@@ -46,11 +46,12 @@ class TreeSweep:
         leaves: Leaves | None = None,
         read: Reading[Frame] = asof,
         memories: Memories | None = None,
+        allows_too_few: bool = False,
     ) -> None:
         """`memories` are what operators learnt of the state that the mailbox begins with."""
         self._mailbox = mailbox
         self._at_most = at_most
-        self._root = tree_at_work(view, mailbox, leaves, read, memories)
+        self._root = tree_at_work(view, mailbox, leaves, read, memories, allows_too_few)
         self._begun = mailbox.start
 
     def begin(self) -> Work[Frame] | None:
@@ -83,9 +84,10 @@ def believing(view: TreeView, mailbox: Mailbox[Frame], _memories: Memories) -> T
     """The control: each update by itself, every answer taken for the state that was wanted.
 
     It makes no use of what the first state, which was read rightly, has taught the operators:
-    where that is all that has to be known, there would be no answers to believe.
+    where that is all that has to be known, there would be no answers to believe. And where it
+    believes that rows went which were not there, it has to go on.
     """
-    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered)
+    return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered, allows_too_few=True)
 
 
 def contents(
@@ -108,6 +110,7 @@ def tree_at_work(
     leaves: Leaves | None,
     read: Reading[Frame],
     memories: Memories | None = None,
+    allows_too_few: bool = False,
 ) -> Operator:
     """The operators of a view over what its mailbox receives."""
     changing = leaves or _batched_leaves
@@ -115,7 +118,7 @@ def tree_at_work(
     def core(node: View) -> Core:
         return Core(node, mailbox, changing(node, mailbox), read)
 
-    return build(view.root, core, memories)
+    return build(view.root, core, memories, allows_too_few)
 
 
 def _batched_leaves(view: View, mailbox: Mailbox[Frame]) -> Changing:

@@ -15,11 +15,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import picked
+from protocols.algebra.frame import chosen, picked
 from protocols.algebra.types import ColumnType
+from protocols.operators.counting import Counted
 from protocols.operators.means import mean
 from protocols.operators.order import Order, in_order
-from protocols.operators.placed import entries, presence
+from protocols.operators.placed import entries, running, when_there
 from protocols.views.tree import Aggregate
 
 #: How many rows a group has.
@@ -48,14 +49,15 @@ def aggregated(
     by: Sequence[str],
     aggregates: Sequence[Aggregate],
     types: Mapping[str, ColumnType],
+    counted: Counted,
     known: pl.DataFrame | None = None,
 ) -> Groups:
-    """The groups wherever they change.
+    """The groups wherever they change; SourceViolation where there are too few rows.
 
     `known` are groups as they were before, of which `placed` has the changes only: rows as they
     came out of here (see `is_remembered`).
     """
-    steps = _steps(placed, by, aggregates, types)
+    steps = _steps(placed, by, aggregates, types, counted)
     if known is not None:
         steps = entries(known, steps)
     order = in_order(steps, by)
@@ -63,8 +65,17 @@ def aggregated(
     columns = [each[order.lasts] if each.name in of_group else order.sums(each) for each in steps]
     for each in aggregates:
         if each.function in ("min", "max"):
-            columns.append(_extremes(order, placed, each, known))
-    return Groups(pl.DataFrame(columns), order.begins)
+            values = _values(order, placed, each, known)
+            low = _below_zero(values, order, 0 if known is None else known.height)
+            if not low.is_empty():
+                places = pl.DataFrame(columns)[low.get_column(POSITION).to_numpy()]
+                rows = [*picked(places, [*by, POSITION]), low.get_column(_VALUE).alias(each.name)]
+                counted.check(pl.DataFrame([*rows, low.get_column(COUNT)]), [*by, each.name])
+            columns.append(_extremes(order, values, each))
+    groups = Groups(pl.DataFrame(columns), order.begins)
+    sums = [_number(each) for each in aggregates if each.function in ("count", "sum", "avg")]
+    counted.check(groups.rows, by, list(dict.fromkeys([ROWS, *sums])))
+    return groups
 
 
 def results(rows: pl.DataFrame, aggregates: Sequence[Aggregate]) -> pl.DataFrame:
@@ -106,6 +117,7 @@ def _steps(
     by: Sequence[str],
     aggregates: Sequence[Aggregate],
     types: Mapping[str, ColumnType],
+    counted: Counted,
 ) -> pl.DataFrame:
     """What each entry adds to its group, and what values do that were not there, or are no more."""
     sums = [each for each in aggregates if each.function in ("count", "sum", "avg")]
@@ -115,7 +127,10 @@ def _steps(
         if each.distinct:
             assert each.column is not None
             valued = placed.filter(pl.col(each.column).is_not_null())
-            there = presence(valued, list(dict.fromkeys((*by, each.column))))
+            row = list(dict.fromkeys((*by, each.column)))
+            numbers = running(valued, row)
+            counted.check(numbers, row)
+            there = when_there(numbers)
             parts.append(there.select(*by, POSITION, *_summands(each, types)))
     if len(parts) == 1:
         return parts[0]
@@ -169,10 +184,10 @@ def _sum(each: Aggregate) -> str:
 # -- the least and the greatest --------------------------------------------------------------------
 
 
-def _extremes(
+def _values(
     order: Order, placed: pl.DataFrame, each: Aggregate, known: pl.DataFrame | None
-) -> pl.Series:
-    """The least or greatest value that is there, at each step of the groups.
+) -> pl.DataFrame:
+    """How many of each value of a group there are, at the steps of the group where that changes.
 
     `order` is that of what is known and of all that is placed, in this sequence.
     """
@@ -183,7 +198,26 @@ def _extremes(
         values = pl.concat([kept, values])
     steps = order.steps[: values.height]
     values = values.with_columns(pl.Series(_GROUP, order.rows[steps]), pl.Series(POSITION, steps))
-    found, since, until = _lives(values.filter(pl.col(_VALUE).is_not_null()), order)
+    return running(values.filter(pl.col(_VALUE).is_not_null()), [_GROUP, _VALUE])
+
+
+def _below_zero(values: pl.DataFrame, order: Order, known: int) -> pl.DataFrame:
+    """The values of which there are too few, in groups that were read.
+
+    Of the groups that are remembered, the first of the order, only the one value is: others may
+    go that were not counted.
+    """
+    low = chosen(values, values.get_column(COUNT).to_numpy() < 0)
+    if low.is_empty():
+        return low
+    remembered = np.zeros(order.rows[-1] + 1, np.bool_)
+    remembered[order.rows[order.steps[:known]]] = True
+    return chosen(low, ~remembered[low.get_column(_GROUP).to_numpy()])
+
+
+def _extremes(order: Order, values: pl.DataFrame, each: Aggregate) -> pl.Series:
+    """The least or greatest value that is there, at each step of the groups."""
+    found, since, until = _lives(values, order)
     places = _ascending(found, each.function)
     ranks = np.empty(len(places), np.intp)
     ranks[places] = np.arange(len(places))
@@ -202,7 +236,7 @@ def _lives(
     values: pl.DataFrame, order: Order
 ) -> tuple[pl.Series, NDArray[np.intp], NDArray[np.intp]]:
     """The values of groups, from which step on and before which one they are there."""
-    turns = presence(values, [_GROUP, _VALUE])
+    turns = when_there(values)
     comes = turns.get_column(COUNT).to_numpy() > 0
     since = turns.get_column(POSITION).to_numpy()
     goes = np.append(~comes[1:], False)[: len(comes)]

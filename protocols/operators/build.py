@@ -13,21 +13,32 @@ from protocols.views.view import View
 
 
 def build(
-    root: tree.Node, core: Callable[[View], Operator], memories: Memories | None = None
+    root: tree.Node,
+    core: Callable[[View], Operator],
+    memories: Memories | None = None,
+    allows_too_few: bool = False,
 ) -> Operator:
-    """The operators of a tree; `core` makes those of the leaves."""
+    """The operators of a tree; `core` makes those of the leaves.
+
+    They refuse to count rows below zero, unless they belong to a control (see `counting.py`).
+    """
     places = {id(node): place for place, node in enumerate(tree.nodes(root))}
     kept = Memories() if memories is None else memories
-    return _built(root, core, lambda node, side, by: kept.of(places[id(node)], side, by))
+
+    def memory(node: tree.Node, side: int, by: list[str]) -> Memory:
+        return kept.of(places[id(node)], side, by)
+
+    return _built(root, core, memory, allows_too_few)
 
 
 def _built(
     node: tree.Node,
     core: Callable[[View], Operator],
     memory: Callable[[tree.Node, int, list[str]], Memory],
+    allows_too_few: bool,
     above: tree.Node | None = None,
 ) -> Operator:
-    below = [_built(each, core, memory, node) for each in tree.inputs(node)]
+    below = [_built(each, core, memory, allows_too_few, node) for each in tree.inputs(node)]
     match node:
         case tree.Core():
             return core(node.view)
@@ -41,9 +52,10 @@ def _built(
             return Union(node, below)
         case tree.Join():
             left, right = below
-            return Join(node, left, right, partial(memory, node), not _adds_up(above))
+            adds_up = not _adds_up(above)
+            return Join(node, left, right, partial(memory, node), adds_up, allows_too_few)
         case tree.Group():
-            return Group(node, below[0], partial(memory, node, 0))
+            return Group(node, below[0], partial(memory, node, 0), allows_too_few)
 
 
 def _adds_up(above: tree.Node | None) -> bool:

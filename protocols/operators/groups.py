@@ -21,6 +21,7 @@ from protocols.operators.aggregates import (
     in_doubt,
     results,
 )
+from protocols.operators.counting import Counted
 from protocols.operators.keys import (
     ALL,
     All,
@@ -47,7 +48,11 @@ class Group:
     """A grouping at work."""
 
     def __init__(
-        self, node: tree.Group, below: Operator, memory: Callable[[list[str]], Memory]
+        self,
+        node: tree.Group,
+        below: Operator,
+        memory: Callable[[list[str]], Memory],
+        allows_too_few: bool = False,
     ) -> None:
         self.nothing = empty_frame(node.columns).data
         self._below = below
@@ -56,6 +61,7 @@ class Group:
         (self._names,), (self._asks,) = stated.names, stated.reads
         self._by = list(self._asks.by) or [_EVERYTHING]
         self._memory = memory(self._by) if stated.remembers else None
+        self._counted = Counted(node, node.input, allows_too_few)
 
     def change(self, span: Span) -> Task:
         change = yield from self._below.change(span)
@@ -64,7 +70,7 @@ class Group:
         change = self._grouped(change)
         known, unknown = self._remembered(change)
         there = yield from self._read(span, these(unknown))
-        groups = self._groups(entries(there, change), known)
+        groups = self._groups(span, entries(there, change), known)
         if self._memory is not None:
             self._memory.learn(groups.in_the_end)
         return self._replaced(groups)
@@ -91,7 +97,8 @@ class Group:
     def _groups_read(self, span: Span, keys: Keys, asked: pl.DataFrame | None = None) -> Task:
         """Groups as they are read, which is remembered."""
         there = yield from self._read(span, keys)
-        rows = self._groups(entries(there, self._grouped(no_change(self._below))), asked=asked)
+        placed = entries(there, self._grouped(no_change(self._below)))
+        rows = self._groups(span, placed, asked=asked)
         if self._memory is not None:
             self._memory.seen(rows.in_the_end, all_of_them=isinstance(keys, All))
         return rows.in_the_end
@@ -133,6 +140,7 @@ class Group:
 
     def _groups(
         self,
+        span: Span,
         placed: pl.DataFrame,
         known: pl.DataFrame | None = None,
         asked: pl.DataFrame | None = None,
@@ -148,8 +156,8 @@ class Group:
                 pl.lit(BEGINNING, pl.Int64).alias(POSITION), pl.lit(0, pl.Int64).alias(COUNT)
             )
             placed = pl.concat([none, placed], how="diagonal").select(placed.columns)
-        node = self._node
-        return aggregated(placed, self._by, node.aggregates, node.input.columns, known)
+        node, counted = self._node, self._counted.behind(span.cut)
+        return aggregated(placed, self._by, node.aggregates, node.input.columns, counted, known)
 
     def _replaced(self, groups: Groups) -> pl.DataFrame:
         """Each row in the place of the one before, if they differ."""

@@ -25,6 +25,7 @@ from protocols.algebra.expressions import columns_of as columns_read
 from protocols.algebra.frame import Frame, chosen, empty_frame, known_once, once, picked
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
+from protocols.operators.counting import Counted
 from protocols.operators.keys import (
     ALL,
     NOBODY,
@@ -75,6 +76,7 @@ class Join:
         right: Operator,
         memory: Callable[[int, list[str]], Memory],
         adds_up: bool = True,
+        allows_too_few: bool = False,
     ) -> None:
         """`adds_up` is not needed if whoever takes the changes adds equal ones up anyway."""
         self._adds_up = adds_up
@@ -92,9 +94,12 @@ class Join:
         self._test = of_both
         self._columns = node.columns
         self.nothing = empty_frame(node.columns).data
+        self._counted = [Counted(node, side, allows_too_few) for side in (node.left, node.right)]
         #: Of the sides whose number of rows per key decides who on the other side is an orphan.
         self._partners = [
-            Partners(by, memory(side, by)) if self._reads[side].unless_known else None
+            Partners(by, memory(side, by), self._counted[side])
+            if self._reads[side].unless_known
+            else None
             for side, by in enumerate(self._by)
         ]
 
@@ -111,8 +116,8 @@ class Join:
             [before(*each) for each in zip(sides, (span, span), asked, strict=True)]
         )
         placed = [entries(*each) for each in zip(there, changed, strict=True)]
-        counted = [self._counted(side, wanted[side], there, changed) for side in (0, 1)]
-        rows = self._rows(placed[0], placed[1], counted[0], counted[1], changes_only=True)
+        numbers = [self._numbers(span, s, wanted[s], there, changed) for s in (0, 1)]
+        rows = self._rows(span, placed[0], placed[1], numbers[0], numbers[1], changes_only=True)
         found = changes(rows)
         return added_up(found) if self._adds_up else found
 
@@ -135,8 +140,9 @@ class Join:
                 wanted = partners.wanted(_united(*known))
                 yield these(_united(*keys.values(), wanted.unknown)), wanted
 
-    def _counted(
+    def _numbers(
         self,
+        span: Span,
         side: int,
         wanted: Wanted | None,
         there: Sequence[pl.DataFrame],
@@ -147,7 +153,7 @@ class Join:
         if partners is None or wanted is None:
             return None
         before, change = (self._able(side, rows[side]) for rows in (there, changed))
-        return partners.numbers(wanted, before, change)
+        return partners.numbers(wanted, before, change, span.cut)
 
     def before(self, span: Span, keys: Asked) -> Task:
         left, right = yield from self._sides_before(span, keys)
@@ -155,8 +161,8 @@ class Join:
             for side, rows in enumerate((left, right)):
                 partners = self._partners[side]
                 if partners is not None:
-                    partners.seen(self._able(side, rows))
-        rows = self._rows(throughout(left), throughout(right)).drop(POSITION)
+                    partners.seen(self._able(side, rows), span.cut)
+        rows = self._rows(span, throughout(left), throughout(right)).drop(POSITION)
         return added_up(agreeing(rows, keys))
 
     def settle(self) -> None:
@@ -170,6 +176,7 @@ class Join:
 
     def _rows(
         self,
+        span: Span,
         left: pl.DataFrame,
         right: pl.DataFrame,
         of_left: pl.DataFrame | None = None,
@@ -182,17 +189,17 @@ class Join:
         saves work, what has been there throughout is left out if only changes are wanted.
         """
         if self._kind == "semi":
-            return self._met(left, right, of_right)
+            return self._met(span, left, right, of_right)
         if self._kind == "anti":
-            return self._orphans(0, left, right, of_right)
+            return self._orphans(span, 0, left, right, of_right)
         if self._kind == "inner":
             parts = [self._joined(left, right)]
         elif self._on and self._test is None:
             parts = self._joined_and_padded((left, right), (of_left, of_right), changes_only)
         else:
-            parts = [self._joined(left, right), self._padded(self._orphans(0, left, right))]
+            parts = [self._joined(left, right), self._padded(self._orphans(span, 0, left, right))]
             if self._kind == "full":
-                parts.append(self._padded(self._orphans(1, right, left)))
+                parts.append(self._padded(self._orphans(span, 1, right, left)))
         return pl.concat([picked(part, [*self._columns, POSITION, COUNT]) for part in parts])
 
     def _joined_and_padded(
@@ -224,16 +231,17 @@ class Join:
         return pairs(self._able(0, left), self._able(1, right), self._on, where=self._test)
 
     def _met(
-        self, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
+        self, span: Span, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
     ) -> pl.DataFrame:
         """The entries of the left side while they have a partner on the right."""
         rows = self._able(0, rows)
-        found = self._partner(0, rows, others, numbers)
+        found = self._partner(span, 0, rows, others, numbers)
         there = when_there(found.numbers)
         return pairs(rows, there, found.on, found.nulls_equal).select(rows.columns)
 
     def _orphans(
         self,
+        span: Span,
         side: int,
         rows: pl.DataFrame,
         others: pl.DataFrame,
@@ -241,27 +249,36 @@ class Join:
     ) -> pl.DataFrame:
         """The entries of one side while they have none."""
         able = self._able(side, rows)
-        found = self._partner(side, able, others, numbers)
+        found = self._partner(span, side, able, others, numbers)
         lonely = outer_pairs(able, absence(found.numbers), found.on, nulls_equal=found.nulls_equal)
         test = self._eligible[side]
         parts = [lonely.select(rows.columns).filter(pl.col(COUNT) != 0)]
         return pl.concat(parts if test is None else [*parts, _failing(test, rows)])
 
     def _partner(
-        self, side: int, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
+        self,
+        span: Span,
+        side: int,
+        rows: pl.DataFrame,
+        others: pl.DataFrame,
+        numbers: pl.DataFrame | None,
     ) -> "_Partner":
         """Of who of one side has how many partners; `numbers` if counted by key already."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
         others = self._able(1 - side, others)
+        counted = self._counted[1 - side].behind(span.cut)
         if self._test is None:
             if numbers is None:
-                numbers = running(others, list(dict.fromkeys(theirs for _, theirs in on)))
+                by = list(dict.fromkeys(theirs for _, theirs in on))
+                numbers = running(others, by)
+                counted.check(numbers, by)
             return _Partner(numbers, on, nulls_equal=False)
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         met = pairs(throughout(each), others, on, where=self._test)
         of_rows = running(met.select(*mine, POSITION, COUNT), mine)
+        counted.check(of_rows, mine)
         return _Partner(of_rows, [(name, name) for name in mine], nulls_equal=True)
 
     def _padded(self, orphans: pl.DataFrame) -> pl.DataFrame:

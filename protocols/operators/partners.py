@@ -11,6 +11,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import picked, with_columns
+from protocols.operators.counting import Counted
 from protocols.operators.memory import Memory
 from protocols.operators.placed import added_up, among, entries, in_the_end, running
 
@@ -30,15 +31,18 @@ class Wanted:
 class Partners:
     """The rows of one side by the columns that it is joined on."""
 
-    def __init__(self, columns: Sequence[str], memory: Memory) -> None:
+    def __init__(self, columns: Sequence[str], memory: Memory, counted: Counted) -> None:
         self._by = list(columns)
         self._memory = memory
+        self._counted = counted
 
     def wanted(self, keys: pl.DataFrame) -> Wanted:
         """What is known of these keys and what has to be read."""
         return Wanted(*self._memory.find(keys))
 
-    def numbers(self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
+    def numbers(
+        self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame, cut: int
+    ) -> pl.DataFrame:
         """How many rows the wanted keys have from when on (see `running`).
 
         `there` has at least all rows before the batch of the keys that were not known.
@@ -49,12 +53,14 @@ class Partners:
         if wanted.known is not None:
             before.append(picked(wanted.known, [*self._by, (COUNT, _NUMBER)]))
         found = running(entries(pl.concat(before), self._rows(change, POSITION)), self._by)
+        self._counted.behind(cut).check(found, self._by)
         self._memory.learn(self._numbered(in_the_end(found)))
         return found
 
-    def seen(self, rows: pl.DataFrame) -> None:
-        """All rows of the side."""
+    def seen(self, rows: pl.DataFrame, cut: int) -> None:
+        """All rows of the side as of a cut."""
         counted = added_up(self._rows(rows))
+        self._counted.behind(cut).check(counted, self._by)
         self._memory.seen(self._numbered(counted), all_of_them=True)
 
     def settle(self) -> None:

@@ -6,7 +6,9 @@ up to its rows at that position, for every position at once, and
 
     pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
                from then on are both there. Sums of steps multiply like that; no state is made.
-    presence   whether there is any of a row: 1 from where the sum becomes positive, until it is 0
+    running    how many there are of a row from each position on; never fewer than none, which the
+               operators see to (`counting.py`)
+    when_there whether there is any of it: 1 from where the number becomes positive, until it is 0
 """
 
 from collections.abc import Sequence
@@ -126,17 +128,11 @@ def unmatched(
     )
 
 
-def presence(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Entries with count 1 from where there is one of these rows, and -1 from where there is none.
-
-    They come row by row, positions ascending. A sum below zero says that something went of which
-    it is not known that it was there.
-    """
-    return when_there(running(placed, by))
-
-
 def when_there(numbers: pl.DataFrame) -> pl.DataFrame:
-    """The same of rows whose running numbers are known."""
+    """Entries with count 1 from where there is one of a row, and -1 from where there is none.
+
+    They come row by row, positions ascending, from the running numbers of the rows.
+    """
     return _entries_at(numbers, *_turns(numbers))
 
 

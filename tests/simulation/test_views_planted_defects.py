@@ -15,6 +15,7 @@ from protocols.maintenance import tree_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import aggregates, joins, placed
 from protocols.operators.cores import Core
+from protocols.operators.counting import Counted
 from protocols.operators.groups import Group
 from protocols.operators.joins import Join
 from protocols.operators.memory import Memory
@@ -38,6 +39,15 @@ def _nothing_known_from_before() -> Iterator[None]:
         cache.cache_clear()
 
 
+_check = Counted.check
+
+
+@pytest.fixture(autouse=True)
+def _counted_whatever_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators that refuse to count below zero notice some slips before DuckDB does."""
+    monkeypatch.setattr(Counted, "check", lambda *_: None)
+
+
 def _hunted(runs: int = SOON, **given: Any) -> Tally:
     return hunted(BATCHED, runs, family="views", **given)
 
@@ -55,6 +65,21 @@ def test_null_extension_before_compensation_is_caught(monkeypatch: pytest.Monkey
     )
     monkeypatch.setattr(tree_sweep, "tree_at_work", believed)
     assert _hunted().of("wrong")
+
+
+def test_operators_themselves_notice_answers_that_are_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    believed = planted(
+        tree_sweep.tree_at_work,
+        "changing(node, mailbox), read)",
+        "changing(node, mailbox), as_answered)",
+    )
+    monkeypatch.setattr(tree_sweep, "tree_at_work", believed)
+    monkeypatch.setattr(Counted, "check", _check)
+    ((_, trouble),) = _hunted().troubles
+    assert trouble.words.startswith("SourceViolation: ")
+    assert "-1 rows for" in trouble.words
 
 
 def test_orphans_decided_against_the_state_behind_the_batch_are_caught(
