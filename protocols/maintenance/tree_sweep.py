@@ -8,6 +8,7 @@ one update at a time, and the control that believes every answer.
 """
 
 from collections.abc import Callable
+from random import Random
 from typing import TypeAlias
 
 import polars as pl
@@ -25,6 +26,7 @@ from protocols.operators.cores import Changing, Core
 from protocols.operators.keys import ALL
 from protocols.operators.memory import Memories
 from protocols.operators.operator import Operator, Span
+from protocols.operators.validating import validated
 from protocols.views.tree import TreeView
 from protocols.views.view import View
 
@@ -102,6 +104,26 @@ def contents(
     rows = yield from root.before(Span(cut + 1, cut), ALL)
     root.settle()
     return Frame(rows)
+
+
+def validate(
+    view: TreeView,
+    mailbox: Mailbox[Frame],
+    memories: Memories,
+    position: int,
+    sample: Random | None = None,
+) -> Maintenance[Frame, int]:
+    """Reads again what the operators of a view remember (see operators/validating.py).
+
+    `position` is the last one that was installed; what is installed then has to be settled, and
+    nothing later. Without a `sample` everything is read.
+    """
+
+    def core(node: View) -> Core:
+        return Core(node, mailbox, _batched_leaves(node, mailbox), asof)
+
+    compared = yield from validated(view.root, core, memories, position, sample)
+    return compared
 
 
 def tree_at_work(

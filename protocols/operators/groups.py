@@ -108,6 +108,12 @@ class Group:
         if self._memory is not None:
             self._memory.settle()
 
+    def to_remember(self, _side: int, span: Span, keys: Asked) -> Task:
+        """What is to be remembered of groups, whether it is or not; it is read."""
+        asked = keys.rows if isinstance(keys, These) else None
+        groups = yield from self._groups_read(span, keys, asked)
+        return groups
+
     # -- groups before the batch -----------------------------------------------------------------
 
     def _named(self, keys: Asked) -> Asked:

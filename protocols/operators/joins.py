@@ -172,6 +172,13 @@ class Join:
             if partners is not None:
                 partners.settle()
 
+    def to_remember(self, side: int, span: Span, keys: Asked) -> Task:
+        """What is to be remembered of keys of a side, whether it is or not; it is read."""
+        partners = self._partners[side]
+        assert partners is not None
+        rows = yield from before((self._left, self._right)[side], span, keys)
+        return partners.counted(self._able(side, rows), keys)
+
     # -- rows ------------------------------------------------------------------------------------
 
     def _rows(

@@ -11,13 +11,16 @@ are not much larger: there are few, each much smaller than the one before it. Ha
 may be equal.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.frame import all_equal, chosen, picked, row_hashes
+from protocols.algebra.frame import all_equal, chosen, once, picked, row_hashes
+from protocols.operators.keys import NOBODY, Nobody, These
 
 #: How many groups are remembered. When there are more, those that were not learnt for longest are
 #: forgotten, and a tenth of the room with them.
@@ -91,6 +94,25 @@ class Memory:
                 self._add(rows)
         self._learnt, self._seen, self._saw_all = None, None, False
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether groups that are not remembered are known to be empty."""
+        return self._knows_all
+
+    def sample(self, most: int, rng: Random) -> These | Nobody:
+        """Some of the groups that are remembered."""
+        if not self._parts:
+            return NOBODY
+        (part,) = rng.choices(self._parts, [part.rows.height for part in self._parts])
+        places = rng.sample(range(part.rows.height), min(most, part.rows.height))
+        return These(picked(part.rows[places], self._by))
+
+    def everything(self) -> These | Nobody:
+        """All groups that are remembered."""
+        if not self._parts:
+            return NOBODY
+        return These(once(pl.concat([picked(part.rows, self._by) for part in self._parts])))
+
     def _known(
         self, part: _Part, wanted: pl.DataFrame, hashes: NDArray[np.uint64]
     ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
@@ -156,3 +178,9 @@ class Memories:
     def of(self, place: int, side: int, by: list[str]) -> Memory:
         """That of an operator (by its number in the tree), for its own use or that of a side."""
         return self._by_place.setdefault((place, side), Memory(by))
+
+    def at(self, place: int) -> Iterator[tuple[int, Memory]]:
+        """Those of one operator, each with the side that it is about."""
+        for (operator, side), memory in self._by_place.items():
+            if operator == place:
+                yield side, memory

@@ -12,8 +12,9 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import picked, with_columns
 from protocols.operators.counting import Counted
+from protocols.operators.keys import Asked, These
 from protocols.operators.memory import Memory
-from protocols.operators.placed import added_up, among, entries, in_the_end, running
+from protocols.operators.placed import added_up, among, entries, in_the_end, running, throughout
 
 _NUMBER = "_number"
 
@@ -56,6 +57,14 @@ class Partners:
         self._counted.behind(cut).check(found, self._by)
         self._memory.learn(self._numbered(in_the_end(found)))
         return found
+
+    def counted(self, rows: pl.DataFrame, keys: Asked) -> pl.DataFrame:
+        """Of these keys the numbers of rows, as they are remembered; `rows` has all of theirs."""
+        parts = [self._rows(rows)]
+        if isinstance(keys, These):
+            parts.append(with_columns(keys.rows, {COUNT: 0}))
+        found = running(throughout(pl.concat(parts, how="diagonal")), self._by)
+        return self._numbered(in_the_end(found))
 
     def seen(self, rows: pl.DataFrame, cut: int) -> None:
         """All rows of the side as of a cut."""

@@ -12,20 +12,26 @@ sources send again everything behind it, and answers to questions of an earlier 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from typing import Any
 
 import numpy as np
 
 from protocols.algebra.bag import bag
+from protocols.exchange.correction import snapshot
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Channel, Delivery
 from protocols.exchange.driver import Asked, Driver, Maintained, Wanted
 from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Group, Mailbox, Received
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
+from protocols.exchange.together import finish
 from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.registry import Entry
+from protocols.maintenance.tree_sweep import validate
 from protocols.operators.memory import Memories
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.answering import Answering
@@ -34,7 +40,10 @@ from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import SimulatedSource
 from protocols.views.catalog import Relation
 from protocols.views.partials import total
-from protocols.views.tree import AnyView
+from protocols.views.tree import AnyView, TreeView
+
+#: After one in so many installs it is read again what the operators of a view remember.
+_VALIDATED = 16
 
 
 @dataclass(frozen=True)
@@ -282,10 +291,33 @@ class Life:
         """Records what has been delivered and shown; a first state lets its protocol begin."""
         for number, kept in enumerate(self.views):
             self._record_deliveries(kept)
-            for install in kept.maintained.take_installs():
+            installs = kept.maintained.take_installs()
+            for install in installs:
                 self._show(kept, install)
                 if kept.loading:
                     self._begin_to_maintain(number, kept)
+            if installs:
+                self._validate(kept)
+
+    def _validate(self, kept: Kept) -> None:
+        """Reads again, now and then, what the operators of a view remember; no event of the run."""
+        view, position = kept.setting.view, kept.journal.position
+        if not isinstance(view, TreeView) or kept.setting.entry.control:
+            return
+        if Random(f"{view.name} {position}").randrange(_VALIDATED) == 0:
+            ask = partial(self._as_of, kept.mailbox, position)
+            finish(validate(view, kept.mailbox, kept.memories, position), ask)
+
+    def _as_of(
+        self, mailbox: Mailbox[Any], position: int, questions: Sequence[Question[Any]]
+    ) -> list[Snapshot[Any]]:
+        """What the sources answer from what they held at a position."""
+        found = []
+        for question in questions:
+            contained = Prefix(mailbox.version_at(question.source, position))
+            answer = self.answering.from_state(question, contained)
+            found.append(snapshot(self.received, question, answer))
+        return found
 
     def _record_deliveries(self, kept: Kept) -> None:
         delivered = kept.mailbox.deliveries(kept.recorded, kept.mailbox.last_position)
