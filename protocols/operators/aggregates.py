@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import chosen, picked
 from protocols.algebra.types import ColumnType
+from protocols.operators.average import average
 from protocols.operators.counting import Counted
-from protocols.operators.means import mean
 from protocols.operators.order import Order, in_order
 from protocols.operators.placed import entries, running, when_there
 from protocols.views.tree import Aggregate
@@ -102,10 +102,10 @@ def in_doubt(
         if each.function in ("min", "max"):
             assert each.column is not None
             gone = change.filter(pl.col(COUNT) < 0).select(*by, pl.col(each.column).alias(_VALUE))
-            met = known.select(*by, each.name).join(
+            same = known.select(*by, each.name).join(
                 gone, on=[*by, pl.lit(1)], how="inner", nulls_equal=True
             )
-            found.append(met.filter(pl.col(each.name) == pl.col(_VALUE)).select(by))
+            found.append(same.filter(pl.col(each.name) == pl.col(_VALUE)).select(by))
     return pl.concat(found).unique() if found else picked(known.clear(), by)
 
 
@@ -164,7 +164,7 @@ def _result(each: Aggregate) -> pl.Expr:
         return pl.when(number > 0).then(pl.col(_sum(each)))
     both = pl.struct(pl.col(_sum(each)).alias("sum"), number.alias("number"))
     return both.map_batches(
-        lambda rows: mean(rows.struct.field("sum"), rows.struct.field("number")),
+        lambda rows: average(rows.struct.field("sum"), rows.struct.field("number")),
         return_dtype=pl.Float64,
     )
 

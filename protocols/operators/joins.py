@@ -196,7 +196,7 @@ class Join:
         saves work, what has been there throughout is left out if only changes are wanted.
         """
         if self._kind == "semi":
-            return self._met(span, left, right, of_right)
+            return self._partnered(span, left, right, of_right)
         if self._kind == "anti":
             return self._orphans(span, 0, left, right, of_right)
         if self._kind == "inner":
@@ -237,7 +237,7 @@ class Join:
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         return pairs(self._able(0, left), self._able(1, right), self._on, where=self._test)
 
-    def _met(
+    def _partnered(
         self, span: Span, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
     ) -> pl.DataFrame:
         """The entries of the left side while they have a partner on the right."""
@@ -283,8 +283,8 @@ class Join:
         # Which of the rows has a partner depends on all their columns.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        met = pairs(throughout(each), others, on, where=self._test)
-        of_rows = running(met.select(*mine, POSITION, COUNT), mine)
+        matches = pairs(throughout(each), others, on, where=self._test)
+        of_rows = running(matches.select(*mine, POSITION, COUNT), mine)
         counted.check(of_rows, mine)
         return _Partner(of_rows, [(name, name) for name in mine], nulls_equal=True)
 
@@ -309,7 +309,7 @@ class Join:
         found = picked(keys, [(name, theirs[name]) for name in self._by[side]])
         return found if len(set(theirs.values())) == keys.width else once(found)
 
-    def _met_by(self, side: int, rows: pl.DataFrame) -> Keys:
+    def _keys_across(self, side: int, rows: pl.DataFrame) -> Keys:
         """The keys on the other side that rows of one side meet."""
         if not self._on:
             return NOBODY if rows.is_empty() else ALL
@@ -327,7 +327,7 @@ class Join:
             left, right = yield from together([before(side, span, ALL) for side in sides])
             return left, right
         found = yield from before(sides[first], span, named[first])
-        others = yield from before(sides[1 - first], span, self._met_by(first, found))
+        others = yield from before(sides[1 - first], span, self._keys_across(first, found))
         return (found, others) if first == 0 else (others, found)
 
 

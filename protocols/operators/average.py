@@ -11,7 +11,7 @@ import polars as pl
 _HALF = 2**64
 
 
-def mean(sums: pl.Series, numbers: pl.Series) -> pl.Series:
+def average(sums: pl.Series, numbers: pl.Series) -> pl.Series:
     """Each sum, a decimal, divided by how many values it has; NULL for none."""
     assert isinstance(sums.dtype, pl.Decimal)
     unscaled = pl.DataFrame([sums.to_physical().fill_null(0).alias("whole")])
