@@ -37,11 +37,6 @@ D = TypeVar("D", bound=Delta)
 # -- from what an answer contains to one version -------------------------------------------------
 
 
-def can_be_used(received: Received[Any], question: Question[Any], answer: Answer[Any]) -> bool:
-    """Whether everything that the answer contains has been received."""
-    return received.received(question.source) >= answer.newest
-
-
 def came_too_late(received: Received[Any], question: Question[Any], answer: Answer[Any]) -> bool:
     """Whether it lacks an update that is forgotten here: then it has to be asked again.
 

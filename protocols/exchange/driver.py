@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.errors import ProtocolBug
-from protocols.exchange.correction import came_too_late, can_be_used, snapshot
+from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Delivery
 from protocols.exchange.mailbox import Mailbox, Received
@@ -291,24 +291,26 @@ class Driver(Generic[D]):
     def missing(self) -> dict[str, int]:
         """Source → what has to be received of it before all answers here can be handed over."""
         newest: dict[str, int] = {}
-        for asked in self._out:
-            if asked.answer is not None:
-                source = asked.question.source
-                newest[source] = max(asked.answer.newest, newest.get(source, 0))
+        for asked, wanted in self._answers():
+            source = asked.question.source
+            newest[source] = max(_needed(asked, wanted), newest.get(source, 0))
         return {s: upto for s, upto in newest.items() if self.received.received(s) < upto}
 
     def ready(self) -> list[tuple[Asked[D], Wanted[D]]]:
         """What may be handed over now, to whom; one after the other, in this order."""
         under_way = {w.key for a in self._out if a.answer is None for w in a.wanting}
-        found = [(asked, each) for asked, each in self._usable() if self._has_turn(each, under_way)]
+        found = [
+            (asked, wanted)
+            for asked, wanted in self._answers()
+            if self.received.received(asked.question.source) >= _needed(asked, wanted)
+            and self._has_turn(wanted, under_way)
+        ]
         return sorted(found, key=_turn)
 
-    def _usable(self) -> Iterator[tuple[Asked[D], Wanted[D]]]:
+    def _answers(self) -> Iterator[tuple[Asked[D], Wanted[D]]]:
         for asked in self._out:
-            if asked.answer is not None and can_be_used(
-                self.received, asked.question, asked.answer
-            ):
-                yield from ((asked, each) for each in asked.wanting)
+            if asked.answer is not None:
+                yield from ((asked, wanted) for wanted in asked.wanting)
 
     def _has_turn(self, wanted: Wanted[D], under_way: Any) -> bool:
         return not wanted.view.fifo or wanted.key not in under_way
@@ -352,6 +354,15 @@ class Driver(Generic[D]):
         """ProtocolBug if something is not as it has to be."""
         for view in self.views:
             view.validate()
+
+
+def _needed(asked: Asked[Any], wanted: Wanted[Any]) -> int:
+    """Up to where its source has to be received: what the answer contains, and what the view has.
+
+    A view that is further than others may stand at versions that have not been received again.
+    """
+    assert asked.answer is not None, "it has been answered"
+    return max(asked.answer.newest, wanted.view.mailbox.base(asked.question.source))
 
 
 def _turn(message: tuple[Asked[Any], Wanted[Any]]) -> tuple[str, int]:

@@ -74,11 +74,13 @@ def random_scenario(
     one_source: bool = False,
     keys: bool = False,
     globals_: bool = False,
+    together: bool = False,
 ) -> Shaped:
     """The scenario of this seed.
 
     `one_source`, `keys` (all relations have one and the view shows it) and `globals_` (some
-    transactions span several sources) are what a protocol may need or bear.
+    transactions span several sources) are what a protocol may need or bear. Some scenarios have
+    several views; with `together` all that have two relations.
     """
     rng = Random(seed)
     shape = shape or rng.choice(SHAPES)
@@ -102,13 +104,13 @@ def random_scenario(
     }
     if globals_ and rng.random() < 0.4:
         join_some(rng, form["updates"])
-    beside = _beside(rng, relations, keys)
+    beside = _beside(rng, relations, keys, together)
     return Shaped(shape, {**form, "beside": beside} if beside else form)
 
 
-def _beside(rng: Random, relations: list[Place], keys: bool) -> list[str]:
+def _beside(rng: Random, relations: list[Place], keys: bool, always: bool) -> list[str]:
     """Sometimes further views over the same relations, of other columns and conditions."""
-    if len(relations) < 2 or rng.random() < 0.75:
+    if len(relations) < 2 or (rng.random() < 0.75 and not always):
         return []
     views = []
     for _ in range(rng.choice((1, 1, 2))):

@@ -12,13 +12,13 @@ from campaigns import assert_right, assert_telling, hunted, planted
 
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
-from protocols.exchange import correction
+from protocols.exchange import correction, delivery, driver, order, sharing
 from protocols.exchange.asof import asof
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.maintenance import firststate
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
-from protocols.simulation import life, simulator
+from protocols.simulation import simulator
 from protocols.simulation.campaign import Tally
 from protocols.simulation.drawn import random_scenario
 from protocols.simulation.journal import Journal
@@ -63,7 +63,7 @@ def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
         "version = max(inclusion.version for _, inclusion in readings)",
         "version = received.received(question.source); readings = []",
     )
-    monkeypatch.setattr(life, "snapshot", correction.snapshot)
+    monkeypatch.setattr(driver, "snapshot", correction.snapshot)
     given = {"stale": False, "partitions": 1, "crashes": 0, "reads": "versions"}
     assert _hunted(runs=3 * SOON, **given).of("wrong")
 
@@ -73,7 +73,7 @@ def _snapshots(
 ) -> None:
     """A defect on the way from an answer to a snapshot."""
     _correcting(monkeypatch, function, right, wrong)
-    monkeypatch.setattr(life, "snapshot", correction.snapshot)
+    monkeypatch.setattr(driver, "snapshot", correction.snapshot)
 
 
 def test_taking_all_partitions_for_the_newest_version_is_caught(
@@ -124,7 +124,7 @@ def test_ignoring_exceptions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_that_lacks_what_is_forgotten_has_to_be_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(life, "came_too_late", lambda *_: False)
+    monkeypatch.setattr(driver, "came_too_late", lambda *_: False)
     assert_right(_hunted(reads="versions"))
     assert _hunted(runs=4 * SOON, reads="holes").of("wrong")
 
@@ -132,7 +132,7 @@ def test_an_answer_that_lacks_what_is_forgotten_has_to_be_asked_again(
 def test_using_an_answer_before_all_that_it_contains_is_here_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(life, "can_be_used", lambda *_: True)
+    monkeypatch.setattr(driver, "_needed", lambda *_: 0)
     for reads in ("versions", "holes", "windows"):
         assert _hunted(reads=reads).troubles
 
@@ -240,6 +240,95 @@ def test_a_log_that_forgets_one_version_too_many_is_caught(monkeypatch: pytest.M
     assert _hunted().of("wrong")
 
 
+# -- the driver ----------------------------------------------------------------------------------
+
+
+def _several_views(runs: int = 10, **given: Any) -> bool:
+    """Whether any run with several views on one reading goes wrong."""
+    drawn = (random_scenario(f"together {number}", 12, together=True) for number in range(SOON))
+    return any(_hunted(runs=runs, shaped=each, **given).troubles for each in drawn)
+
+
+def test_several_views_on_one_reading_are_right() -> None:
+    assert not _several_views(runs=3)
+
+
+def test_an_order_of_delivery_that_ignores_a_sources_own_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "np.maximum.accumulate(times(source, after, upto))"
+    unordered = planted(order.positions_of, right, "times(source, after, upto)")
+    monkeypatch.setattr(delivery, "positions_of", unordered)
+    assert _hunted().troubles
+
+
+#: Function of sharing → piece of the code → the piece in its place.
+SHARING = {
+    "questions that differ in their condition": (
+        sharing._likeness,
+        "question.condition, columns",
+        "columns",
+    ),
+    "questions that differ in their columns": (
+        sharing._united,
+        "if name in names",
+        "if name in one.columns",
+    ),
+    "questions that differ in their keys": (
+        sharing._united,
+        "ours.plus(theirs[ours.columns]).keys(",
+        "ours.keys(",
+    ),
+    "keys of other columns": (
+        sharing._likeness,
+        "None if question.keys is None else frozenset(k.columns for k in question.keys)",
+        "question.keys is None",
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", SHARING)
+def test_sharing_what_differs_is_caught(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, right, wrong = SHARING[defect]
+    monkeypatch.setattr(sharing, function.__name__, planted(function, right, wrong))
+    assert _several_views()
+
+
+def test_in_turn_order_by_arrival_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_turn", lambda _: ("", 0))
+    assert any(_hunted(PROTOCOLS[name], 4 * SOON).troubles for name in ("strobe", "eca", "lca"))
+
+
+def test_updates_that_get_in_line_while_a_question_is_under_way_are_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer may have been read before them."""
+    monkeypatch.setattr(driver.Driver, "may_take_up", lambda *_: True)
+    assert any(_hunted(PROTOCOLS[name], 4 * SOON).troubles for name in ("strobe", "eca", "lca"))
+
+
+def test_using_an_answer_before_all_that_the_view_stands_at_is_here_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A view that was created later than others is further than what has been received."""
+    right = "max(asked.answer.newest, wanted.view.mailbox.base(asked.question.source))"
+    hasty = planted(driver._needed, right, "asked.answer.newest")
+    monkeypatch.setattr(driver, "_needed", hasty)
+    assert _several_views(stale=True, crashes=2)
+
+
+def test_a_view_that_takes_what_an_earlier_one_needs_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Views that begin later are further than those that have been there."""
+    greedy = planted(Received.forget, "min(r.base(source) for r", "max(r.base(source) for r")
+    monkeypatch.setattr(Received, "forget", greedy)
+    assert _several_views()
+
+
+# -- crashes -------------------------------------------------------------------------------------
+
+
 def test_a_crash_that_leaves_undone_deliveries_behind_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -253,10 +342,12 @@ def test_a_crash_that_leaves_undone_deliveries_behind_is_caught(
 def test_a_life_that_begins_before_what_was_installed_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = "states[-1].vector if states else self._vector"
-    behind = planted(simulator._Simulation._crash, right, "self._vector")
-    monkeypatch.setattr(simulator._Simulation, "_crash", behind)
-    assert_right(_hunted(crashes=0))
+    right = "states[-1].vector if states else view.vector"
+    behind = planted(simulator._Simulation._new_life, right, "view.vector")
+    monkeypatch.setattr(simulator._Simulation, "_new_life", behind)
+    alone = random_scenario("alone", 9)
+    assert "beside" not in alone.form, "a further view would be created by a restart"
+    assert_right(_hunted(shaped=alone, crashes=0))
     assert _hunted(crashes=2).troubles
 
 
