@@ -17,9 +17,10 @@ from rich.text import Text
 
 from protocols.checking.checker import Counts, Verdict
 from protocols.checking.checker import check as judge
-from protocols.checking.levels import LEVELS, level_named
+from protocols.checking.levels import LEVELS, Level, level_named
 from protocols.checking.trace import read_trace
 from protocols.errors import ViewsweepError, WrongUse
+from protocols.maintenance.registry import PROTOCOLS
 
 _STYLES = {"valid": "bold green", "invalid": "bold red", "unknown": "bold yellow"}
 _MEANING = {
@@ -44,7 +45,8 @@ def check(
     try:
         asked = level_named(level) if level is not None else None
         with _opened(trace) as lines:
-            verdict = judge(read_trace(lines), asked)
+            read = read_trace(lines)
+        verdict = judge(read, asked or _claimed_by(read.run.protocol))
     except ViewsweepError as error:
         Console(stderr=True).print(Text(f"check: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(error.exit_code) from None
@@ -53,6 +55,16 @@ def check(
     else:
         show_verdict(verdict)
     raise typer.Exit(0 if verdict.verdict == "valid" else 1)
+
+
+def _claimed_by(protocol: str) -> Level:
+    """The level that a protocol promises; WrongUse if there is no such protocol here."""
+    if protocol not in PROTOCOLS:
+        raise WrongUse(
+            f"the protocol {protocol!r} promises no level that is known here; name one of "
+            f"{', '.join(map(str, LEVELS))}"
+        )
+    return PROTOCOLS[protocol].level
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from infra.owned import OwnedProcess
 from infra.workplace import workplace
 from protocols.checking.checker import Verdict
 from protocols.checking.checker import check as judge
-from protocols.checking.levels import claimed_by
 from protocols.checking.trace import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
@@ -169,7 +168,7 @@ def _judge(system: LocalSystem, protocol: str) -> Verdict:
     trace = system.directory / "trace.jsonl"
     write_live_trace(configuration, configuration.view(None), trace)
     with trace.open("rb") as lines:
-        verdict = judge(read_trace(lines), claimed_by(protocol))
+        verdict = judge(read_trace(lines), PROTOCOLS[protocol].level)
     show_verdict(verdict)
     return verdict
 

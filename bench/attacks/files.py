@@ -28,6 +28,7 @@ from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
 from protocols.errors import ViewsweepError
+from protocols.maintenance.registry import PROTOCOLS
 from streaming.configuration import read_configuration
 from streaming.tracing import write_live_trace
 from warehouse.tables import ViewTables
@@ -249,7 +250,7 @@ class _Lake:
         trace = self._world.directory / "trace.jsonl"
         write_live_trace(known, known.view("v").with_protocol("batched-sweep"), trace)
         with trace.open("rb") as lines:
-            verdict = check(read_trace(lines))
+            verdict = check(read_trace(lines), PROTOCOLS["batched-sweep"].level)
         assert verdict.verdict == "valid", verdict.contradiction
         return f"goes on; {positions} positions right, trace valid"
 

@@ -32,7 +32,6 @@ from protocols.checking.levels import (
     STRONG,
     WEAK,
     Level,
-    claimed_by,
 )
 from protocols.checking.nearest import nearest_step
 from protocols.checking.order import Order, Vectors, first_half, is_monotone, order_of
@@ -88,9 +87,8 @@ class Verdict:
         }
 
 
-def check(trace: Trace, level: Level | None = None, budget: Budget | None = None) -> Verdict:
-    """Judges a trace at a level, by default the one that its protocol claims."""
-    asked = level or claimed_by(trace.run.protocol)
+def check(trace: Trace, asked: Level, budget: Budget | None = None) -> Verdict:
+    """Judges a trace at a level."""
     order = order_of(trace)
     with History(trace, order) as history:
         case = _Case(trace, order, history, budget or Budget())

@@ -11,7 +11,6 @@ from 0 to top in steps of one transaction (a global one is one step) through leg
 delivery order is one such path, so the last level implies the one before it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocols.errors import WrongUse
@@ -66,26 +65,6 @@ DELIVERY = Level(
 # Weakest first.
 LEVELS = (CONVERGENT, WEAK, STRONG, COMPLETE, DELIVERY)
 
-# What each protocol promises. The uncompensated `naive` promises what SWEEP does, so that the
-# control fails; `recompute` reads all relations anew at versions that only grow.
-CLAIMS: Mapping[str, Level] = {
-    "naive": DELIVERY,
-    "recompute": STRONG,
-    "eca": STRONG,
-    "eca-key": STRONG,
-    "eca-local": STRONG,
-    "lca": COMPLETE,
-    "strobe": STRONG,
-    "t-strobe": STRONG,
-    "g-strobe": STRONG,
-    "c-strobe": COMPLETE,
-    "sweep": DELIVERY,
-    "parallel-sweep": DELIVERY,
-    "pipelined-sweep": DELIVERY,
-    "nested-sweep": STRONG,
-    "batched-sweep": DELIVERY,
-}
-
 
 def level_named(name: str) -> Level:
     """The level of that name; WrongUse lists them."""
@@ -93,13 +72,3 @@ def level_named(name: str) -> Level:
         if level.name == name:
             return level
     raise WrongUse(f"unknown level {name!r}; there are {', '.join(map(str, LEVELS))}")
-
-
-def claimed_by(protocol: str) -> Level:
-    """The level that a protocol promises; WrongUse if it promises none that is known."""
-    if protocol not in CLAIMS:
-        raise WrongUse(
-            f"the protocol {protocol!r} promises no level that is known here; name one of "
-            f"{', '.join(map(str, LEVELS))}"
-        )
-    return CLAIMS[protocol]

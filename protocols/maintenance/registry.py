@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from protocols.checking.levels import Level, claimed_by
+from protocols.checking.levels import COMPLETE, DELIVERY, STRONG, Level
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Maintaining, Starting
@@ -40,6 +40,8 @@ class Entry:
     name: str
     start: Starting[Any]
     summary: str
+    #: How consistent it promises to be.
+    level: Level
     #: Which transactions it can keep whole: those of one source, or global ones as well.
     transactions: Literal["local", "global"] = "global"
     #: All relations of the view lie at one source, which evaluates joins.
@@ -55,11 +57,6 @@ class Entry:
     start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
     #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
     control: bool = False
-
-    @property
-    def level(self) -> Level:
-        """What it promises."""
-        return claimed_by(self.name)
 
     def begin_with(
         self,
@@ -128,29 +125,39 @@ PROTOCOLS = _by_name(
             "sweep",
             _from_nothing(Sweep),
             "one update at a time, errors taken out locally",
+            DELIVERY,
             start_tree=one_by_one,
         ),
         Entry(
             "parallel-sweep",
             _from_nothing(ParallelSweep),
             "SWEEP whose left and right legs go out together",
+            DELIVERY,
         ),
-        Entry("pipelined-sweep", _from_nothing(PipelinedSweep), "several sweeps under way at once"),
+        Entry(
+            "pipelined-sweep",
+            _from_nothing(PipelinedSweep),
+            "several sweeps under way at once",
+            DELIVERY,
+        ),
         Entry(
             "nested-sweep",
             _from_nothing(NestedSweep),
             "one composite change for updates that meet each other",
+            STRONG,
         ),
         Entry(
             "batched-sweep",
             _from_nothing(BatchedSweep),
             "a whole batch in n + I - 1 questions, every state shown",
+            DELIVERY,
             start_tree=batched,
         ),
         Entry(
             "strobe",
             Strobe,
             "deletions by key, insertions by queries, shown when all is quiet",
+            STRONG,
             transactions="local",
             needs_keys=True,
             fifo=True,
@@ -159,6 +166,7 @@ PROTOCOLS = _by_name(
             "t-strobe",
             TStrobe,
             "Strobe with one query for all that a transaction inserts",
+            STRONG,
             transactions="local",
             needs_keys=True,
             fifo=True,
@@ -167,6 +175,7 @@ PROTOCOLS = _by_name(
             "g-strobe",
             GStrobe,
             "T-Strobe that shows nothing while a global transaction is here in part",
+            STRONG,
             needs_keys=True,
             fifo=True,
             takes_parts=True,
@@ -175,6 +184,7 @@ PROTOCOLS = _by_name(
             "c-strobe",
             CStrobe,
             "one update at a time, further queries for what concurrent deletions hid",
+            COMPLETE,
             transactions="local",
             needs_keys=True,
             fifo=True,
@@ -183,6 +193,7 @@ PROTOCOLS = _by_name(
             "eca",
             _from_nothing(Eca),
             "one source: the next query takes out what disturbs the last",
+            STRONG,
             transactions="local",
             one_source=True,
             fifo=True,
@@ -191,6 +202,7 @@ PROTOCOLS = _by_name(
             "eca-key",
             EcaKey,
             "one source, all keys in the view: no compensation, keys tell what is too much",
+            STRONG,
             transactions="local",
             one_source=True,
             needs_keys=True,
@@ -200,6 +212,7 @@ PROTOCOLS = _by_name(
             "eca-local",
             EcaLocal,
             "one source: ECA that carries out at home what needs no query",
+            STRONG,
             transactions="local",
             one_source=True,
             fifo=True,
@@ -208,6 +221,7 @@ PROTOCOLS = _by_name(
             "lca",
             _from_nothing(Lca),
             "one source: every update is corrected by itself, so every state is shown",
+            COMPLETE,
             transactions="local",
             one_source=True,
             fifo=True,
@@ -216,11 +230,14 @@ PROTOCOLS = _by_name(
             "recompute",
             Recompute,
             "what all others have to beat: asks for every relation, every time",
+            STRONG,
         ),
+        # It promises what SWEEP does, so that the control fails.
         Entry(
             "naive",
             _from_nothing(naive),
             "SWEEP that believes every answer",
+            DELIVERY,
             start_tree=believing,
             control=True,
         ),

@@ -22,6 +22,7 @@ from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
+from protocols.maintenance.registry import PROTOCOLS
 from streaming import executors, slices
 from streaming.configuration import read_configuration
 from streaming.executors import Executors
@@ -216,7 +217,7 @@ def assert_valid_and_counted(world: World, job: OneView) -> None:
     view = configuration.view("v").with_protocol("batched-sweep")
     write_live_trace(configuration, view, trace)
     with trace.open("rb") as lines:
-        found = check(read_trace(lines))
+        found = check(read_trace(lines), PROTOCOLS["batched-sweep"].level)
     assert found.verdict == "valid", found
     figures: Any = job.measures.to_json()
     asked = sum(each["queries"] for each in figures["executors"].values())

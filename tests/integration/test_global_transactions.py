@@ -18,6 +18,7 @@ from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
 from protocols.errors import SourceViolation
 from protocols.exchange.holdback import GlobalPart
+from protocols.maintenance.registry import PROTOCOLS
 from streaming.configuration import read_configuration
 from streaming.tracing import write_live_trace
 from warehouse.order import order_from_note
@@ -87,7 +88,7 @@ def assert_valid(world: World, job: OneView, protocol: str) -> None:
         for order in orders
     )
     with trace_of(world, protocol).open("rb") as lines:
-        found = check(read_trace(lines))
+        found = check(read_trace(lines), PROTOCOLS[protocol].level)
     assert found.verdict == "valid", found.contradiction
 
 

@@ -21,6 +21,7 @@ from infra.localbroker import LocalBroker
 from protocols.checking.checker import Verdict, check
 from protocols.checking.trace import read_trace
 from protocols.exchange.holdback import GlobalPart
+from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView
 from sources.workloads import WORKLOADS
 from sources.workloads.dice import Dice
@@ -110,7 +111,7 @@ def verdict(world: World, protocol: str) -> Verdict:
     trace = world.directory / "trace.jsonl"
     write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
     with trace.open("rb") as lines:
-        return check(read_trace(lines))
+        return check(read_trace(lines), PROTOCOLS[protocol].level)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def verdict(world: World, protocol: str) -> Verdict:
     trace = world.directory / "trace.jsonl"
     write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
     with trace.open("rb") as lines:
-        return check(read_trace(lines))
+        return check(read_trace(lines), PROTOCOLS[protocol].level)
 
 
 @pytest.mark.parametrize("protocol", RIGHT)

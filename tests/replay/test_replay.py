@@ -11,6 +11,7 @@ import pytest
 
 from protocols.checking.checker import check
 from protocols.checking.trace import read_trace
+from protocols.maintenance.registry import PROTOCOLS
 
 TRACES = sorted(Path(__file__).parent.glob("*.jsonl"))
 
@@ -19,7 +20,8 @@ TRACES = sorted(Path(__file__).parent.glob("*.jsonl"))
 def test_replay(path: Path) -> None:
     lines = path.read_bytes().splitlines()
     expect = orjson.loads(lines[0])["expect"]
-    verdict = check(read_trace(lines))
+    trace = read_trace(lines)
+    verdict = check(trace, PROTOCOLS[trace.run.protocol].level)
     assert verdict.verdict == expect["verdict"], verdict.contradiction
     assert (verdict.reached and verdict.reached.name) == expect["reached"]
     for words in expect.get("words", ()):

@@ -9,6 +9,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from protocols.checking.levels import DELIVERY
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from streaming.checking import check
 from streaming.simulating import simulate
@@ -168,7 +169,7 @@ def test_a_crash_of_viewsweep_exits_3_with_its_seed_and_no_traceback(
     def broken(*_: object) -> Any:
         raise RuntimeError("no protocol today")
 
-    monkeypatch.setitem(PROTOCOLS, "sweep", Entry("sweep", broken, "breaks"))
+    monkeypatch.setitem(PROTOCOLS, "sweep", Entry("sweep", broken, "breaks", DELIVERY))
     words = ("--random", "--protocol", "sweep", "--seed", "3")
     result = run(*words, directory=tmp_path)
     assert result.exit_code == 3

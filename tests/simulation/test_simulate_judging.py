@@ -8,6 +8,7 @@ from oracle import Oracle
 from random_scenarios import random_scenario
 
 from protocols.checking.checker import check
+from protocols.checking.levels import DELIVERY
 from protocols.checking.plans import NotEvaluated
 from protocols.checking.trace import read_trace
 from protocols.exchange.holdback import HoldBack
@@ -72,7 +73,7 @@ def test_the_judge_and_the_checker_agree_about_every_run_of_the_control() -> Non
         scenario = random_scenario(seed).scenario
         outcome = simulate(scenario, naive, Schedule(seed, "bag"))
         objected = objection(setting_of(scenario, naive, "bag").view, naive, outcome)
-        verdict = check(read_trace(outcome.lines)).verdict
+        verdict = check(read_trace(outcome.lines), naive.level).verdict
         assert verdict == ("valid" if objected is None else "invalid"), seed
         verdicts[verdict] += 1
     assert min(verdicts["valid"], verdicts["invalid"]) > 3, verdicts
@@ -125,7 +126,7 @@ def test_a_run_that_breaks_is_told_from_one_that_is_wrong() -> None:
     def broken(*_: object) -> Sweep[object]:
         raise RuntimeError("no protocol today")
 
-    tally = Campaign(Entry("sweep", broken, "breaks")).over(range(3))
+    tally = Campaign(Entry("sweep", broken, "breaks", DELIVERY)).over(range(3))
     assert len(tally.of("broke")) == 3
     assert "no protocol today" in str(tally.of("broke")[0][1].traceback)
 

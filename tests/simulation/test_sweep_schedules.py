@@ -56,7 +56,7 @@ def test_the_checker_finds_sweep_complete_in_delivery_order() -> None:
     concurrent = 0
     for seed in range(1000, 1030):
         _, outcome = _run(seed, algebra="frame" if seed % 3 else "bag")
-        verdict = check(read_trace(outcome.lines))
+        verdict = check(read_trace(outcome.lines), SWEEP.level)
         assert verdict.verdict == "valid", f"seed {seed}: {verdict.contradiction}"
         assert str(verdict.reached) == "complete-in-delivery-order"
         concurrent += sum(outcome.concurrent.values())

@@ -45,6 +45,18 @@ def test_an_unknown_level_is_wrong_use() -> None:
     assert "unknown level 'perfect'" in result.stderr
 
 
+def test_a_protocol_of_which_nothing_is_known_needs_a_level(tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    text = (REPLAY / "figure_5.jsonl").read_bytes()
+    file.write_bytes(text.replace(b'"protocol":"sweep"', b'"protocol":"guessing"'))
+    result = run.invoke(app, [str(file)])
+    assert result.exit_code == 2
+    assert (
+        "the protocol 'guessing' promises no level that is known here; name one of convergent, weak"
+    ) in result.stderr
+    assert run.invoke(app, [str(file), "--level", "complete"]).exit_code == 0
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"\x00\x01\xff", b"{}", b'{"type":"run"', b'{"type":"run"}', b"null\n", b"\n" * 9],

@@ -9,7 +9,7 @@ import orjson
 
 from protocols.checking.checker import check
 from protocols.checking.history import Changes
-from protocols.checking.levels import WEAK
+from protocols.checking.levels import DELIVERY, WEAK
 from protocols.checking.nearest import nearest_step, nearest_vectors
 from protocols.checking.trace import read_trace
 
@@ -73,7 +73,7 @@ def test_the_nearest_vectors_are_those_that_a_search_by_hand_finds() -> None:
 
 def test_a_contradiction_names_what_the_state_is_most_like() -> None:
     forged = (REPLAY / "forged_count.jsonl").read_bytes().splitlines(keepends=True)
-    of_delivery = check(read_trace(forged)).contradiction
+    of_delivery = check(read_trace(forged), DELIVERY).contradiction
     assert of_delivery is not None
     assert (
         "closest to that of position 1 (a:0, b:1, c:0), from which it is 1 row away" in of_delivery
@@ -96,7 +96,7 @@ def test_a_state_that_is_no_view_at_all_names_the_nearest_vectors() -> None:
 
 def test_a_lost_change_is_the_view_of_an_earlier_position() -> None:
     forged = (REPLAY / "forged_lost.jsonl").read_bytes().splitlines(keepends=True)
-    words = check(read_trace(forged)).contradiction
+    words = check(read_trace(forged), DELIVERY).contradiction
     assert words is not None
     assert "It is the view at position 1" in words
 
