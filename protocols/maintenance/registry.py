@@ -6,6 +6,7 @@ view or a workload that a protocol cannot serve is refused with the reason befor
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 from protocols.checking.levels import COMPLETE, DELIVERY, STRONG, Level
@@ -33,6 +34,18 @@ from protocols.operators.memory import Memories
 from protocols.views.tree import AnyView, TreeView
 
 
+class QueryBound(Enum):
+    """How many questions a protocol may ask over an inner join of n atoms.
+
+    A transaction that changes several atoms counts once for each of them.
+    """
+
+    EXACT = "n - 1 for every changed atom, those that an empty partial saved included"
+    COMPOSITE = "at most n - 1 for every changed atom of all that is installed at once"
+    #: All of them carry the last position of the batch.
+    BATCHED = "at most n + I - 1 for a batch, I being the inner atoms of the join tree"
+
+
 @dataclass(frozen=True)
 class Entry:
     """One protocol: how to set it up, in a sentence what it does, and what it asks of the world."""
@@ -55,6 +68,8 @@ class Entry:
     takes_parts: bool = False
     #: How it keeps views that are more than one inner join; None if it cannot.
     start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
+    #: How many questions it may ask to keep an inner join; None where nothing is claimed.
+    questions: QueryBound | None = None
     #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
     control: bool = False
 
@@ -127,24 +142,28 @@ PROTOCOLS = _by_name(
             "one update at a time, errors taken out locally",
             DELIVERY,
             start_tree=one_by_one,
+            questions=QueryBound.EXACT,
         ),
         Entry(
             "parallel-sweep",
             _from_nothing(ParallelSweep),
             "SWEEP whose left and right legs go out together",
             DELIVERY,
+            questions=QueryBound.EXACT,
         ),
         Entry(
             "pipelined-sweep",
             _from_nothing(PipelinedSweep),
             "several sweeps under way at once",
             DELIVERY,
+            questions=QueryBound.EXACT,
         ),
         Entry(
             "nested-sweep",
             _from_nothing(NestedSweep),
             "one composite change for updates that meet each other",
             STRONG,
+            questions=QueryBound.COMPOSITE,
         ),
         Entry(
             "batched-sweep",
@@ -152,6 +171,7 @@ PROTOCOLS = _by_name(
             "a whole batch in n + I - 1 questions, every state shown",
             DELIVERY,
             start_tree=batched,
+            questions=QueryBound.BATCHED,
         ),
         Entry(
             "strobe",
@@ -239,6 +259,7 @@ PROTOCOLS = _by_name(
             "SWEEP that believes every answer",
             DELIVERY,
             start_tree=believing,
+            questions=QueryBound.EXACT,
             control=True,
         ),
     )

@@ -1,23 +1,12 @@
-"""How many questions a protocol may ask: the bounds that are claimed, held against each run.
-
-n is the number of atoms of the view and I the number of inner atoms of its join tree. A transaction
-that changes several atoms counts once for each of them.
-"""
+"""How many questions a run asked, held against the bound that its protocol claims."""
 
 from itertools import pairwise
 
-from protocols.maintenance.registry import Entry
+from protocols.maintenance.registry import Entry, QueryBound
 from protocols.simulation.journal import Outcome
 from protocols.views.jointree import queries_per_batch
 from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import View
-
-#: Exactly n - 1 questions per changed atom, those that an empty partial saved included.
-_EXACT = ("sweep", "parallel-sweep", "pipelined-sweep", "naive")
-#: At most n - 1 per changed atom of all that is installed at once.
-_COMPOSITE = ("nested-sweep",)
-#: At most n + I - 1 per batch; its questions all carry the last position of the batch.
-_BATCHED = ("batched-sweep",)
 
 
 def exceeded(view: AnyView, protocol: Entry, outcome: Outcome) -> str | None:
@@ -27,13 +16,15 @@ def exceeded(view: AnyView, protocol: Entry, outcome: Outcome) -> str | None:
     """
     if isinstance(view, TreeView):
         return None
-    if protocol.name in _EXACT:
-        return _exact(view, outcome)
-    if protocol.name in _COMPOSITE:
-        return _composite(view, outcome)
-    if protocol.name in _BATCHED:
-        return _batched(view, outcome)
-    return None
+    match protocol.questions:
+        case QueryBound.EXACT:
+            return _exact(view, outcome)
+        case QueryBound.COMPOSITE:
+            return _composite(view, outcome)
+        case QueryBound.BATCHED:
+            return _batched(view, outcome)
+        case None:
+            return None
 
 
 def _exact(view: View, outcome: Outcome) -> str | None:
