@@ -18,7 +18,7 @@ from rich.text import Text
 from protocols.checking.checker import Counts, Verdict
 from protocols.checking.checker import check as judge
 from protocols.checking.levels import LEVELS, Level, level_named
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import ViewsweepError, WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 

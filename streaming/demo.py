@@ -16,7 +16,7 @@ from infra.owned import OwnedProcess
 from infra.workplace import workplace
 from protocols.checking.checker import Verdict
 from protocols.checking.checker import check as judge
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named

@@ -22,7 +22,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import VERSION, Frame, FrameLog
-from protocols.checking.trace import (
+from protocols.checking.tracewriting import (
     answer_line,
     commit_line,
     deliver_line,

@@ -26,7 +26,7 @@ from jobs import OneView, World, cut, start
 from bench.attacks import Outcome, Settings
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.configuration import read_configuration

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from protocols.checking.checker import check
 from protocols.checking.plans import NotEvaluated
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry, protocol
 from protocols.simulation.bounds import exceeded

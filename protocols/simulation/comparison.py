@@ -12,7 +12,7 @@ from typing import Any
 
 from protocols.checking.checker import check
 from protocols.checking.levels import LEVELS, Level
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.drawn import scenario_for
 from protocols.simulation.pace import Cost, cost

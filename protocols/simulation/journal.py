@@ -10,6 +10,7 @@ from functools import cached_property
 
 from protocols.algebra.bag import Bag
 from protocols.checking import trace
+from protocols.checking.tracewriting import write_trace
 from protocols.exchange.mailbox import Group
 from protocols.simulation.source import SimulatedSource
 
@@ -47,7 +48,7 @@ class Outcome:
     @cached_property
     def lines(self) -> tuple[bytes, ...]:
         """The trace, line by line."""
-        return tuple(trace.write_trace(self.events))
+        return tuple(write_trace(self.events))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS

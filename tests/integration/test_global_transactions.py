@@ -15,7 +15,7 @@ from jobs import KEYED, OneView, World, start
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import SourceViolation
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS

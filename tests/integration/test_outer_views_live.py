@@ -19,7 +19,7 @@ from jobs import OneView, Row, Story, World, cut, start
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import Verdict, check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView

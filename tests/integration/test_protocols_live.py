@@ -15,7 +15,7 @@ from jobs import KEYED, MIXED, ONE_SOURCE, OneView, Story, World, cut, start
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import Verdict, check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from streaming.configuration import read_configuration

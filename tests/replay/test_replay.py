@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from protocols.checking.checker import check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.maintenance.registry import PROTOCOLS
 
 TRACES = sorted(Path(__file__).parent.glob("*.jsonl"))

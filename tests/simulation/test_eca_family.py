@@ -24,7 +24,7 @@ from random_scenarios import SHAPES
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.checking.checker import check
 from protocols.checking.levels import COMPLETE
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Maintaining, Work

@@ -10,7 +10,7 @@ from random_scenarios import random_scenario
 from protocols.checking.checker import check
 from protocols.checking.levels import DELIVERY
 from protocols.checking.plans import NotEvaluated
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.exchange.holdback import HoldBack
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep

@@ -21,7 +21,8 @@ from oracle import Oracle, Rows
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.types import ColumnType, column_type
 from protocols.checking.checker import check
-from protocols.checking.trace import Deliver, read_trace
+from protocols.checking.trace import Deliver
+from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.maintenance import keys, strobe

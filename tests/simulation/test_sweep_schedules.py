@@ -14,7 +14,7 @@ from campaigns import assert_right, assert_telling
 from random_scenarios import random_scenario
 
 from protocols.checking.checker import check
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.checking import trace as t
 from protocols.checking.history import History
 from protocols.checking.lattice import Budget, Lattice
 from protocols.checking.order import order_of
 from protocols.checking.rewriting import ViewText
+from protocols.checking.trace import State, Trace
+from protocols.checking.tracereading import read_trace
+from protocols.checking.tracewriting import commit_line, deliver_line, run_line
 from protocols.views.catalog import catalog_from_json
 
 VIEWS = (
@@ -36,7 +38,7 @@ OTHERS = (
     "SELECT count(*) AS n, sum(x) AS total FROM a.r",
     "SELECT x FROM a.r EXCEPT ALL SELECT y FROM b.s",
     "SELECT max(x) AS most FROM a.r UNION ALL SELECT y FROM b.s",
-    "SELECT DISTINCT t.most FROM (SELECT max(x) AS most FROM a.r) AS t",
+    "SELECT DISTINCT most FROM (SELECT max(x) AS most FROM a.r) AS t",
     "SELECT x FROM a.r WHERE y NOT IN (SELECT x FROM b.s)",
     "SELECT x, (SELECT max(y) FROM b.s WHERE s.x <= r.x) AS most FROM a.r",
     "WITH p AS (SELECT x, count(*) AS n FROM a.r GROUP BY x), q AS (SELECT x, sum(y) AS m FROM b.s"
@@ -66,20 +68,20 @@ def histories(draw: st.DrawFn) -> list[Any]:
     return told
 
 
-def trace_of(view: str, told: list[Any]) -> t.Trace:
+def trace_of(view: str, told: list[Any]) -> Trace:
     columns = {"x": "BIGINT", "y": "BIGINT"}
     catalog = catalog_from_json(
         {s: {"relations": {r: {"columns": columns}}} for s, r in PLACES.items()}
     )
     initial = {(s, PLACES[s]): bag for s, bag in told[0].items()}
-    lines = [t.run_line("sweep", view, catalog, initial)]
+    lines = [run_line("sweep", view, catalog, initial)]
     versions = dict.fromkeys(PLACES, 0)
     for position, (source, changes) in enumerate(told[1:], 1):
         versions[source] += 1
         signed = [(PLACES[source], row, count) for row, count in changes]
-        lines.append(t.commit_line(source, versions[source], signed))
-        lines.append(t.deliver_line(source, versions[source], position))
-    return t.read_trace(lines)
+        lines.append(commit_line(source, versions[source], signed))
+        lines.append(deliver_line(source, versions[source], position))
+    return read_trace(lines)
 
 
 def brute_force(view: str, told: list[Any], vector: tuple[int, int]) -> Counter[Any]:
@@ -173,7 +175,7 @@ def test_the_lattice_search_equals_brute_force(
             changed = {row: state[row] - before[row] for row in {**state, **before}}
             pairs = tuple((row, n) for row, n in changed.items() if n)
             json_rows = tuple((tuple(map(_json, row)), n) for row, n in pairs)
-            lines.append(t.State(position, {}, json_rows))
+            lines.append(State(position, {}, json_rows))
             before = state
         shown = history.shown(lines)
         lattice = Lattice(history, order, shown, len(states), top, Budget())

@@ -5,10 +5,19 @@ from typing import Any
 
 import pytest
 
-from protocols.checking import trace as t
 from protocols.checking.checker import Verdict, check
 from protocols.checking.lattice import Budget
 from protocols.checking.levels import DELIVERY, LEVELS, level_named
+from protocols.checking.tracereading import read_trace
+from protocols.checking.tracewriting import (
+    answer_line,
+    commit_line,
+    deliver_line,
+    end_line,
+    query_line,
+    run_line,
+    state_line,
+)
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import catalog_from_json
@@ -31,17 +40,17 @@ class Story:
             initial[source, name] = rows
         self.catalog = catalog_from_json(forms)
         self.claimed = PROTOCOLS[protocol].level
-        self.lines = [t.run_line(protocol, view, self.catalog, initial)]
+        self.lines = [run_line(protocol, view, self.catalog, initial)]
         self.versions = dict.fromkeys(self.catalog.sources, 0)
         self.position = 0
 
     def commits(self, source: str, *changes: Any, part_of: str | None = None) -> "Story":
         self.versions[source] += 1
-        self.lines.append(t.commit_line(source, self.versions[source], changes, part_of))
+        self.lines.append(commit_line(source, self.versions[source], changes, part_of))
         return self
 
     def delivers(self, source: str, version: int, position: int) -> "Story":
-        self.lines.append(t.deliver_line(source, version, position))
+        self.lines.append(deliver_line(source, version, position))
         self.position = position
         return self
 
@@ -51,13 +60,13 @@ class Story:
 
     def shows(self, position: int, vector: Sequence[int], *changes: Any) -> "Story":
         named = dict(zip(self.catalog.sources, vector, strict=True))
-        self.lines.append(t.state_line(position, named, changes))
+        self.lines.append(state_line(position, named, changes))
         return self
 
     def checked(self, level: str | None = None, **budget: int) -> Verdict:
-        lines = [*self.lines, t.end_line(self.versions)]
+        lines = [*self.lines, end_line(self.versions)]
         asked = level_named(level) if level else self.claimed
-        return check(t.read_trace(lines), asked, Budget(**budget))
+        return check(read_trace(lines), asked, Budget(**budget))
 
 
 def figure_5() -> Story:
@@ -347,7 +356,7 @@ def test_the_first_state_may_stand_at_later_versions() -> None:
 
 def test_a_trace_without_end_is_judged_up_to_its_last_state() -> None:
     story = figure_5().shows(1, (0, 1, 0), ((5, 6), 2))
-    verdict = check(t.read_trace(story.lines), story.claimed)
+    verdict = check(read_trace(story.lines), story.claimed)
     assert verdict.verdict == "valid"
     assert any("no end line" in remark for remark in verdict.remarks)
     assert any("not judged" in remark for remark in verdict.remarks)
@@ -361,8 +370,8 @@ def test_a_run_without_states_is_refused() -> None:
 
 def test_compensated_answers_are_counted() -> None:
     story = figure_5_right()
-    story.lines += [t.query_line(1, 1, "a", "R1"), t.answer_line(1, 1)]
-    story.lines += [t.query_line(2, 3, "a", "R1"), t.answer_line(2, 1)]
+    story.lines += [query_line(1, 1, "a", "R1"), answer_line(1, 1)]
+    story.lines += [query_line(2, 3, "a", "R1"), answer_line(2, 1)]
     counts = story.checked().counts
     assert (counts.updates, counts.queries, counts.compensated) == (3, 2, 1)
 

@@ -11,7 +11,7 @@ from protocols.checking.checker import check
 from protocols.checking.history import Changes
 from protocols.checking.levels import DELIVERY, WEAK
 from protocols.checking.nearest import nearest_step, nearest_vectors
-from protocols.checking.trace import read_trace
+from protocols.checking.tracereading import read_trace
 
 REPLAY = Path(__file__).parents[1] / "replay"
 
