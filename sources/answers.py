@@ -26,10 +26,10 @@ from protocols.algebra.expressions import (
     IsNull,
     Not,
     columns_of,
-    holds,
     renamed,
-    to_polars,
 )
+from protocols.algebra.expressions_polars import to_polars
+from protocols.algebra.expressions_reference import holds
 from protocols.algebra.frame import Frame, picked, row_hashes
 from protocols.algebra.types import BIGINT, ColumnType
 from protocols.errors import NoValue

@@ -30,9 +30,9 @@ from protocols.algebra.expressions import (
     Condition,
     Literal,
     Or,
-    check_types,
     columns_of,
 )
+from protocols.algebra.expressions_types import check_types
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse

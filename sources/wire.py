@@ -36,7 +36,8 @@ import polars as pl
 import pyarrow as pa
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.expressions import Condition, from_json, to_json
+from protocols.algebra.expressions import Condition
+from protocols.algebra.expressions_wire import from_json, to_json
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse

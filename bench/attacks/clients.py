@@ -23,15 +23,8 @@ from pyarrow import flight
 
 from bench.attacks import Outcome, Settings
 from protocols.algebra.delta import COUNT
-from protocols.algebra.expressions import (
-    And,
-    Column,
-    Comparison,
-    Condition,
-    IsNull,
-    Literal,
-    to_json,
-)
+from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal
+from protocols.algebra.expressions_wire import to_json
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, ViewsweepError

@@ -10,7 +10,8 @@ from operator import itemgetter
 from typing import Any
 
 from protocols.algebra.delta import BEGINNING, FOREVER, POSITION, SINCE, UNTIL, Outputs
-from protocols.algebra.expressions import Condition, holds
+from protocols.algebra.expressions import Condition
+from protocols.algebra.expressions_reference import holds
 
 Row = tuple[Any, ...]
 

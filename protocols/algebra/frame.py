@@ -10,7 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, FOREVER, POSITION, SINCE, UNTIL, Outputs
-from protocols.algebra.expressions import Condition, to_polars
+from protocols.algebra.expressions import Condition
+from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.types import ColumnType
 
 VERSION = "_version"

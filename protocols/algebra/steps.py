@@ -1,8 +1,8 @@
 """A condition or a value worked out for whole columns: each part once, for the rows that need it.
 
-`expressions.py` makes the steps: one for each part, and equal parts are one step. A step that
-cannot fail is worked out for all rows, one that may fail only for those that come to it; what it
-gives for other rows means nothing. Where AND, OR or CASE leave no row for it, it is passed over.
+`expressions_polars.py` makes the steps: one for each part, and equal parts are one step. A step
+that cannot fail is worked out for all rows, one that may fail only for those that come to it; what
+it gives for other rows means nothing. Where AND, OR or CASE leave no row for it, it is passed over.
 
 What a step gave for some rows holds for fewer of them too, so it stays known while the rows become
 fewer, and is forgotten when AND, OR or CASE are done. So the work grows with the number of parts.

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.expressions import Condition, conjunction, conjuncts, to_polars
+from protocols.algebra.expressions import Condition, conjunction, conjuncts
 from protocols.algebra.expressions import columns_of as columns_read
+from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import Frame, chosen, empty_frame, known_once, once, picked
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.expressions import to_polars, value_to_polars
+from protocols.algebra.expressions_polars import to_polars, value_to_polars
 from protocols.algebra.frame import empty_frame, picked
 from protocols.exchange.together import together
 from protocols.operators.keys import Asked, agreeing, handed_on

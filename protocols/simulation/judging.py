@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from protocols.algebra.bag import Row
-from protocols.algebra.expressions import Condition, holds
+from protocols.algebra.expressions import Condition
+from protocols.algebra.expressions_reference import holds
 from protocols.checking.levels import COMPLETE, DELIVERY
 from protocols.exchange.mailbox import Group
 from protocols.maintenance.registry import Entry

@@ -17,6 +17,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
 from protocols.algebra.functions_casts import by_way_of
@@ -448,7 +449,7 @@ def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
 def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:
     """The constant that a constant is as one of another type, if it is one."""
     try:
-        return ex.Literal(ex.value(expression, {}), type_)
+        return ex.Literal(value_of(expression, {}), type_)
     except NoValue:
         return expression
 

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from test_types_json import TYPES, few
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.expressions_polars import to_polars
+from protocols.algebra.expressions_reference import holds
+from protocols.algebra.expressions_wire import from_json, to_json
 from protocols.algebra.types import ColumnType
 
 #: Two columns of every type: "BIGINT 0", "BIGINT 1", …
@@ -68,7 +71,7 @@ def test_the_reference_and_duckdb_agree(
 @given(CONDITIONS)
 @settings(max_examples=100, deadline=None)
 def test_a_condition_survives_the_wire(condition: ex.Condition) -> None:
-    assert ex.from_json(orjson.loads(orjson.dumps(ex.to_json(condition)))) == condition
+    assert from_json(orjson.loads(orjson.dumps(to_json(condition)))) == condition
 
 
 @given(CONDITIONS, ROWS)
@@ -89,7 +92,7 @@ def test_renaming_moves_a_condition_to_other_columns_and_changes_nothing_else(
     renamed = ex.renamed(condition, lambda name: f"r.{name}")
     assert ex.columns_of(renamed) == {f"r.{name}" for name in ex.columns_of(condition)}
     qualified = [{f"r.{name}": v for name, v in zip(COLUMNS, row, strict=True)} for row in rows]
-    assert [ex.holds(renamed, row) for row in qualified] == _by_reference(condition, rows)
+    assert [holds(renamed, row) for row in qualified] == _by_reference(condition, rows)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_renaming_moves_a_condition_to_other_columns_and_changes_nothing_else(
 )
 def test_what_is_no_condition_is_refused(form: Any) -> None:
     with pytest.raises(ValueError, match="not a condition"):
-        ex.from_json(form)
+        from_json(form)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_what_is_no_condition_is_refused(form: Any) -> None:
 )
 def test_what_is_no_operand_is_refused(operand: Any) -> None:
     with pytest.raises(ValueError, match=r"neither a column nor|is no BIGINT"):
-        ex.from_json(["=", operand, {"column": "x"}])
+        from_json(["=", operand, {"column": "x"}])
 
 
 def test_the_generated_conditions_tell_two_valued_logic_apart() -> None:
@@ -119,11 +122,11 @@ def test_the_generated_conditions_tell_two_valued_logic_apart() -> None:
                 return all(two_valued(part, row) for part in parts)
             case ex.Or(parts):
                 return any(two_valued(part, row) for part in parts)
-        return bool(ex.holds(condition, row))
+        return bool(holds(condition, row))
 
     def differs(case: tuple[ex.Condition, list[tuple[Any, ...]]]) -> bool:
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in case[1]]
-        return any(two_valued(case[0], row) != bool(ex.holds(case[0], row)) for row in rows)
+        return any(two_valued(case[0], row) != bool(holds(case[0], row)) for row in rows)
 
     find(
         st.tuples(CONDITIONS, ROWS),
@@ -133,14 +136,14 @@ def test_the_generated_conditions_tell_two_valued_logic_apart() -> None:
 
 
 def _by_reference(condition: ex.Condition, rows: list[tuple[Any, ...]]) -> list[bool | None]:
-    return [ex.holds(condition, dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    return [holds(condition, dict(zip(COLUMNS, row, strict=True))) for row in rows]
 
 
 def _by_polars(condition: ex.Condition, rows: list[tuple[Any, ...]]) -> list[bool | None]:
     schema = {name: type_.dtype for name, type_ in COLUMNS.items()}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     # A condition on constants alone would be one value; here every one has a column.
-    return frame.select(ex.to_polars(condition).alias("truth"))["truth"].to_list()
+    return frame.select(to_polars(condition).alias("truth"))["truth"].to_list()
 
 
 _DATABASE = duckdb.connect(":memory:", config={"threads": 1})

@@ -15,6 +15,7 @@ import pytest
 from test_scalars import EXAMPLES, FAILED, PAIRS, TYPES, Row, by_polars, by_reference, read
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.functions import FUNCTIONS
 
 #: Beside those that are about every function: what depends on a constant, or on digits to spare.
@@ -132,4 +133,4 @@ def test_nothing_is_worked_out_over_no_rows() -> None:
     for text in ("b = 2147483647 + 1", "2147483647 + 1 > b", "b + 1 > 5"):
         condition = read(text)
         assert isinstance(condition, ex.Truth)
-        assert frame.filter(ex.to_polars(condition.condition)).height == 0
+        assert frame.filter(to_polars(condition.condition)).height == 0

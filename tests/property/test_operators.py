@@ -19,7 +19,7 @@ import pytest
 from protocols.algebra import frame
 from protocols.algebra.bag import Row
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.expressions import to_polars
+from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import empty_frame
 from protocols.checking.plans import judging
 from protocols.operators import aggregates, memory, order, outer, placed

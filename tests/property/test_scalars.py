@@ -22,6 +22,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.expressions_polars import value_to_polars
+from protocols.algebra.expressions_reference import value_of
+from protocols.algebra.expressions_types import type_of
+from protocols.algebra.expressions_wire import value_from_json, value_to_json
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import NoValue
@@ -259,7 +263,7 @@ def read(text: str) -> ex.Expression | None:
         expression, type_ = SCALARS.typed(node)
     except Refused:
         return None
-    assert ex.type_of(expression, TYPES) == kept(type_)
+    assert type_of(expression, TYPES) == kept(type_)
     return expression
 
 
@@ -269,14 +273,14 @@ FAILED = "failed"
 
 
 def by_reference(expression: ex.Expression, rows: list[Row]) -> list[Any]:
-    return [_or_failed(lambda row=row: ex.value(expression, row)) for row in rows]
+    return [_or_failed(lambda row=row: value_of(expression, row)) for row in rows]
 
 
 def by_polars(expression: ex.Expression, rows: list[Row]) -> list[Any]:
     """All rows at once; one by one if that fails."""
 
     def evaluated(some: list[Row]) -> list[Any]:
-        column = ex.value_to_polars(expression).alias("_")
+        column = value_to_polars(expression).alias("_")
         return _frame(some).with_columns(column)["_"].to_list()
 
     return _all_or_each(evaluated, rows)
@@ -355,7 +359,7 @@ def test_types_are_those_of_duckdb_and_fit_each_other(text: str) -> None:
     columns = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in COLUMNS.items())
     found = _DATABASE.execute(f"SELECT typeof({text}) FROM (SELECT {columns})").fetchall()
     name = "BIGINT" if found == [("INTEGER",)] else found[0][0]
-    assert ex.type_of(expression, TYPES) == column_type(name)
+    assert type_of(expression, TYPES) == column_type(name)
 
 
 @given(TEXTS)
@@ -364,8 +368,8 @@ def test_a_value_survives_the_wire_and_renaming(text: str) -> None:
     expression = read(text)
     if expression is None:
         return
-    form = orjson.loads(orjson.dumps(ex.value_to_json(expression)))
-    assert ex.value_from_json(form) == expression
+    form = orjson.loads(orjson.dumps(value_to_json(expression)))
+    assert value_from_json(form) == expression
     renamed = ex.renamed_value(expression, lambda name: f"r.{name}")
     assert ex.columns_of(renamed) == {f"r.{name}" for name in ex.columns_of(expression)}
     assert ex.renamed_value(renamed, lambda name: name.removeprefix("r.")) == expression

@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.expressions import Column, Comparison, Literal, to_json
+from protocols.algebra.expressions import Column, Comparison, Literal
+from protocols.algebra.expressions_wire import to_json
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import BIGINT
 from protocols.exchange.questions import Query

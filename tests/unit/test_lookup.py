@@ -28,8 +28,8 @@ from protocols.algebra.expressions import (
     Literal,
     Not,
     Or,
-    holds,
 )
+from protocols.algebra.expressions_reference import holds
 from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse

@@ -8,6 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from protocols.algebra import expressions as ex
+from protocols.algebra.expressions_reference import holds
 from protocols.algebra.nullrejection import is_null, never_null_where, rejects_null
 from protocols.algebra.types import ColumnType, column_type
 from protocols.analysis.wording import condition_text
@@ -69,7 +70,7 @@ def test_the_reference_agrees_with_the_verdict_on_every_small_row(
 ) -> None:
     """The columns NULL, the others anything: true for none if it rejects, else for some."""
     condition = _condition(text)
-    truths = {ex.holds(condition, row) for row in _rows(set(columns.split()))}
+    truths = {holds(condition, row) for row in _rows(set(columns.split()))}
     assert (True not in truths) is rejects
 
 

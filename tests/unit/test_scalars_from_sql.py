@@ -14,6 +14,8 @@ from sqlglot import exp
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.delta import COUNT
+from protocols.algebra.expressions_polars import value_to_polars
+from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.frame import Frame
 from protocols.algebra.steps import Rows
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, column_type
@@ -207,10 +209,10 @@ def test_what_would_not_fit_is_an_error_and_no_other_value(
 ) -> None:
     expression, _ = _read(text)
     with pytest.raises(NoValue, match=reason):
-        ex.value(expression, row)
+        value_of(expression, row)
     rows = _frame([{}, row])
     with pytest.raises(NoValue, match=reason) as error:
-        rows.with_columns(ex.value_to_polars(expression).alias("_"))
+        rows.with_columns(value_to_polars(expression).alias("_"))
     assert "\n" not in str(error.value)
     condition = ex.Not(ex.IsNull(expression))
     counted = rows.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
@@ -236,15 +238,15 @@ def test_what_would_not_fit_is_an_error_and_no_other_value(
 def test_what_is_not_needed_for_a_row_does_not_fail(text: str) -> None:
     expression, _ = _read(text)
     rows = [{"b": 1}, {"b": 100}, {"b": 4}]
-    expected = [ex.value(expression, row) for row in rows]
-    found = _frame(rows).with_columns(ex.value_to_polars(expression).alias("_"))
+    expected = [value_of(expression, row) for row in rows]
+    found = _frame(rows).with_columns(value_to_polars(expression).alias("_"))
     assert found["_"].to_list() == expected
 
 
 def test_control_the_same_fails_where_it_is_needed() -> None:
     expression, _ = _read("CASE WHEN b > 500 THEN 0 ELSE b + 9223372036854775800 END")
     with pytest.raises(NoValue):
-        _frame([{"b": 1}, {"b": 100}]).with_columns(ex.value_to_polars(expression).alias("_"))
+        _frame([{"b": 1}, {"b": 100}]).with_columns(value_to_polars(expression).alias("_"))
 
 
 def test_control_what_is_not_kept_from_rows_that_do_not_need_it_fails(
@@ -252,23 +254,23 @@ def test_control_what_is_not_kept_from_rows_that_do_not_need_it_fails(
 ) -> None:
     expression, _ = _read("b >= 5 OR b + 9223372036854775800 > 0")
     rows = _frame([{"b": 1}, {"b": 100}])
-    assert rows.select(ex.value_to_polars(expression)).to_series().all()
+    assert rows.select(value_to_polars(expression)).to_series().all()
     monkeypatch.setattr(Rows, "where", lambda self, _condition: self)
     with pytest.raises(NoValue):
-        rows.select(ex.value_to_polars(expression))
+        rows.select(value_to_polars(expression))
 
 
 def test_no_rows_have_no_values_of_the_right_type() -> None:
     for text in ("b + 1", "p * 1.5", "UPPER(s)", "s LIKE 'a%'", "y + 1", "GREATEST(b, 1)"):
         expression, type_ = _read(text)
-        found = _frame([]).with_columns(ex.value_to_polars(expression).alias("_"))
+        found = _frame([]).with_columns(value_to_polars(expression).alias("_"))
         assert (found.height, found.schema["_"]) == (0, type_.dtype)
 
 
 def test_a_double_divided_by_zero_is_no_error() -> None:
     expression, type_ = _read("d / 0")
     assert type_ == DOUBLE
-    found = [ex.value(expression, {"d": d}) for d in (1.0, -1.0, 0.0, None)]
+    found = [value_of(expression, {"d": d}) for d in (1.0, -1.0, 0.0, None)]
     assert str(found) == "[inf, -inf, nan, None]"
 
 
@@ -292,9 +294,9 @@ def test_letters_change_case_as_in_duckdb() -> None:
         for text in texts:
             expression, _ = _read(text)
             expected = [v for (v,) in database.execute(f"SELECT {text} FROM letters").fetchall()]
-            found = letters.with_columns(ex.value_to_polars(expression).alias("_"))["_"].to_list()
+            found = letters.with_columns(value_to_polars(expression).alias("_"))["_"].to_list()
             assert found == expected
-            assert [ex.value(expression, {"s": s}) for s in letters["s"]] == expected
+            assert [value_of(expression, {"s": s}) for s in letters["s"]] == expected
 
 
 # ---------------------------------------------------------------------------------- at the source

@@ -16,7 +16,10 @@ import polars as pl
 import pytest
 
 from protocols.algebra import expressions as ex
-from protocols.algebra import steps
+from protocols.algebra import expressions_polars, steps
+from protocols.algebra.expressions_polars import to_polars
+from protocols.algebra.expressions_reference import holds
+from protocols.algebra.expressions_wire import from_json, to_json
 from protocols.algebra.function import Function
 from protocols.checking.rewriting import view_text
 from protocols.errors import ViewRefused
@@ -116,7 +119,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, method, counted_too)
 
-    counting(ex._Steps, "of")
+    counting(expressions_polars._Steps, "of")
     counting(steps.Run, "of")
     counting(Function, "of_columns")
     counting(Function, "of")
@@ -129,10 +132,10 @@ def test_work_grows_with_the_members_and_no_faster(shape: str, work: Counter[str
     for count in COUNTS:
         condition = _condition(shape, count)
         work.clear()
-        _frame().filter(ex.to_polars(condition))
+        _frame().filter(to_polars(condition))
         of_polars = work.total()
         for row in _frame().to_dicts():
-            ex.holds(condition, row)
+            holds(condition, row)
         per_member.append((of_polars / count, (work.total() - of_polars) / count))
     for first, last in zip(per_member[0], per_member[-1], strict=True):
         assert last <= first * 1.2, per_member
@@ -148,8 +151,8 @@ def test_the_reference_polars_the_source_and_duckdb_keep_the_same_rows(
     condition, rows = _condition(shape, count), _frame()
     if shape == "a constant that fails":
         # DuckDB works constants out before it looks at any row.
-        assert [ex.holds(condition, row) for row in rows.to_dicts()] == [True] * len(ROWS)
-        assert rows.filter(ex.to_polars(condition)).equals(rows)
+        assert [holds(condition, row) for row in rows.to_dicts()] == [True] * len(ROWS)
+        assert rows.filter(to_polars(condition)).equals(rows)
         return
     with duckdb.connect(config={"threads": 1}) as database:
         database.register("r", rows.to_arrow())
@@ -161,9 +164,9 @@ def test_the_reference_polars_the_source_and_duckdb_keep_the_same_rows(
         text = condition_to_sql(condition, lambda name: f'"{name}"', parameters)
         asked = database.execute(f"SELECT {text} FROM r", parameters).fetchall()
     assert [truth for (truth,) in asked] == expected
-    assert [ex.holds(condition, row) for row in rows.to_dicts()] == expected
-    assert rows.select(ex.to_polars(condition).alias("_"))["_"].to_list() == expected
-    assert ex.from_json(orjson.loads(orjson.dumps(ex.to_json(condition)))) == condition
+    assert [holds(condition, row) for row in rows.to_dicts()] == expected
+    assert rows.select(to_polars(condition).alias("_"))["_"].to_list() == expected
+    assert from_json(orjson.loads(orjson.dumps(to_json(condition)))) == condition
 
 
 @pytest.mark.parametrize("shape", [each for each in SHAPES if each != "a constant that fails"])
@@ -204,14 +207,14 @@ def test_what_is_nested_too_deeply_is_refused_with_a_way_out(text: str) -> None:
 )
 def test_what_is_nested_less_deeply_reaches_the_source(text: str) -> None:
     view = parse_view("v", f"SELECT id FROM a.r WHERE {text}", CATALOG)
-    form = {"conditions": [{"condition": ex.to_json(_of_atom(view))}]}
-    condition = ex.from_json(orjson.loads(orjson.dumps(form))["conditions"][0]["condition"])
+    form = {"conditions": [{"condition": to_json(_of_atom(view))}]}
+    condition = from_json(orjson.loads(orjson.dumps(form))["conditions"][0]["condition"])
     parameters: list[Any] = []
     text = condition_to_sql(condition, lambda name: f'"{name}"', parameters)
     with duckdb.connect(config={"threads": 1}) as database:
         database.register("r", _frame()[:4].to_arrow())
         asked = database.execute(f"SELECT {text} FROM r", parameters).fetchall()
-    found = _frame()[:4].select(ex.to_polars(condition).alias("_"))["_"].to_list()
+    found = _frame()[:4].select(to_polars(condition).alias("_"))["_"].to_list()
     assert found == [truth for (truth,) in asked]
 
 
@@ -234,5 +237,5 @@ def test_a_value_that_is_compared_often_is_worked_out_once(work: Counter[str]) -
         view = parse_view("v", f"SELECT day FROM a.r WHERE {text}", catalog)
         work.clear()
         days = pl.DataFrame({"day": [date(2024, 2, 3), date(2024, 7, 1)]})
-        assert days.filter(ex.to_polars(_of_atom(view))).height == 1, text
+        assert days.filter(to_polars(_of_atom(view))).height == 1, text
         assert work["of_columns"] == 1, text

@@ -1,0 +1,263 @@
+"""Conditions and values as Polars expressions.
+
+What is about columns and constants alone Polars can do by itself. All else goes in steps, which
+evaluate a part for those rows only that need it (steps.py).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import polars as pl
+
+from protocols.algebra.expressions import (
+    COMPARISONS,
+    And,
+    Call,
+    Case,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    In,
+    IsNull,
+    IsTrue,
+    Literal,
+    Not,
+    Or,
+    Truth,
+)
+from protocols.algebra.expressions_reference import compared, is_among, negated
+from protocols.algebra.functions import FUNCTIONS
+from protocols.algebra.steps import (
+    Applied,
+    Chosen,
+    Constant,
+    Decided,
+    Input,
+    Step,
+    is_null,
+    to_expression,
+)
+from protocols.algebra.types import BOOLEAN, ColumnType
+from protocols.errors import NoValue
+
+
+def to_polars(condition: Condition) -> pl.Expr:
+    """The same truth value as a Polars expression."""
+    if _is_plain(condition):
+        return _plainly(condition)
+    return _stepwise(condition, BOOLEAN)
+
+
+def value_to_polars(expression: Expression) -> pl.Expr:
+    """The same value as a Polars expression; it is as long as a column only if it has one."""
+    match expression:
+        case Column(name):
+            return pl.col(name)
+        case Truth(condition):
+            return to_polars(condition)
+        case Literal(_, type_) | Call(_, _, type_) | Case(_, _, type_):
+            return _stepwise(expression, type_)
+
+
+def _is_plain(condition: Condition) -> bool:
+    """Is it about columns and constants alone? Then Polars has all that it needs."""
+    match condition:
+        case Comparison(left, _, right):
+            sides = left, right
+            return any(isinstance(side, Column) for side in sides) and all(
+                isinstance(side, Column | Literal) for side in sides
+            )
+        case In(operand) | IsNull(operand) | IsTrue(operand):
+            return isinstance(operand, Column)
+        case Not(inner):
+            return _is_plain(inner)
+        case And(parts) | Or(parts):
+            return all(map(_is_plain, parts))
+
+
+def _plainly(condition: Condition) -> pl.Expr:
+    match condition:
+        case Comparison(left, op, right):
+            comparison: pl.Expr = COMPARISONS[op](_side(left), _side(right))
+            return comparison
+        case In(operand, values, type_):
+            return _side(operand).is_in(_collected(values, type_)) | pl.lit(_unknown_among(values))
+        case IsNull(operand):
+            return _side(operand).is_null()
+        case IsTrue(operand):
+            return _side(operand)
+        case Not(inner):
+            return ~_plainly(inner)
+        case And(parts):
+            return pl.all_horizontal(map(_plainly, parts))
+        case Or(parts):
+            return pl.any_horizontal(map(_plainly, parts))
+
+
+def _side(operand: Expression) -> pl.Expr:
+    if isinstance(operand, Column):
+        return pl.col(operand.name)
+    assert isinstance(operand, Literal)
+    return pl.lit(operand.value, dtype=operand.type.dtype)
+
+
+def _stepwise(what: Condition | Expression, type_: ColumnType) -> pl.Expr:
+    made = _Steps()
+    step = made.of(what)
+    if isinstance(step, Constant):
+        return pl.lit(step.value, dtype=type_.dtype)
+    return to_expression(step, made.columns, type_.dtype)
+
+
+class _Steps:
+    """Makes the steps of conditions and values: of equal parts one, of constant ones a constant.
+
+    A constant part that has no value stays a step, to fail only if it is needed.
+    """
+
+    def __init__(self) -> None:
+        self.columns: list[str] = []
+        self._made: dict[tuple[Any, ...], Step] = {}
+
+    def of(self, what: Condition | Expression) -> Step:
+        """The step that gives the value, or the truth value, of this."""
+        match what:
+            case Column(name):
+                return self._input(name)
+            case Literal(constant, type_):
+                return self._constant(constant, type_)
+            case Truth(inner) | IsTrue(inner):
+                return self.of(inner)
+            case And(parts):
+                return self._decided(False, parts)
+            case Or(parts):
+                return self._decided(True, parts)
+            case Case():
+                return self._chosen(what)
+            case Call():
+                return self._called(what)
+            case Comparison(left, op, right):
+                return self._applied(
+                    (op,),
+                    (self.of(left), self.of(right)),
+                    lambda *sides: compared(op, *sides),
+                    lambda sides: COMPARISONS[op](*sides),
+                )
+            case In(operand, values, type_):
+                collected, unknown = _collected(values, type_), _unknown_among(values)
+                return self._applied(
+                    ("in", type_, *map(repr, values)),
+                    (self.of(operand),),
+                    lambda wanted: is_among(wanted, values),
+                    lambda columns: columns[0].is_in(collected) | unknown,
+                )
+            case IsNull(operand):
+                return self._applied(
+                    ("is null",),
+                    (self.of(operand),),
+                    lambda found: found is None,
+                    lambda columns: is_null(columns[0]),
+                )
+            case Not(inner):
+                return self._applied(
+                    ("not",), (self.of(inner),), negated, lambda truths: ~truths[0]
+                )
+
+    def _input(self, name: str) -> Step:
+        if name not in self.columns:
+            self.columns.append(name)
+        return self._once(("column", name), lambda: Input(False, self.columns.index(name)))
+
+    def _constant(self, constant: Any, type_: ColumnType) -> Step:
+        # -0.0 equals 0.0 and is another constant.
+        key = ("constant", type_, repr(constant))
+        return self._once(key, lambda: Constant(False, constant, type_))
+
+    def _called(self, call: Call) -> Step:
+        function, type_ = FUNCTIONS[call.function], call.type
+        operands = tuple(map(self.of, call.arguments))
+        known = [each.value if isinstance(each, Constant) else ... for each in operands]
+        return self._applied(
+            (call.function, type_),
+            operands,
+            lambda *values: function.of(type_, values),
+            lambda columns: function.of_columns(type_, columns),
+            type_,
+            fails=not function.never_fails(type_, known),
+        )
+
+    def _applied(
+        self,
+        name: tuple[Any, ...],
+        operands: tuple[Step, ...],
+        of_values: Callable[..., Any],
+        of_columns: Callable[[Sequence[pl.Series]], pl.Series],
+        type_: ColumnType = BOOLEAN,
+        fails: bool = False,
+    ) -> Step:
+        """A function of other steps, of values and of columns."""
+        constants = [each.value for each in operands if isinstance(each, Constant)]
+        if len(constants) == len(operands):
+            try:
+                return self._constant(of_values(*constants), type_)
+            except NoValue:
+                pass
+        may_fail = fails or any(each.may_fail for each in operands)
+        return self._once(
+            (*name, *operands), lambda: Applied(may_fail, operands, of_columns, fails)
+        )
+
+    def _decided(self, deciding: bool, parts: Iterable[Condition]) -> Step:
+        steps: list[Step] = []
+        for step in map(self.of, parts):
+            if not isinstance(step, Constant) or step.value is None:
+                steps.append(step)
+            elif step.value is deciding:
+                # Nothing behind it is needed; what stands before it only if it may fail.
+                steps = [*steps, step] if any(each.may_fail for each in steps) else [step]
+                break
+        needed = tuple(dict.fromkeys(steps))
+        if len(needed) < 2:
+            return needed[0] if needed else self._constant(not deciding, BOOLEAN)
+        may_fail = any(each.may_fail for each in needed)
+        return self._once(
+            ("decided", deciding, *needed), lambda: Decided(may_fail, deciding, needed)
+        )
+
+    def _chosen(self, case: Case) -> Step:
+        branches: list[tuple[Step, Step]] = []
+        default = case.default
+        for condition, then in case.branches:
+            test = self.of(condition)
+            if not isinstance(test, Constant):
+                branches.append((test, self.of(then)))
+            elif test.value:
+                default = then
+                break
+        last = self.of(default)
+        if not branches:
+            return last
+        may_fail = any(each.may_fail for each in (last, *chain.from_iterable(branches)))
+        return self._once(
+            ("case", case.type, *branches, last),
+            lambda: Chosen(may_fail, tuple(branches), last, case.type),
+        )
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Step]) -> Step:
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
+
+
+def _collected(values: Iterable[Any], type_: ColumnType) -> pl.Series:
+    """The values that are none of NULL, as one list."""
+    there = [each for each in values if each is not None]
+    return pl.Series(there, dtype=type_.dtype).implode()
+
+
+def _unknown_among(values: Iterable[Any]) -> pl.Series:
+    """What OR makes unknown where a value is among none of these: NULL might be it."""
+    return pl.Series([None if None in values else False], dtype=pl.Boolean)
