@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation
 from protocols.views.sql import parse_view

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from bench.burst import Base, Burst
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 from protocols.errors import Unreachable
 from sources.topics import CLIENT_LOG
 

@@ -27,7 +27,8 @@ import polars as pl
 from bench.burst import evaluated, folded
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions_polars import to_polars
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.exchange.together import finish

@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import VERSION, Frame, FrameLog, empty_frame
+from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.errors import ProtocolBug
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from protocols.algebra.frame import Frame, FrameLog, Room
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog, Room
 from protocols.errors import SourceViolation
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.holdback import GlobalPart

@@ -33,7 +33,8 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import VERSION, Frame
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Log, Mailbox

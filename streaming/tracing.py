@@ -21,7 +21,8 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.checking.tracewriting import (
     answer_line,
     commit_line,

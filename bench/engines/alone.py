@@ -12,7 +12,8 @@ import polars as pl
 
 from bench.burst import Burst
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Query, Question, Snapshot

@@ -26,7 +26,7 @@ from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 from protocols.errors import ViewsweepError
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan

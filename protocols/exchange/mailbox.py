@@ -37,7 +37,7 @@ Group: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Log(Protocol[D_co]):
-    """The changes of one relation in version order; `bag.BagLog` and `frame.FrameLog`."""
+    """The changes of one relation in version order; `bag.BagLog` and `framelog.FrameLog`."""
 
     def append(self, changes: Any) -> None:
         """Adds changes of versions above all that are here already."""

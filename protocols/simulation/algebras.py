@@ -12,7 +12,8 @@ import polars as pl
 
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.algebra.types import ColumnType
 from protocols.exchange.mailbox import Log
 

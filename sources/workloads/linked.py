@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation, relation_from_json
 from sources.transaction import RowChange, Transaction

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from jobs import PATIENCE, eventually
 
 from infra.localbroker import LocalBroker
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.mailbox import Mailbox

@@ -9,7 +9,7 @@ from bench.engines.topics import described
 from bench.feed import TIME, decoded_output, records
 from bench.peers.dictionaries import Join
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 
 
 class _Topics:

@@ -9,7 +9,7 @@ from bench.burst import Burst, Settings, folded
 from bench.engines.topics import _cuts
 from bench.feed import TIME, decoded_output, records
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 
 _BURST = Burst(Settings("chain2", base_rows=200, updates=300))
 

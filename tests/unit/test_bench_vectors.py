@@ -9,7 +9,7 @@ import pytest
 from bench.burst import Burst, Settings, evaluated, same_rows
 from bench.vectors import Histories
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 
 _SMALL = Settings("chain3", base_rows=24, updates=15, batch=5, states=3, seed=11)
 

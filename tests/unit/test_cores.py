@@ -7,7 +7,8 @@ was not asked for is not corrected either.
 import polars as pl
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import finish

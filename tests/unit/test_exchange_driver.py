@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION, Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug, SourceViolation
 from protocols.exchange.delivery import Channel, Delivery

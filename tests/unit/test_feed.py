@@ -16,7 +16,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from protocols.algebra.frame import Frame, FrameLog
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, ViewsweepError
 from protocols.exchange.holdback import GlobalPart

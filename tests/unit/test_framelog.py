@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import VERSION, Frame, FrameLog, Room
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import VERSION, FrameLog, Room
 from protocols.errors import ViewsweepError
 from streaming.spilling import put_away
 

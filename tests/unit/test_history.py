@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 import pytest
 
-from protocols.algebra.frame import FrameLog
+from protocols.algebra.framelog import FrameLog
 from protocols.errors import SourceViolation
 from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import catalog_from_json

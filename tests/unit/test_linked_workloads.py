@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import VERSION
+from protocols.algebra.framelog import VERSION
 from protocols.errors import WrongUse
 from protocols.views.jointree import join_tree
 from protocols.views.sql import parse_view

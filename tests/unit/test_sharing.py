@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Column, Comparison, Condition, Literal
-from protocols.algebra.frame import Frame, FrameLog, empty_frame
+from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import column_type
 from protocols.exchange.correction import snapshot
 from protocols.exchange.inclusion import Prefix
