@@ -145,14 +145,8 @@ class _Steps:
                     lambda *sides: compared(op, *sides),
                     lambda sides: COMPARISONS[op](*sides),
                 )
-            case In(operand, values, type_):
-                collected, unknown = _collected(values, type_), _unknown_among(values)
-                return self._applied(
-                    ("in", type_, *map(repr, values)),
-                    (self.of(operand),),
-                    lambda wanted: is_among(wanted, values),
-                    lambda columns: columns[0].is_in(collected) | unknown,
-                )
+            case In():
+                return self._listed(what)
             case IsNull(operand):
                 return self._applied(
                     ("is null",),
@@ -174,6 +168,16 @@ class _Steps:
         # -0.0 equals 0.0 and is another constant.
         key = ("constant", type_, repr(constant))
         return self._once(key, lambda: Constant(False, constant, type_))
+
+    def _listed(self, among: In) -> Step:
+        values, type_ = among.values, among.type
+        collected, unknown = _collected(values, type_), _unknown_among(values)
+        return self._applied(
+            ("in", type_, *map(repr, values)),
+            (self.of(among.operand),),
+            lambda wanted: is_among(wanted, values),
+            lambda columns: columns[0].is_in(collected) | unknown,
+        )
 
     def _called(self, call: Call) -> Step:
         function, type_ = FUNCTIONS[call.function], call.type
