@@ -20,9 +20,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from protocols.checking.changes import Changes
 from protocols.checking.claims import Trouble, troubles
 from protocols.checking.explanation import Scene, described, half_shown, updates_at
-from protocols.checking.history import Changes, History, shown_row
+from protocols.checking.history import History
 from protocols.checking.lattice import Budget, BudgetError, Found, Lattice
 from protocols.checking.levels import (
     COMPLETE,
@@ -35,7 +36,7 @@ from protocols.checking.levels import (
 )
 from protocols.checking.nearest import nearest_step
 from protocols.checking.order import Order, Vectors, first_half, is_monotone, order_of
-from protocols.checking.trace import Trace
+from protocols.checking.trace import Trace, shown_row
 
 Answer = Literal["holds", "fails", "unknown"]
 _MANY = 20
@@ -117,7 +118,7 @@ class _Case:
         self.undecided: str | None = None
         # What the view should do by position; what the states show by their own number.
         self.expected = history.along(order.prefixes[: self.last + 1])
-        self.shown = history.shown(trace.states)
+        self.shown = history.view.shown(trace.states)
         # Which state first includes a position; len(states) if none does.
         running = np.maximum.accumulate(np.minimum(self.positions, self.last))
         self.including = np.searchsorted(running, np.arange(self.last + 1), side="left")
@@ -407,7 +408,7 @@ class _Case:
         )
 
     def _below_none(self, state: int, row: int, count: int) -> str:
-        shown = shown_row(self.history.rows([row])[row])
+        shown = shown_row(self.history.view.rows([row])[row])
         return (
             f"A view holds a row at least 0 times; however the state of position "
             f"{self.positions[state]} holds {shown} {count} times. A contradiction."

@@ -20,9 +20,11 @@ from itertools import combinations
 
 import numpy as np
 
-from protocols.checking.history import Changes, History, Life, shown_row
+from protocols.checking.changes import Changes
+from protocols.checking.history import History
 from protocols.checking.order import Order, Part
-from protocols.checking.trace import Commit
+from protocols.checking.origins import Life, origins
+from protocols.checking.trace import Commit, shown_row
 
 _FEW = 3
 
@@ -51,7 +53,7 @@ def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
 
     `wrong` has the difference by row (positive: extra), `due` what the view should hold of them.
     """
-    rows = scene.history.rows(wrong)
+    rows = scene.history.view.rows(wrong)
     parts = []
     for extra in (True, False):
         chosen = [(id_, n) for id_, n in sorted(wrong.items()) if (n > 0) == extra]
@@ -135,7 +137,7 @@ def _half(order: Order, name: str, parts: Sequence[Part], chosen: Sequence[Part]
 
 
 def _extra(scene: Scene, id_: int, count: int, due: int) -> str:
-    found = scene.history.origins(id_)
+    found = origins(scene.history, id_)
     off = [lives for lives in found if _early(scene, lives) or _late(scene, lives)]
     if off:
         best = min(off, key=lambda lives: _distance(scene, lives, count))
@@ -170,7 +172,7 @@ def _blamed(scene: Scene, early: list[Life], late: list[Life]) -> str:
 def _missing(scene: Scene, id_: int, due: int) -> str:
     right = [
         lives
-        for lives in scene.history.origins(id_)
+        for lives in origins(scene.history, id_)
         if not _early(scene, lives) and not _late(scene, lives)
     ]
     moves = dict(scene.expected.of(id_))

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocols.checking.history import Changes, History, Ints
+from protocols.checking.changes import Changes, Ints
+from protocols.checking.history import History
 from protocols.checking.nearest import Nearest, nearest_vectors
 from protocols.checking.order import Order
 

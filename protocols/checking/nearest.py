@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocols.checking.history import Changes, Ints
+from protocols.checking.changes import Changes, Ints
 
 #: More numbers than this are not laid out to compare a state with every vector.
 _CELLS = 4_000_000

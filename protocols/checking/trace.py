@@ -18,7 +18,7 @@ can say more than the checker reads.
 Here are the lines as data; `tracewriting.py` writes them to a file and `tracereading.py` reads one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -147,3 +147,12 @@ class Trace:
     def end(self) -> End | None:
         last = self.lines[-1]
         return last if isinstance(last, End) else None
+
+
+def shown_row(row: Sequence[Any]) -> str:
+    """A row as it is written in a finding: (1, 'p', NULL)."""
+    return f"({', '.join('NULL' if value is None else _shown(value) for value in row)})"
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str | bool | int | float) else str(value)

@@ -103,7 +103,7 @@ def brute_force(view: str, told: list[Any], vector: tuple[int, int]) -> Counter[
 
 
 def named(history: History, counted: dict[int, int]) -> Counter[Any]:
-    found = history.rows(counted)
+    found = history.view.rows(counted)
     return Counter({found[id_]: count for id_, count in counted.items()})
 
 
@@ -149,7 +149,7 @@ def test_a_history_evaluated_in_stretches_is_the_same(
     order = order_of(trace)
     with History(trace, order) as history:
         whole = history.along(order.prefixes)
-        with mock.patch("protocols.checking.history._ROWS_AT_ONCE", rows):
+        with mock.patch("protocols.checking.evaluation._ROWS_AT_ONCE", rows):
             in_stretches = history.along(order.prefixes)
         assert [*map(list, astuple(in_stretches))] == [*map(list, astuple(whole))]
 
@@ -177,7 +177,7 @@ def test_the_lattice_search_equals_brute_force(
             json_rows = tuple((tuple(map(_json, row)), n) for row, n in pairs)
             lines.append(State(position, {}, json_rows))
             before = state
-        shown = history.shown(lines)
+        shown = history.view.shown(lines)
         lattice = Lattice(history, order, shown, len(states), top, Budget())
         for i, state in enumerate(states):
             matching = {lattice.vector(flat) for flat in lattice.matches(i).tolist()}

@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import orjson
 
+from protocols.checking.changes import Changes
 from protocols.checking.checker import check
-from protocols.checking.history import Changes
 from protocols.checking.levels import DELIVERY, WEAK
 from protocols.checking.nearest import nearest_step, nearest_vectors
 from protocols.checking.tracereading import read_trace
