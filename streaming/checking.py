@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from protocols.checking.checker import Counts, Verdict
 from protocols.checking.checker import check as judge
 from protocols.checking.levels import LEVELS, Level, level_named
 from protocols.checking.tracereading import read_trace
+from protocols.checking.verdict import Counts, Verdict
 from protocols.errors import ViewsweepError, WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 

@@ -14,9 +14,9 @@ from rich.markup import escape
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
 from infra.workplace import workplace
-from protocols.checking.checker import Verdict
 from protocols.checking.checker import check as judge
 from protocols.checking.tracereading import read_trace
+from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
 from protocols.maintenance.registry import protocol as protocol_named

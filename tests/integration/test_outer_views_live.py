@@ -18,8 +18,9 @@ import pytest
 from jobs import OneView, Row, Story, World, cut, start
 
 from infra.localbroker import LocalBroker
-from protocols.checking.checker import Verdict, check
+from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
+from protocols.checking.verdict import Verdict
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView

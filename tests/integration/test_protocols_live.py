@@ -14,8 +14,9 @@ import pytest
 from jobs import KEYED, MIXED, ONE_SOURCE, OneView, Story, World, cut, start
 
 from infra.localbroker import LocalBroker
-from protocols.checking.checker import Verdict, check
+from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
+from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from streaming.configuration import read_configuration

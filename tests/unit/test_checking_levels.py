@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocols.checking.checker import Verdict, check
+from protocols.checking.checker import check
 from protocols.checking.lattice import Budget
 from protocols.checking.levels import DELIVERY, LEVELS, level_named
 from protocols.checking.tracereading import read_trace
@@ -18,6 +18,7 @@ from protocols.checking.tracewriting import (
     run_line,
     state_line,
 )
+from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import catalog_from_json

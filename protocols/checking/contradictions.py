@@ -1,0 +1,171 @@
+"""The contradictions in words: what a level asks for, however what the run shows.
+
+Which update a wrong row is due to, `explanation.py` finds; which states a wrong one is most like,
+`nearest.py`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from protocols.checking.claims import Trouble
+from protocols.checking.evidence import Evidence
+from protocols.checking.explanation import Scene, described, half_shown, updates_at
+from protocols.checking.lattice import Found, Lattice
+from protocols.checking.levels import STRONG, Level
+from protocols.checking.nearest import nearest_step
+from protocols.checking.trace import shown_row
+
+
+def _scene(evidence: Evidence, state: int) -> Scene:
+    position = int(min(evidence.positions[state], evidence.last))
+    before = int(evidence.positions[state - 1]) if state else -1
+    places = np.append(evidence.positions, evidence.order.last + 1)
+    return Scene(
+        evidence.history,
+        evidence.order,
+        evidence.order.prefixes[position].tolist(),
+        position,
+        before + 1,
+        evidence.expected,
+        evidence.wrong.at(places),
+    )
+
+
+def wrong_state(evidence: Evidence, state: int) -> str:
+    """The contradiction of a state that is not the view at its position."""
+    scene = _scene(evidence, state)
+    difference = evidence.wrong.until(state)
+    due = evidence.expected.until(scene.position)
+    words = described(scene, difference, due)
+    half = half_shown(scene, evidence.shown.until(state), _reach(evidence, scene, difference))
+    arrived = updates_at(evidence.order, scene.position)
+    subject = f"Position {scene.position} delivers {arrived}, so" if arrived else "The first"
+    if scene.position - scene.since > 0:
+        subject = f"Positions {scene.since} to {scene.position} end with {arrived}, so"
+    opening = (
+        f"{subject} its state has to be the view after exactly position {scene.position}"
+        if arrived
+        else "The first state has to be the view over the initial relations"
+    )
+    near = _nearest_position(evidence, state)
+    return f"{opening}; however {words}{' ' + half if half else ''} {near} A contradiction."
+
+
+def _nearest_position(evidence: Evidence, state: int) -> str:
+    """Which delivered state a wrong one is most like."""
+    position = int(min(evidence.positions[state], evidence.last))
+    found = nearest_step(evidence.shown.until(state), evidence.expected, evidence.last)
+    # A value of the view lasts until the next position that changes it.
+    place = min(found.places, key=lambda each: abs(each - position))
+    vector = _vector(evidence.order.vector(evidence.order.prefixes[place]))
+    if found.off == 0:
+        return f"It is the view at position {place} ({vector})."
+    return (
+        f"Of all delivered states it comes closest to that of position {place} ({vector}),"
+        f" from which it is {_copies(found.off)} away."
+    )
+
+
+def _nearest_vectors(evidence: Evidence, state: int, lattice: Lattice) -> str:
+    """The vectors at which the view is most like a state that is no view at all."""
+    found = lattice.nearest(evidence.shown.until(state))
+    if found is None:
+        return _nearest_position(evidence, state)
+    places = [_vector(_at(evidence, lattice, flat)) for flat in found.places[:3]]
+    more = f" and {len(found.places) - 3} more" if len(found.places) > 3 else ""
+    return (
+        f"Closest come the vectors ({'), ('.join(places)}){more}, from which it is"
+        f" {_copies(found.off)} away."
+    )
+
+
+def _reach(evidence: Evidence, scene: Scene, difference: Mapping[int, int]) -> int:
+    """The last position that a wrong row may have to do with."""
+    chosen = np.isin(evidence.expected.steps, np.arange(scene.position, evidence.last + 1))
+    chosen &= np.isin(evidence.expected.rows, list(difference))
+    return int(evidence.expected.steps[chosen].max(initial=scene.position))
+
+
+def wrong_end(evidence: Evidence) -> str:
+    """The contradiction of a last state that is not the view after all that was delivered."""
+    if not len(evidence.positions):
+        return sentence(evidence.troubles[0])
+    state = len(evidence.positions) - 1
+    total = evidence.wrong.until(state + 1)
+    scene = _scene(evidence, state)
+    at_top = Scene(
+        evidence.history,
+        evidence.order,
+        evidence.order.prefixes[evidence.last].tolist(),
+        evidence.last,
+        scene.since,
+        evidence.expected,
+        scene.missed,
+    )
+    words = described(at_top, total, evidence.expected.until(evidence.last))
+    return (
+        f"The last state (position {scene.position}) has to be the view after everything that "
+        f"was delivered, up to position {evidence.last}; however {words} A contradiction."
+    )
+
+
+def below_none(evidence: Evidence, state: int, row: int, count: int) -> str:
+    """The contradiction of a state that has less than none of a row."""
+    shown = shown_row(evidence.history.view.rows([row])[row])
+    return (
+        f"A view holds a row at least 0 times; however the state of position "
+        f"{evidence.positions[state]} holds {shown} {count} times. A contradiction."
+    )
+
+
+def no_vector(evidence: Evidence, level: Level, found: Found, lattice: Lattice) -> str:
+    """The contradiction of a level for which the search found no vectors."""
+    state = found.failed_at
+    position = int(evidence.positions[state])
+    matches = lattice.matches(state)
+    if not len(matches):
+        opening = (
+            f"Every state has to be the view at some version vector; however the state of "
+            f"position {position} is the view at none of the {lattice.size:,} legal ones."
+        )
+        opening += f" {_nearest_vectors(evidence, state, lattice)}"
+        wrong = evidence.wrong.until(state)
+        if not wrong:
+            return f"{opening} A contradiction."
+        words = described(_scene(evidence, state), wrong, evidence.expected.until(position))
+        return f"{opening} Against the delivered prefix, {words} A contradiction."
+    where = _at(evidence, lattice, int(matches[0]))
+    also = f" (and at {len(matches) - 1} more vectors)" if len(matches) > 1 else ""
+    if level is STRONG:
+        return (
+            f"The states have to follow one another in time; however the state of position "
+            f"{position} is the view at {_vector(where)}{also}, and none of these lies at or "
+            f"after what the states before it show. A contradiction."
+        )
+    return (
+        f"No value of the view may be left out; however on every schedule something else comes "
+        f"between the states before position {position} and its own, the view at "
+        f"{_vector(where)}{also}. A contradiction."
+    )
+
+
+def _at(evidence: Evidence, lattice: Lattice, flat: int) -> Mapping[str, int]:
+    """The vector that a place on the grid stands for: of sources that it lacks, the first."""
+    whole: list[int] = evidence.order.prefixes[0].tolist()
+    for axis, version in zip(lattice.axes, lattice.vector(flat), strict=True):
+        whole[axis] = version
+    return evidence.order.vector(whole)
+
+
+def _vector(vector: Mapping[str, int]) -> str:
+    return ", ".join(f"{source}:{version}" for source, version in vector.items())
+
+
+def _copies(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
+
+
+def sentence(trouble: Trouble) -> str:
+    """What is wrong with the claims themselves, as a contradiction."""
+    return f"{trouble.words}: a contradiction."

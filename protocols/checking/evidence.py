@@ -1,0 +1,32 @@
+"""What a run showed, beside what it should have shown."""
+
+import numpy as np
+
+from protocols.checking.changes import Changes
+from protocols.checking.claims import troubles
+from protocols.checking.history import History
+from protocols.checking.order import Order
+from protocols.checking.trace import Trace
+
+
+class Evidence:
+    """The states of a trace against the view along the delivered prefixes."""
+
+    def __init__(self, trace: Trace, order: Order, history: History) -> None:
+        self.trace = trace
+        self.order = order
+        self.history = history
+        self.positions = np.array([state.position for state in trace.states], dtype=np.int64)
+        # The last position that is judged: all of them, or in a trace without end the last shown.
+        self.last = order.last
+        if trace.end is None and len(self.positions):
+            self.last = int(min(order.last, self.positions.max()))
+        self.troubles = troubles(trace, order, self.last)
+        # What the view should do by position; what the states show by their own number.
+        self.expected: Changes = history.along(order.prefixes[: self.last + 1])
+        self.shown: Changes = history.view.shown(trace.states)
+        # Which state first includes a position; len(states) if none does.
+        running = np.maximum.accumulate(np.minimum(self.positions, self.last))
+        self.including = np.searchsorted(running, np.arange(self.last + 1), side="left")
+        # By state: what is too much or too little, against the delivered prefixes.
+        self.wrong = self.shown.minus(self.expected.at(self.including))
