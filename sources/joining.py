@@ -27,8 +27,9 @@ from protocols.errors import WrongUse
 from protocols.views.view import Atom, View
 from sources.bounds import MOST_JOINED, Bounds
 from sources.conditions import NO_VALUE, filter_to_sql, size_of
-from sources.database import SourceDatabase, quoted, registered, table_name
+from sources.database import SourceDatabase
 from sources.lookup import check_columns, check_condition
+from sources.rows import quoted, registered, table_name
 from sources.terms import TERM, Sum, Terms
 from sources.turns import Turn
 

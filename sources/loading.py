@@ -10,7 +10,7 @@ import polars as pl
 from protocols.algebra.types import TYPES, ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation, relation_from_json
-from sources.database import quoted
+from sources.rows import quoted
 
 #: Every line is read, and none above the header is taken for something else.
 _CSV = "read_csv(?, skip = 0, types = {})"

@@ -38,9 +38,11 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation
+from sources.access import FEW_KEYS
 from sources.bounds import MOST_PARTS, Bounds
 from sources.conditions import NO_VALUE, filter_to_sql, size_of
-from sources.database import FEW_KEYS, SourceDatabase, quoted, registered, table_name
+from sources.database import SourceDatabase
+from sources.rows import quoted, registered, table_name
 from sources.turns import Turn
 from sources.wire import uncounted
 

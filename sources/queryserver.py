@@ -28,12 +28,14 @@ from pyarrow import flight
 
 from protocols.errors import SourceViolation, ViewsweepError, WrongUse
 from protocols.failures import words_of
+from sources.admission import MOST_UNITS, TransactionRefused
 from sources.bounds import Bounds, check_commit
 from sources.connections import Connections
-from sources.database import MOST_UNITS, SourceDatabase, TransactionRefused, altered
+from sources.database import SourceDatabase
 from sources.history import UNKNOWN, digest_to_text
 from sources.joining import joined
 from sources.lookup import lookup
+from sources.opening import altered
 from sources.terms import Sum
 from sources.turns import Turn, Turns
 from sources.wire import (

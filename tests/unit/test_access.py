@@ -15,8 +15,8 @@ from protocols.algebra.types import column_type
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
-from sources.access import Access, access
-from sources.database import FEW_KEYS, SourceDatabase
+from sources.access import FEW_KEYS, Access, access
+from sources.database import SourceDatabase
 from sources.lookup import lookup, select
 from sources.queryserver import status_of
 from sources.transaction import RowChange, Transaction

@@ -20,7 +20,9 @@ import pytest
 from protocols.errors import SourceViolation, WrongUse
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from sources.database import SourceDatabase, TransactionRefused, table_name
+from sources.admission import TransactionRefused
+from sources.database import SourceDatabase
+from sources.rows import table_name
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json(

@@ -1,0 +1,84 @@
+"""Which transactions a source lets in by what they say, before it looks at what it holds.
+
+Values have the declared types, no key is NULL, and of a global transaction the source is a part.
+"""
+
+from collections.abc import Callable, Sequence
+
+from protocols.errors import WrongUse
+from protocols.exchange.holdback import GlobalPart
+from protocols.views.catalog import Relation
+from sources.rows import shown
+from sources.transaction import RowChange, Transaction, net_changes
+
+#: What one change may add or remove. Every unit is a row and a record, so more is a slip.
+MOST_UNITS = 1_000_000
+
+
+class TransactionRefused(WrongUse):
+    """A transaction that the source does not commit; `index` is its place in the group given."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+
+
+def admitted(
+    index: int, transaction: Transaction, source: str, relation: Callable[[str], Relation]
+) -> Transaction:
+    """The transaction with values of the declared types, net."""
+    changes = []
+    for change in transaction.changes:
+        try:
+            changes.append(_typed(relation(change.relation), change))
+        except WrongUse as error:
+            raise TransactionRefused(index, str(error)) from None
+    net = net_changes(changes)
+    _check_part(index, source, transaction.part, net)
+    return Transaction(net, transaction.part)
+
+
+def _check_part(index: int, source: str, part: GlobalPart | None, net: Sequence[RowChange]) -> None:
+    """Whoever waits for the other parts has to be told of this one, and by this source."""
+    if part is None:
+        return
+    if source not in part.participants:
+        raise TransactionRefused(
+            index,
+            f"global transaction {part.id!r} has the participants"
+            f" {', '.join(sorted(part.participants))}; this is source {source}",
+        )
+    if not net:
+        raise TransactionRefused(
+            index,
+            f"global transaction {part.id!r} changes nothing at source {source}, so"
+            " nothing would be published, and the other parts would be waited with for ever",
+        )
+
+
+def _typed(relation: Relation, change: RowChange) -> RowChange:
+    """The change with each value as its column's type has it, NULL nowhere in the key."""
+    row, count = change.row, change.count
+    if not isinstance(count, int) or isinstance(count, bool) or abs(count) > MOST_UNITS:
+        raise WrongUse(
+            f"relation {relation}: row {shown(row)}: the count is {count!r},"
+            f" it has to be a whole number within ±{MOST_UNITS}"
+        )
+    if len(row) != len(relation.columns):
+        raise WrongUse(
+            f"relation {relation}: row {shown(row)} has {len(row)} values,"
+            f" the relation has {len(relation.columns)} columns"
+        )
+    values = []
+    for (name, type_), value in zip(relation.columns, row, strict=True):
+        try:
+            decoded = type_.decode(value)
+            if type_.family == "VARCHAR" and value is not None:
+                value.encode()
+        except ValueError as error:
+            where = f"relation {relation}, column {name}, row {shown(row)}"
+            raise WrongUse(f"{where}: {error}") from None
+        if decoded is None and name in relation.key:
+            raise WrongUse(f"relation {relation}, row {shown(row)}: key column {name} is NULL")
+        values.append(decoded)
+    return RowChange(change.relation, tuple(values), count)

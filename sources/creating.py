@@ -1,0 +1,139 @@
+"""A new source: a DuckDB file with its relations and what it has to know about itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+import polars as pl
+
+from protocols.errors import Unreachable, WrongUse
+from protocols.views.catalog import Catalog, Relation
+from sources.history import History, new_identity
+from sources.indexes import make_indexes
+from sources.rows import all_rows, append, quoted, shown, table_name
+
+#: The format of the files that are made now.
+FORMAT = 2
+_SCHEMA = """
+    CREATE SCHEMA relations;
+    CREATE SCHEMA source;
+    CREATE TABLE source.self (format BIGINT, name VARCHAR, catalog VARCHAR, origin VARCHAR);
+    CREATE TABLE source.published (version BIGINT);
+    CREATE TABLE source.outbox (version BIGINT, record BLOB);
+    INSERT INTO source.published VALUES (0);
+"""
+_SCHEMA_OF_HISTORY = """
+    CREATE TABLE source.committed (version BIGINT, driven BIGINT, digest BIGINT);
+    CREATE TABLE source.history (identity VARCHAR, since BIGINT, digest BIGINT);
+"""
+
+
+def create_file(
+    path: Path,
+    source: str,
+    catalog: Catalog,
+    rows: Mapping[str, pl.DataFrame],
+    origin: Mapping[str, Any],
+    indexes: Mapping[str, Sequence[str]],
+) -> None:
+    """The file of a source whose version 0 holds these rows. It appears whole or not at all."""
+    if path.exists():
+        raise WrongUse(f"{path} exists already; remove it or choose another database")
+    if not path.absolute().parent.is_dir():
+        raise WrongUse(
+            f"source {source}: there is no directory {path.absolute().parent} for {path.name}"
+        )
+    part = path.with_name(path.name + ".part")
+    _discard(part)
+    try:
+        with _connected(part) as connection:
+            connection.execute(_SCHEMA)
+            _describe(connection, source, catalog, origin)
+            for relation in catalog:
+                _load(connection, relation, rows)
+            make_indexes(connection, source, catalog, indexes)
+            connection.execute("CHECKPOINT")
+        part.rename(path)
+    except OSError as error:
+        raise WrongUse(f"source {source}: cannot create {path}: {error}") from error
+    except duckdb.Error as error:
+        raise Unreachable(f"source {source}: cannot create {path}: {error}") from error
+    finally:
+        _discard(part)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    connection = duckdb.connect(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _discard(part: Path) -> None:
+    for file in (part, part.with_name(part.name + ".wal")):
+        file.unlink(missing_ok=True)
+
+
+def _describe(
+    connection: duckdb.DuckDBPyConnection, source: str, catalog: Catalog, origin: Mapping[str, Any]
+) -> None:
+    foreign = [str(relation) for relation in catalog if relation.source != source]
+    hidden = [str(r) for r in catalog if "rowid" in map(str.lower, r.column_names)]
+    if hidden:
+        raise WrongUse(f"relation {hidden[0]} has a column rowid, a name of DuckDB's; rename it")
+    if foreign:
+        raise WrongUse(f"source {source} cannot hold {foreign[0]}, a relation of another source")
+    relations = {relation.name: relation.to_json() for relation in catalog}
+    connection.execute(
+        "INSERT INTO source.self VALUES (?, ?, ?, ?)",
+        [FORMAT, source, orjson.dumps(relations).decode(), orjson.dumps(origin).decode()],
+    )
+    begin_history(connection, 0, 0)
+
+
+def begin_history(connection: duckdb.DuckDBPyConnection, version: int, driven: int) -> None:
+    """What is known of the past begins at this version."""
+    connection.execute(_SCHEMA_OF_HISTORY)
+    [(catalog,)] = all_rows(connection, "SELECT catalog FROM source.self")
+    identity = new_identity()
+    begun = History.begun(identity, catalog, version).digest
+    connection.execute("INSERT INTO source.history VALUES (?, ?, ?)", [identity, version, begun])
+    connection.execute("INSERT INTO source.committed VALUES (?, ?, ?)", [version, driven, begun])
+
+
+def _load(
+    connection: duckdb.DuckDBPyConnection, relation: Relation, rows: Mapping[str, pl.DataFrame]
+) -> None:
+    columns = ", ".join(f"{quoted(name)} {type_.name}" for name, type_ in relation.columns)
+    connection.execute(f"CREATE TABLE {table_name(relation)} ({columns})")
+    if relation.name not in rows:
+        return
+    frame = rows[relation.name]
+    _check_initial_rows(relation, frame)
+    append(connection, table_name(relation), frame.select(relation.column_names).to_arrow())
+
+
+def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
+    declared = {name: type_.dtype for name, type_ in relation.columns}
+    if dict(frame.schema) != declared:
+        raise WrongUse(
+            f"relation {relation}: its rows have the columns {dict(frame.schema)},"
+            f" declared are {declared}"
+        )
+    if not relation.key:
+        return
+    keys = frame.select(relation.key)
+    for name in relation.key:
+        if keys[name].null_count():
+            raise WrongUse(f"relation {relation}: key column {name} is NULL in an initial row")
+    twice = keys.filter(keys.is_duplicated())
+    if twice.height:
+        raise WrongUse(
+            f"relation {relation}: {twice.height} initial rows share their key"
+            f" ({', '.join(relation.key)}), the first is {shown(twice.row(0))}"
+        )

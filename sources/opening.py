@@ -1,0 +1,101 @@
+"""Opens the file of a source, and refuses one that is none or is no longer what it says."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import orjson
+
+from protocols.errors import SourceViolation, WrongUse
+from sources.creating import FORMAT, begin_history
+from sources.rows import all_rows, roll_back
+
+#: The format before sources had a history; a file that has it gets one when it is opened.
+_WITHOUT_HISTORY = 1
+
+
+def connect(path: Path) -> duckdb.DuckDBPyConnection:
+    """A connection to the file, which stays locked until it is closed."""
+    if not path.is_file():
+        raise WrongUse(f"there is no source database at {path}; make one with 'sources init'")
+    try:
+        return duckdb.connect(str(path))
+    except duckdb.Error as error:
+        raise _not_opened(path, error) from error
+
+
+def self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, str, str]:
+    """The source's name, its catalog and its origin, as they stand in the file."""
+    try:
+        [(format_, *description)] = all_rows(connection, "SELECT * FROM source.self")
+    except duckdb.CatalogException:
+        raise WrongUse(
+            f"{path} is a DuckDB database but not a source; make one with 'sources init'"
+        ) from None
+    if format_ == _WITHOUT_HISTORY:
+        _give_history(connection)
+    elif format_ != FORMAT:
+        raise WrongUse(f"{path} has format {format_}, this viewsweep reads format {FORMAT}")
+    name, catalog, origin = description
+    return name, catalog, origin
+
+
+def _give_history(connection: duckdb.DuckDBPyConnection) -> None:
+    """Upgrades a file from the time when sources had no history, whole or not at all."""
+    [(version, driven)] = all_rows(connection, "SELECT version, driven FROM source.committed")
+    connection.begin()
+    try:
+        connection.execute("DROP TABLE source.committed")
+        begin_history(connection, version, driven)
+        connection.execute("UPDATE source.self SET format = ?", [FORMAT])
+        connection.commit()
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def refuse_altered(
+    path: Path, connection: duckdb.DuckDBPyConnection, source: str, catalog: str
+) -> None:
+    """SourceViolation when a table is not what the source says of it."""
+    found: dict[str, dict[str, str]] = {}
+    for table, column, type_ in all_rows(
+        connection,
+        "SELECT table_name, column_name, data_type FROM duckdb_columns()"
+        " WHERE schema_name = 'relations' ORDER BY table_name, column_index",
+    ):
+        found.setdefault(table, {})[column] = type_
+    for name, form in orjson.loads(catalog).items():
+        if found.get(name) != form["columns"]:
+            raise SourceViolation(
+                f"source {source}: relation {name} was altered in {path}: it has the columns"
+                f" {_columns(found.get(name, {}))}, and the source was made with"
+                f" {_columns(form['columns'])}. Give it these back, or make a new source with"
+                " 'sources init' and the views over it anew"
+            )
+
+
+def _columns(types: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in types.items()) or "none"
+
+
+def altered(error: duckdb.Error) -> str:
+    """What is to be said when DuckDB does not find what the catalog names."""
+    first = str(error).partition("\n")[0]
+    return (
+        f"its tables are not what they were when it was started ({first}). Give the relation its"
+        " columns back and start the source again; what they are now, it says then"
+    )
+
+
+def _not_opened(path: Path, error: duckdb.Error) -> Exception:
+    text = str(error)
+    if "lock" in text.lower():
+        return WrongUse(
+            f"{path} is in use by another process; stop its 'sources serve',"
+            f" or talk to it with --address ({text})"
+        )
+    if not os.access(path, os.R_OK | os.W_OK):
+        return WrongUse(f"{path} cannot be read and written: {text}")
+    return WrongUse(f"{path} cannot be opened as a source database: {text}")
