@@ -27,13 +27,14 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.workplace import workplace
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import column_type
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
+from warehouse.progress import QUESTION
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, QUESTION, ViewTables
+from warehouse.tables import ViewTables
 from warehouse.upkeep import tidy
 
 _COLUMNS = (("id", column_type("BIGINT")), ("t", column_type("VARCHAR")))

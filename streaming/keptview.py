@@ -45,9 +45,10 @@ from streaming.slices import Batch, Swept, batch_of
 from streaming.sweeping import Cluster, Sweeping
 from warehouse.files import WrittenFile
 from warehouse.mending import mend
+from warehouse.progress import QUESTION
 from warehouse.staging import Staging, discard_pages, staging_of
 from warehouse.standing import Standing
-from warehouse.tables import QUESTION, ViewTables
+from warehouse.tables import ViewTables
 from warehouse.upkeep import Upkeep, UpkeepSettings
 
 Report = Callable[[str], None]

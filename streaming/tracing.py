@@ -20,7 +20,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.checking.tracewriting import (
@@ -45,7 +45,7 @@ from streaming.lookahead import Lookahead
 from streaming.topics import ends_of_topics
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, ViewTables
+from warehouse.tables import ViewTables
 
 
 def write_live_trace(configuration: Configuration, settings: ViewSettings, file: Path) -> int:

@@ -119,6 +119,15 @@ def number(table: DeltaTable, app_id: str) -> int:
     return int(version)
 
 
+def fresh(directory: Path, app_id: str, known: int) -> DeltaTable:
+    """A new handle. Who was fenced keeps the old one, with which no commit succeeds."""
+    refuse_removed(directory)
+    table = table_at(directory)
+    if table is None or number(table, app_id) != known:
+        raise Overtaken(overtaken(directory))
+    return table
+
+
 def last_checkpoint(directory: Path) -> int:
     """The version that the log was last summed up at; -1 before the first time.
 

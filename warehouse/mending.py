@@ -3,7 +3,7 @@
 Nothing waits for the disk, so a power cut may lose the newest commits of a table, or leave them
 empty or cut short; and people delete directories and restore old ones. `changes` is the truth: the
 topics bring again what it has lost, and all that is derived from it is cut back or made anew, here
-and in `tables.py`:
+and in `progress.py` and `current.py`:
 
     the newest commits in a log are not JSON        they count as never made
     a checkpoint is damaged, the commits are there  readers do without it

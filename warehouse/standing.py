@@ -7,6 +7,9 @@ from deltalake import DeltaTable
 
 from warehouse.delta import number
 
+#: The application id of the position up to which a table has everything.
+POSITION_REACHED = "viewsweep/position"
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -25,7 +28,7 @@ class Standing:
         offsets = {f"viewsweep/offset/{source}": o for source, o in self.offsets.items()}
         # A 0 where nothing is known, or the number of an earlier version would be left standing.
         digests = {f"viewsweep/history/{s}": self.digests.get(s, 0) for s in self.vector}
-        return {"viewsweep/position": self.position, **versions, **offsets, **digests}
+        return {POSITION_REACHED: self.position, **versions, **offsets, **digests}
 
 
 def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
@@ -33,7 +36,7 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
     names = tuple(sources)
     digests = {source: table.transaction_version(f"viewsweep/history/{source}") for source in names}
     return Standing(
-        number(table, "viewsweep/position"),
+        number(table, POSITION_REACHED),
         {source: number(table, f"viewsweep/version/{source}") for source in names},
         {source: number(table, f"viewsweep/offset/{source}") for source in names},
         # A lake of a time when sources had no history has none of these.

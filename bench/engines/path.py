@@ -28,11 +28,12 @@ from bench.burst import Burst, folded
 from bench.engines.engine import Outcome, Place
 from bench.memory import PeakMemory, descendants
 from infra.owned import OwnedProcess
+from protocols.algebra.delta import POSITION
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import DEFAULT
 from sources.client import SourceClient
 from streaming.localsystem import STREAMS, Load, LocalSystem
-from warehouse.tables import POSITION, ViewTables
+from warehouse.tables import ViewTables
 
 _PATIENCE_SECONDS = 3600
 #: Faster than any source can commit.

@@ -31,8 +31,8 @@ def test_control_a_lake_that_is_not_mended_is_reported(tmp_path: Path) -> None:
     attack = "last log entry of changes emptied"
     with (
         mock.patch("streaming.keptview.mend"),
-        mock.patch("warehouse.tables.ViewTables._cut_back_progress"),
-        mock.patch("warehouse.tables.ViewTables._drop_damaged_current"),
+        mock.patch("warehouse.progress.Progress._cut_back"),
+        mock.patch("warehouse.current.Current._drop_damaged"),
     ):
         [outcome] = files.outcomes(Settings(tmp_path, short=True), only=[attack])
     assert not outcome.good

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import column_type
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
+from warehouse.progress import PROGRESS
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, PROGRESS, ViewTables
+from warehouse.tables import ViewTables
 
 R = Relation(
     "a",

@@ -38,7 +38,8 @@ from protocols.errors import ViewsweepError, WrongUse
 from protocols.views.catalog import Relation
 from warehouse import delta
 from warehouse.definition import stored_view
-from warehouse.tables import PROGRESS, QUESTION, ViewTables
+from warehouse.progress import PROGRESS, QUESTION
+from warehouse.tables import ViewTables
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pytest
 from deltalake import DeltaTable
 from test_warehouse import anew, deliveries, held, install, made, rows, standing
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from warehouse import files
-from warehouse.tables import POSITION, ViewTables
+from warehouse.tables import ViewTables
 
 
 @pytest.fixture

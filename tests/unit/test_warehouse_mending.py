@@ -242,7 +242,8 @@ def test_a_second_job_mends_nothing_that_the_first_one_is_writing(tables: ViewTa
     late = ViewTables(tables.directory.parent, tables.view)
     install(tables, 4, Q)
     tables.follow()
-    late._progress, late._current = anew(tables)._progress, anew(tables)._current
+    now = anew(tables)
+    late._progress.table, late._current.table = now._progress.table, now._current.table
     late.recover_progress()
     late.follow()
     assert said == ""

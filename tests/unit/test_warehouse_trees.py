@@ -14,14 +14,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, ViewTables
+from warehouse.tables import ViewTables
 
 R = relation_from_json(
     "a",

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from protocols.algebra.delta import COUNT
+from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import column_type
 from protocols.errors import ViewsweepError, WrongUse
 from protocols.exchange.deliveries import Deliveries
@@ -25,8 +25,10 @@ from protocols.views.sql import parse_view
 from streaming.configuration import Configuration, JobSettings, ViewSettings
 from streaming.tracing import write_live_trace
 from warehouse import delta
+from warehouse.changes import Changes
+from warehouse.progress import QUESTION
 from warehouse.standing import Standing
-from warehouse.tables import POSITION, QUESTION, ViewTables
+from warehouse.tables import ViewTables
 from warehouse.upkeep import Upkeep, UpkeepSettings, Work, compact, fold_older, look_after, tidy
 
 R = Relation("a", "r", (("id", column_type("BIGINT")), ("t", column_type("VARCHAR"))), ("id",))
@@ -351,14 +353,14 @@ def test_appends_come_between_reading_and_writing_of_a_fold(
     tables: ViewTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tables, *range(1, 11))
-    summed = ViewTables._summed
+    summed = Changes.summed
 
-    def meanwhile(self: ViewTables, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
+    def meanwhile(self: Changes, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
         monkeypatch.undo()
         install(tables, 11)
         return summed(self, changes, which)
 
-    monkeypatch.setattr(ViewTables, "_summed", meanwhile)
+    monkeypatch.setattr(Changes, "summed", meanwhile)
     tables.fold(10)
     install(tables, 12)
     assert_right(tables, 12, since=10)
@@ -446,7 +448,7 @@ def test_a_process_killed_in_the_middle_of_a_step_costs_nothing(
         after.recover_progress()
         last, folded = after.standing().position, after.folded()
         assert folded == 0 or step == "fold"
-        after.forget_progress()
+        after._progress.forget_folded()
         assert_right(after, last, folded)
     tidy(after)
     assert_right(after, last, folded)

@@ -1,0 +1,192 @@
+"""The table `current` of a view: what readers look at. It follows `changes`."""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from deltalake import DeltaTable, write_deltalake
+
+from protocols.algebra.delta import COUNT, POSITION
+from protocols.algebra.frame import compared
+from protocols.errors import SourceViolation, Unreachable
+from protocols.views.tree import AnyView
+from warehouse import delta
+from warehouse.changes import Changes, folded_in
+from warehouse.counts import below_zero, shown
+from warehouse.progress import Progress
+from warehouse.standing import POSITION_REACHED
+
+
+class Current:
+    """The rows of a view with their counts, at a position that it has reached."""
+
+    def __init__(
+        self,
+        directory: Path,
+        view: AnyView,
+        changes: Changes,
+        progress: Progress,
+        say: Callable[[str], None],
+    ) -> None:
+        self.path = directory / "current"
+        self._view = view
+        self._changes = changes
+        self._progress = progress
+        self._say = say
+        self.table = delta.table_at(self.path)
+        #: Whether counts may fall below zero: with a protocol that is there to be wrong.
+        self.allows_too_few = False
+        #: Who changes the table or its handle holds this: the job, or the upkeep in its thread.
+        self._following = threading.Lock()
+        self.keep_minutes = delta.KEEP_MINUTES
+
+    def follow(self) -> None:
+        """Brings it to the position of `changes`, in one commit; any thread may ask."""
+        with self._following:
+            try:
+                self._follow()
+            except delta.Overtaken:
+                # Its number says what is in it already, so whoever brought it there was right.
+                self.table = delta.table_at(self.path)
+                self._follow()
+
+    @contextmanager
+    def lent(self) -> Iterator[DeltaTable | None]:
+        """Its handle, to one at a time: a MERGE would fail for any commit that comes between."""
+        with self._following:
+            yield self.table
+
+    def followed(self) -> int | None:
+        """The position that readers of `current` see; None before it is there."""
+        current = delta.table_at(self.path)
+        return None if current is None else delta.number(current, POSITION_REACHED)
+
+    def _follow(self) -> None:
+        position = self._changes.standing().position
+        self._drop_damaged(position)
+        if self.table is None:
+            rows = self._counted_at(position)
+            reached, keep = {POSITION_REACHED: position}, self.keep_minutes
+            delta.append(self.path, rows, reached, keep_minutes=keep)
+            self.table = delta.table_at(self.path)
+            return
+        there = delta.number(self.table, POSITION_REACHED)
+        changes = self._changes.latest()
+        if there < min(folded_in(changes), position):
+            self._replace(self._counted_at(position), position)
+        elif there < position:
+            between = pl.col(POSITION).is_between(there, position, closed="right")
+            steps = self._changes.placed(pl.scan_delta(changes), between)
+            found = self._changes.summed(steps.lazy(), pl.lit(True))
+            self._merge_or_replace(found, position, steps)
+
+    def _drop_damaged(self, position: int) -> None:
+        """`current` with lost files, or of positions that `changes` has lost, is made anew."""
+        if self.table is None:
+            return
+        wrong = delta.damage(self.table)
+        if wrong is None:
+            there = delta.number(self.table, POSITION_REACHED)
+            # Asked after `current`: others may have committed meanwhile.
+            if there > position and there > delta.number(self._changes.latest(), POSITION_REACHED):
+                wrong = f"current is at position {there} and changes at {position}"
+        if wrong is not None:
+            self._say(f"{wrong}: current is made anew from changes")
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.table = None
+
+    def _counted_at(self, position: int) -> pl.DataFrame:
+        """The rows as of a position for `current`; SourceViolation if one is there -1 times."""
+        rows, names = self._changes.at(position), list(self._view.schema)
+        wrong = rows.filter(pl.col(COUNT) < 0)
+        if not wrong.is_empty():
+            upto = pl.scan_delta(self._changes.latest()).filter(pl.col(POSITION) <= position)
+            on = compared(wrong, names)
+            steps = upto.join(wrong.lazy(), on=on, how="semi", nulls_equal=True)
+            self._refuse_below_zero(below_zero(self._changes.placed(steps, pl.lit(True)), names))
+        return rows
+
+    def _refuse_too_few(self, steps: pl.DataFrame) -> None:
+        """SourceViolation if changes take a row of `current` below zero, if only for a moment."""
+        assert self.table is not None
+        with delta.plain_reading(self.path):
+            below = below_zero(steps, list(self._view.schema), pl.scan_delta(self.table))
+        self._refuse_below_zero(below)
+
+    def _refuse_below_zero(self, row: pl.DataFrame | None) -> None:
+        if row is None or self.allows_too_few:
+            return
+        position = int(row.item(0, POSITION))
+        when = self._delivered_at(position)
+        raise SourceViolation(
+            f"view {self._view.name}: from position {position} on ({when}) it would have the row"
+            f" ({shown(row, list(self._view.schema))}) {row.item(0, COUNT)} times. That update"
+            " deletes a row that was not there, or an answer before it lacked rows: compare what"
+            " the source published with what it holds. `current` stays before this batch; when the"
+            " source is right, remove the view's directory to make the view anew"
+        )
+
+    def _delivered_at(self, position: int) -> str:
+        """Which transactions have a position, for a message."""
+        for order, _ in self._changes.orders():
+            here = np.flatnonzero(order.position == position)
+            if len(here):
+                names = [order.sources[number] for number in order.source[here]]
+                return _said(zip(names, order.version[here], strict=True))
+        found = self._progress.read().filter(pl.col("position") == position)
+        return _said(found.select("source", "version").iter_rows()) or "the first state"
+
+    def _replace(self, rows: pl.DataFrame, position: int) -> None:
+        """All of it anew: what changed since it was last brought up is no longer known."""
+        assert self.table is not None
+        with delta.plain_errors(self.path):
+            write_deltalake(
+                self.table,
+                rows.to_arrow(),
+                mode="overwrite",
+                commit_properties=delta.numbered({POSITION_REACHED: position}),
+                post_commithook_properties=delta.NO_HOOKS,
+            )
+
+    def _merge_or_replace(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
+        try:
+            self._merge(changes, position, steps)
+        except Unreachable as error:
+            # Perhaps a file is damaged inside. To write all of it anew, nothing of it is read.
+            rows = self._counted_at(position)
+            self._replace(rows, position)
+            self._say(f"{error}. That has been mended: current is written anew from changes")
+
+    def _merge(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
+        assert self.table is not None
+        self._refuse_too_few(steps)
+        if changes.is_empty():
+            # A MERGE of nothing is no commit, and the number would stay behind.
+            delta.append(self.table, changes, {POSITION_REACHED: position})
+            return
+        same_row = " AND ".join(
+            f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in self._view.schema
+        )
+        with delta.plain_errors(self.path):
+            (
+                self.table.merge(
+                    changes.to_arrow(),
+                    same_row,
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=delta.numbered({POSITION_REACHED: position}),
+                    post_commithook_properties=delta.NO_HOOKS,
+                )
+                .when_matched_delete(f't."{COUNT}" + s."{COUNT}" = 0')
+                .when_matched_update({COUNT: f't."{COUNT}" + s."{COUNT}"'})
+                .when_not_matched_insert_all()
+                .execute()
+            )
+
+
+def _said(transactions: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"version {version} of source {source}" for source, version in transactions)
