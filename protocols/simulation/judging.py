@@ -2,9 +2,10 @@
 
 It evaluates the view at every vector that a state claims, from scratch: nested loops over what the
 sources held at exactly these versions. No mailbox, no cut, no plan and no operation of the algebra
-takes part; only the parsed view and the meaning of conditions are shared with the protocols. It
-judges by what a run claims, so it is quick and strict: where it objects, the checker
-(protocols/checking) decides which level was really reached.
+takes part; only the parsed view and the meaning of conditions are shared with the protocols. Views
+that are more than an inner join DuckDB evaluates (`sqlcontents.py`, which says what it shares with
+the checker). It judges by what a run claims, so it is quick and strict: where it objects, the
+checker (protocols/checking) decides which level was really reached.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

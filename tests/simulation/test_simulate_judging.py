@@ -1,7 +1,10 @@
 """Who judges the judge? DuckDB, which evaluates the SQL, and the checker, which reads the trace."""
 
 from collections import Counter
+from collections.abc import Callable
+from random import Random
 
+import duckdb
 import pytest
 from campaigns import first_wrong_position, planted
 from oracle import Oracle
@@ -10,6 +13,7 @@ from random_scenarios import random_scenario
 from protocols.checking.checker import check
 from protocols.checking.levels import DELIVERY
 from protocols.checking.plans import NotEvaluated
+from protocols.checking.rewriting import ViewText
 from protocols.checking.tracereading import read_trace
 from protocols.exchange.holdback import HoldBack
 from protocols.maintenance.registry import PROTOCOLS, Entry
@@ -17,9 +21,19 @@ from protocols.maintenance.sweep import Sweep
 from protocols.simulation import bounds, campaign
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import scenario_for
+from protocols.simulation.drawnviews import view_scenario
 from protocols.simulation.judging import Contents, objection
 from protocols.simulation.schedule import drawn_schedule
-from protocols.simulation.simulator import Outcome, Schedule, setting_of, simulate
+from protocols.simulation.simulator import (
+    Outcome,
+    Schedule,
+    setting_of,
+    simulate,
+    sources_of,
+)
+from protocols.simulation.sqlcontents import SqlContents
+from protocols.views.catalog import Relation
+from protocols.views.tree import TreeView
 from protocols.views.view import View
 
 SWEEP = PROTOCOLS["sweep"]
@@ -77,6 +91,46 @@ def test_the_judge_and_the_checker_agree_about_every_run_of_the_control() -> Non
         assert verdict == ("valid" if objected is None else "invalid"), seed
         verdicts[verdict] += 1
     assert min(verdicts["valid"], verdicts["invalid"]) > 3, verdicts
+
+
+def _unlike_the_oracle(seeds: range) -> int:
+    """How many drawn views the judge finds other rows for than DuckDB does in the text as written.
+
+    The judge and the checker put other tables into a text in the same way, so they cannot find each
+    other out.
+    """
+    unlike = 0
+    for seed in seeds:
+        scenario = view_scenario(seed, SWEEP).scenario
+        view, oracle = setting_of(scenario, SWEEP, "bag").view, Oracle(scenario)
+        assert isinstance(view, TreeView)
+        sources = sources_of(scenario)
+        dice = Random(seed)
+        for source in sources.values():
+            while source.next_update is not None:
+                source.commit()
+        vectors = [
+            {name: dice.randint(0, source.version) for name, source in sources.items()}
+            for _ in range(3)
+        ]
+        try:
+            contents = SqlContents(view, sources)
+            unlike += any(contents.at(vector) != oracle.at(vector) for vector in vectors)
+        except duckdb.Error:
+            unlike += 1
+    return unlike
+
+
+def test_other_tables_in_a_text_leave_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _unlike_the_oracle(range(60)) == 0
+    right = ViewText.over
+
+    def another(self: ViewText, table: Callable[[Relation], str]) -> str:
+        others = dict(zip(self.relations, self.relations[1:] + self.relations[:1], strict=True))
+        return right(self, lambda relation: table(others[relation]))
+
+    monkeypatch.setattr(ViewText, "over", another)
+    assert _unlike_the_oracle(range(20)) > 3, "control: relations in each other's place"
 
 
 def _outcome(seed: int = 3) -> tuple[View, Outcome]:
