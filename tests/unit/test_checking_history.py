@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.checking import tracewriting as t
 from protocols.checking.history import History
 from protocols.checking.lattice import Budget, Lattice
 from protocols.checking.order import order_of
 from protocols.checking.rewriting import ViewText
 from protocols.checking.trace import State, Trace
 from protocols.checking.tracereading import read_trace
-from protocols.checking.tracewriting import commit_line, deliver_line, run_line
 from protocols.views.catalog import catalog_from_json
 
 VIEWS = (
@@ -74,13 +74,13 @@ def trace_of(view: str, told: list[Any]) -> Trace:
         {s: {"relations": {r: {"columns": columns}}} for s, r in PLACES.items()}
     )
     initial = {(s, PLACES[s]): bag for s, bag in told[0].items()}
-    lines = [run_line("sweep", view, catalog, initial)]
+    lines = [t.run_line("sweep", view, catalog, initial)]
     versions = dict.fromkeys(PLACES, 0)
     for position, (source, changes) in enumerate(told[1:], 1):
         versions[source] += 1
         signed = [(PLACES[source], row, count) for row, count in changes]
-        lines.append(commit_line(source, versions[source], signed))
-        lines.append(deliver_line(source, versions[source], position))
+        lines.append(t.commit_line(source, versions[source], signed))
+        lines.append(t.deliver_line(source, versions[source], position))
     return read_trace(lines)
 
 

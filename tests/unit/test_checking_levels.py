@@ -5,19 +5,11 @@ from typing import Any
 
 import pytest
 
+from protocols.checking import tracewriting as t
 from protocols.checking.checker import check
 from protocols.checking.lattice import Budget
 from protocols.checking.levels import DELIVERY, LEVELS, level_named
 from protocols.checking.tracereading import read_trace
-from protocols.checking.tracewriting import (
-    answer_line,
-    commit_line,
-    deliver_line,
-    end_line,
-    query_line,
-    run_line,
-    state_line,
-)
 from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
@@ -41,17 +33,17 @@ class Story:
             initial[source, name] = rows
         self.catalog = catalog_from_json(forms)
         self.claimed = PROTOCOLS[protocol].level
-        self.lines = [run_line(protocol, view, self.catalog, initial)]
+        self.lines = [t.run_line(protocol, view, self.catalog, initial)]
         self.versions = dict.fromkeys(self.catalog.sources, 0)
         self.position = 0
 
     def commits(self, source: str, *changes: Any, part_of: str | None = None) -> "Story":
         self.versions[source] += 1
-        self.lines.append(commit_line(source, self.versions[source], changes, part_of))
+        self.lines.append(t.commit_line(source, self.versions[source], changes, part_of))
         return self
 
     def delivers(self, source: str, version: int, position: int) -> "Story":
-        self.lines.append(deliver_line(source, version, position))
+        self.lines.append(t.deliver_line(source, version, position))
         self.position = position
         return self
 
@@ -61,11 +53,11 @@ class Story:
 
     def shows(self, position: int, vector: Sequence[int], *changes: Any) -> "Story":
         named = dict(zip(self.catalog.sources, vector, strict=True))
-        self.lines.append(state_line(position, named, changes))
+        self.lines.append(t.state_line(position, named, changes))
         return self
 
     def checked(self, level: str | None = None, **budget: int) -> Verdict:
-        lines = [*self.lines, end_line(self.versions)]
+        lines = [*self.lines, t.end_line(self.versions)]
         asked = level_named(level) if level else self.claimed
         return check(read_trace(lines), asked, Budget(**budget))
 
@@ -371,8 +363,8 @@ def test_a_run_without_states_is_refused() -> None:
 
 def test_compensated_answers_are_counted() -> None:
     story = figure_5_right()
-    story.lines += [query_line(1, 1, "a", "R1"), answer_line(1, 1)]
-    story.lines += [query_line(2, 3, "a", "R1"), answer_line(2, 1)]
+    story.lines += [t.query_line(1, 1, "a", "R1"), t.answer_line(1, 1)]
+    story.lines += [t.query_line(2, 3, "a", "R1"), t.answer_line(2, 1)]
     counts = story.checked().counts
     assert (counts.updates, counts.queries, counts.compensated) == (3, 2, 1)
 

@@ -8,18 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
+from protocols.checking import tracewriting as t
 from protocols.checking.trace import Deliver
 from protocols.checking.tracereading import read_trace
-from protocols.checking.tracewriting import (
-    answer_line,
-    commit_line,
-    deliver_line,
-    end_line,
-    query_line,
-    run_line,
-    state_line,
-    write_trace,
-)
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
 
@@ -32,9 +23,9 @@ ROW = (
     datetime.datetime(2026, 1, 2, 3, 4, 5),
     datetime.date(2026, 1, 2),
 )
-RUN = run_line("sweep", "SELECT n FROM a.r", CATALOG, {("a", "r"): [ROW]}, seed=7)
-COMMIT = commit_line("a", 1, [("r", ROW, 1)])
-DELIVER = deliver_line("a", 1, 1)
+RUN = t.run_line("sweep", "SELECT n FROM a.r", CATALOG, {("a", "r"): [ROW]}, seed=7)
+COMMIT = t.commit_line("a", 1, [("r", ROW, 1)])
+DELIVER = t.deliver_line("a", 1, 1)
 
 
 def line(**form: Any) -> bytes:
@@ -42,11 +33,11 @@ def line(**form: Any) -> bytes:
 
 
 def test_a_trace_is_written_as_it_was_read() -> None:
-    lines = [RUN, state_line(0, {"a": 0}, [((1,), 1)]), COMMIT, DELIVER]
-    lines += [query_line(1, 1, "a", "r", 3, 90), answer_line(1, 1, 2, 60)]
-    lines += [state_line(1, {"a": 1}, [((1,), 1)]), end_line({"a": 1})]
+    lines = [RUN, t.state_line(0, {"a": 0}, [((1,), 1)]), COMMIT, DELIVER]
+    lines += [t.query_line(1, 1, "a", "r", 3, 90), t.answer_line(1, 1, 2, 60)]
+    lines += [t.state_line(1, {"a": 1}, [((1,), 1)]), t.end_line({"a": 1})]
     trace = read_trace(lines)
-    assert list(write_trace(trace.lines)) == lines
+    assert list(t.write_trace(trace.lines)) == lines
     assert trace.run.initial["a", "r"] == (ROW,)
     assert not trace.remarks
 
@@ -85,10 +76,10 @@ def commit(**change: Any) -> bytes:
         ([RUN, COMMIT, COMMIT], "line 3: a commits version 1 after version 1"),
         ([RUN, DELIVER], "line 2: a's version 1 is delivered, but was never committed"),
         ([RUN, COMMIT, DELIVER, DELIVER], "line 4: a's version 1 is delivered after version 1"),
-        ([RUN, COMMIT, deliver_line("a", 1, 2)], "line 3: position 2 after position 0"),
-        ([RUN, commit_line("b", 1, [])], "line 2: unknown source 'b'"),
-        ([RUN, query_line(1, 1, "a", "s")], "line 2: unknown relation 's' at source a"),
-        ([RUN, answer_line(1, 1)], "line 2: an answer to query 1, which was never asked"),
+        ([RUN, COMMIT, t.deliver_line("a", 1, 2)], "line 3: position 2 after position 0"),
+        ([RUN, t.commit_line("b", 1, [])], "line 2: unknown source 'b'"),
+        ([RUN, t.query_line(1, 1, "a", "s")], "line 2: unknown relation 's' at source a"),
+        ([RUN, t.answer_line(1, 1)], "line 2: an answer to query 1, which was never asked"),
         ([RUN, commit(row=[1])], "line 2: a.r: the row .* has 1 values"),
         ([RUN, commit(row=["x", 1, "1", None, None])], "line 2: a.r: 'x' is no BIGINT"),
         ([RUN, commit(row=[1, 1, "1.234", None, None])], "no DECIMAL"),
@@ -97,7 +88,7 @@ def commit(**change: Any) -> bytes:
         ([RUN, line(**{**STATE, "position": -1})], '"position" has to be a number from 0'),
         ([RUN, line(**{**STATE, "vector": {"z": 1}})], "unknown source 'z'"),
         ([RUN, line(**{**STATE, "changes": [[1]]})], "a change of a state"),
-        ([RUN, end_line({}), COMMIT], "line 3: a commit line after the end line"),
+        ([RUN, t.end_line({}), COMMIT], "line 3: a commit line after the end line"),
         ([RUN, line(type="deliver", source="a", position=1)], '"version" is missing'),
     ],
 )
@@ -107,8 +98,8 @@ def test_a_broken_line_is_named(lines: list[bytes], says: str) -> None:
 
 
 def test_positions_do_not_go_backwards_and_are_not_shared() -> None:
-    two = [RUN, COMMIT, DELIVER, commit_line("a", 2, [])]
+    two = [RUN, COMMIT, DELIVER, t.commit_line("a", 2, [])]
     with pytest.raises(WrongUse, match="goes backwards"):
-        read_trace([*two, deliver_line("a", 2, 0)])
+        read_trace([*two, t.deliver_line("a", 2, 0)])
     with pytest.raises(WrongUse, match="given twice"):
-        read_trace([*two, deliver_line("a", 2, 1)])
+        read_trace([*two, t.deliver_line("a", 2, 1)])
