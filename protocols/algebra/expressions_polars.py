@@ -10,23 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from protocols.algebra.expressions import (
-    COMPARISONS,
-    And,
-    Call,
-    Case,
-    Column,
-    Comparison,
-    Condition,
-    Expression,
-    In,
-    IsNull,
-    IsTrue,
-    Literal,
-    Not,
-    Or,
-    Truth,
-)
+from protocols.algebra import expressions as ex
 from protocols.algebra.expressions_reference import compared, is_among, negated
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.steps import (
@@ -43,67 +27,67 @@ from protocols.algebra.types import BOOLEAN, ColumnType
 from protocols.errors import NoValue
 
 
-def to_polars(condition: Condition) -> pl.Expr:
+def to_polars(condition: ex.Condition) -> pl.Expr:
     """The same truth value as a Polars expression."""
     if _is_plain(condition):
         return _plainly(condition)
     return _stepwise(condition, BOOLEAN)
 
 
-def value_to_polars(expression: Expression) -> pl.Expr:
+def value_to_polars(expression: ex.Expression) -> pl.Expr:
     """The same value as a Polars expression; it is as long as a column only if it has one."""
     match expression:
-        case Column(name):
+        case ex.Column(name):
             return pl.col(name)
-        case Truth(condition):
+        case ex.Truth(condition):
             return to_polars(condition)
-        case Literal(_, type_) | Call(_, _, type_) | Case(_, _, type_):
+        case ex.Literal(_, type_) | ex.Call(_, _, type_) | ex.Case(_, _, type_):
             return _stepwise(expression, type_)
 
 
-def _is_plain(condition: Condition) -> bool:
+def _is_plain(condition: ex.Condition) -> bool:
     """Is it about columns and constants alone? Then Polars has all that it needs."""
     match condition:
-        case Comparison(left, _, right):
+        case ex.Comparison(left, _, right):
             sides = left, right
-            return any(isinstance(side, Column) for side in sides) and all(
-                isinstance(side, Column | Literal) for side in sides
+            return any(isinstance(side, ex.Column) for side in sides) and all(
+                isinstance(side, ex.Column | ex.Literal) for side in sides
             )
-        case In(operand) | IsNull(operand) | IsTrue(operand):
-            return isinstance(operand, Column)
-        case Not(inner):
+        case ex.In(operand) | ex.IsNull(operand) | ex.IsTrue(operand):
+            return isinstance(operand, ex.Column)
+        case ex.Not(inner):
             return _is_plain(inner)
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             return all(map(_is_plain, parts))
 
 
-def _plainly(condition: Condition) -> pl.Expr:
+def _plainly(condition: ex.Condition) -> pl.Expr:
     match condition:
-        case Comparison(left, op, right):
-            comparison: pl.Expr = COMPARISONS[op](_side(left), _side(right))
+        case ex.Comparison(left, op, right):
+            comparison: pl.Expr = ex.COMPARISONS[op](_side(left), _side(right))
             return comparison
-        case In(operand, values, type_):
+        case ex.In(operand, values, type_):
             return _side(operand).is_in(_collected(values, type_)) | pl.lit(_unknown_among(values))
-        case IsNull(operand):
+        case ex.IsNull(operand):
             return _side(operand).is_null()
-        case IsTrue(operand):
+        case ex.IsTrue(operand):
             return _side(operand)
-        case Not(inner):
+        case ex.Not(inner):
             return ~_plainly(inner)
-        case And(parts):
+        case ex.And(parts):
             return pl.all_horizontal(map(_plainly, parts))
-        case Or(parts):
+        case ex.Or(parts):
             return pl.any_horizontal(map(_plainly, parts))
 
 
-def _side(operand: Expression) -> pl.Expr:
-    if isinstance(operand, Column):
+def _side(operand: ex.Expression) -> pl.Expr:
+    if isinstance(operand, ex.Column):
         return pl.col(operand.name)
-    assert isinstance(operand, Literal)
+    assert isinstance(operand, ex.Literal)
     return pl.lit(operand.value, dtype=operand.type.dtype)
 
 
-def _stepwise(what: Condition | Expression, type_: ColumnType) -> pl.Expr:
+def _stepwise(what: ex.Condition | ex.Expression, type_: ColumnType) -> pl.Expr:
     made = _Steps()
     step = made.of(what)
     if isinstance(step, Constant):
@@ -121,40 +105,40 @@ class _Steps:
         self.columns: list[str] = []
         self._made: dict[tuple[Any, ...], Step] = {}
 
-    def of(self, what: Condition | Expression) -> Step:
+    def of(self, what: ex.Condition | ex.Expression) -> Step:
         """The step that gives the value, or the truth value, of this."""
         match what:
-            case Column(name):
+            case ex.Column(name):
                 return self._input(name)
-            case Literal(constant, type_):
+            case ex.Literal(constant, type_):
                 return self._constant(constant, type_)
-            case Truth(inner) | IsTrue(inner):
+            case ex.Truth(inner) | ex.IsTrue(inner):
                 return self.of(inner)
-            case And(parts):
+            case ex.And(parts):
                 return self._decided(False, parts)
-            case Or(parts):
+            case ex.Or(parts):
                 return self._decided(True, parts)
-            case Case():
+            case ex.Case():
                 return self._chosen(what)
-            case Call():
+            case ex.Call():
                 return self._called(what)
-            case Comparison(left, op, right):
+            case ex.Comparison(left, op, right):
                 return self._applied(
                     (op,),
                     (self.of(left), self.of(right)),
                     lambda *sides: compared(op, *sides),
-                    lambda sides: COMPARISONS[op](*sides),
+                    lambda sides: ex.COMPARISONS[op](*sides),
                 )
-            case In():
+            case ex.In():
                 return self._listed(what)
-            case IsNull(operand):
+            case ex.IsNull(operand):
                 return self._applied(
                     ("is null",),
                     (self.of(operand),),
                     lambda found: found is None,
                     lambda columns: is_null(columns[0]),
                 )
-            case Not(inner):
+            case ex.Not(inner):
                 return self._applied(
                     ("not",), (self.of(inner),), negated, lambda truths: ~truths[0]
                 )
@@ -169,7 +153,7 @@ class _Steps:
         key = ("constant", type_, repr(constant))
         return self._once(key, lambda: Constant(False, constant, type_))
 
-    def _listed(self, among: In) -> Step:
+    def _listed(self, among: ex.In) -> Step:
         values, type_ = among.values, among.type
         collected, unknown = _collected(values, type_), _unknown_among(values)
         return self._applied(
@@ -179,7 +163,7 @@ class _Steps:
             lambda columns: columns[0].is_in(collected) | unknown,
         )
 
-    def _called(self, call: Call) -> Step:
+    def _called(self, call: ex.Call) -> Step:
         function, type_ = FUNCTIONS[call.function], call.type
         operands = tuple(map(self.of, call.arguments))
         known = [each.value if isinstance(each, Constant) else ... for each in operands]
@@ -213,7 +197,7 @@ class _Steps:
             (*name, *operands), lambda: Applied(may_fail, operands, of_columns, fails)
         )
 
-    def _decided(self, deciding: bool, parts: Iterable[Condition]) -> Step:
+    def _decided(self, deciding: bool, parts: Iterable[ex.Condition]) -> Step:
         steps: list[Step] = []
         for step in map(self.of, parts):
             if not isinstance(step, Constant) or step.value is None:
@@ -230,7 +214,7 @@ class _Steps:
             ("decided", deciding, *needed), lambda: Decided(may_fail, deciding, needed)
         )
 
-    def _chosen(self, case: Case) -> Step:
+    def _chosen(self, case: ex.Case) -> Step:
         branches: list[tuple[Step, Step]] = []
         default = case.default
         for condition, then in case.branches:

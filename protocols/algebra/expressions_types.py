@@ -2,61 +2,46 @@
 
 from collections.abc import Mapping
 
-from protocols.algebra.expressions import (
-    And,
-    Call,
-    Case,
-    Column,
-    Comparison,
-    Condition,
-    Expression,
-    In,
-    IsNull,
-    IsTrue,
-    Literal,
-    Not,
-    Or,
-    Truth,
-)
+from protocols.algebra import expressions as ex
 from protocols.algebra.functions import check_call
 from protocols.algebra.types import BOOLEAN, ColumnType
 
 
-def type_of(expression: Expression, columns: Mapping[str, ColumnType]) -> ColumnType:
+def type_of(expression: ex.Expression, columns: Mapping[str, ColumnType]) -> ColumnType:
     """Its type over these columns; ValueError where parts do not fit each other."""
     match expression:
-        case Column(name):
+        case ex.Column(name):
             return columns[name]
-        case Literal(_, type_):
+        case ex.Literal(_, type_):
             return type_
-        case Call(function, arguments, type_):
+        case ex.Call(function, arguments, type_):
             check_call(function, [type_of(argument, columns) for argument in arguments], type_)
             return type_
-        case Case(branches, default, type_):
+        case ex.Case(branches, default, type_):
             for condition, _ in branches:
                 check_types(condition, columns)
             for value_ in (*(then for _, then in branches), default):
                 _check_type(value_, type_, columns)
             return type_
-        case Truth(condition):
+        case ex.Truth(condition):
             check_types(condition, columns)
             return BOOLEAN
 
 
-def check_types(condition: Condition, columns: Mapping[str, ColumnType]) -> None:
+def check_types(condition: ex.Condition, columns: Mapping[str, ColumnType]) -> None:
     """Raises ValueError where values of two types meet; nothing is left to a database's casts."""
     match condition:
-        case Comparison(left, _, right):
+        case ex.Comparison(left, _, right):
             _check_families(type_of(left, columns), type_of(right, columns))
-        case In(operand, _, type_):
+        case ex.In(operand, _, type_):
             _check_families(type_of(operand, columns), type_)
-        case IsNull(operand):
+        case ex.IsNull(operand):
             type_of(operand, columns)
-        case IsTrue(operand):
+        case ex.IsTrue(operand):
             _check_type(operand, BOOLEAN, columns)
-        case Not(inner):
+        case ex.Not(inner):
             check_types(inner, columns)
-        case And(parts) | Or(parts):
+        case ex.And(parts) | ex.Or(parts):
             for part in parts:
                 check_types(part, columns)
 
@@ -67,7 +52,7 @@ def _check_families(left: ColumnType, right: ColumnType) -> None:
 
 
 def _check_type(
-    expression: Expression, wanted: ColumnType, columns: Mapping[str, ColumnType]
+    expression: ex.Expression, wanted: ColumnType, columns: Mapping[str, ColumnType]
 ) -> None:
     found = type_of(expression, columns)
     if found != wanted:

@@ -2,106 +2,90 @@
 
 from typing import Any
 
-from protocols.algebra.expressions import (
-    COMPARISONS,
-    And,
-    Call,
-    Case,
-    Column,
-    Comparison,
-    Condition,
-    Expression,
-    In,
-    IsNull,
-    IsTrue,
-    Literal,
-    Not,
-    Or,
-    Truth,
-)
+from protocols.algebra import expressions as ex
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.types import column_type
 
 
-def to_json(condition: Condition) -> list[Any]:
+def to_json(condition: ex.Condition) -> list[Any]:
     """A form for the wire: nested lists with the operator first."""
     match condition:
-        case Comparison(left, op, right):
+        case ex.Comparison(left, op, right):
             return [op, value_to_json(left), value_to_json(right)]
-        case In(operand, values, type_):
+        case ex.In(operand, values, type_):
             listed = {"values": list(map(type_.encode, values)), "type": type_.name}
             return ["in", value_to_json(operand), listed]
-        case IsNull(operand):
+        case ex.IsNull(operand):
             return ["is null", value_to_json(operand)]
-        case IsTrue(operand):
+        case ex.IsTrue(operand):
             return ["is true", value_to_json(operand)]
-        case Not(inner):
+        case ex.Not(inner):
             return ["not", to_json(inner)]
-        case And(parts):
+        case ex.And(parts):
             return ["and", *map(to_json, parts)]
-        case Or(parts):
+        case ex.Or(parts):
             return ["or", *map(to_json, parts)]
 
 
-def value_to_json(expression: Expression) -> dict[str, Any]:
+def value_to_json(expression: ex.Expression) -> dict[str, Any]:
     """A form for the wire: an object whose keys say what it is."""
     match expression:
-        case Column(name):
+        case ex.Column(name):
             return {"column": name}
-        case Literal(constant, type_):
+        case ex.Literal(constant, type_):
             return {"value": type_.encode(constant), "type": type_.name}
-        case Call(function, arguments, type_):
+        case ex.Call(function, arguments, type_):
             forms = [value_to_json(argument) for argument in arguments]
             return {"call": function, "arguments": forms, "type": type_.name}
-        case Case(branches, default, type_):
+        case ex.Case(branches, default, type_):
             pairs = [[to_json(when), value_to_json(then)] for when, then in branches]
             return {"case": pairs, "else": value_to_json(default), "type": type_.name}
-        case Truth(condition):
+        case ex.Truth(condition):
             return {"truth": to_json(condition)}
 
 
-def from_json(form: Any) -> Condition:
+def from_json(form: Any) -> ex.Condition:
     """Reads the wire form; ValueError when it is none."""
     match form:
-        case [str(op), left, right] if op in COMPARISONS:
-            return Comparison(value_from_json(left), op, value_from_json(right))
+        case [str(op), left, right] if op in ex.COMPARISONS:
+            return ex.Comparison(value_from_json(left), op, value_from_json(right))
         case ["in", operand, {"values": [_, *_] as values, "type": str(name)}]:
             type_ = column_type(name)
-            return In(value_from_json(operand), tuple(map(type_.decode, values)), type_)
+            return ex.In(value_from_json(operand), tuple(map(type_.decode, values)), type_)
         case ["is null", operand]:
-            return IsNull(value_from_json(operand))
+            return ex.IsNull(value_from_json(operand))
         case ["is true", operand]:
-            return IsTrue(value_from_json(operand))
+            return ex.IsTrue(value_from_json(operand))
         case ["not", inner]:
-            return Not(from_json(inner))
+            return ex.Not(from_json(inner))
         case ["and", *parts] if parts:
-            return And(tuple(map(from_json, parts)))
+            return ex.And(tuple(map(from_json, parts)))
         case ["or", *parts] if parts:
-            return Or(tuple(map(from_json, parts)))
+            return ex.Or(tuple(map(from_json, parts)))
     raise ValueError(f"not a condition: {form!r}")
 
 
-def value_from_json(form: Any) -> Expression:
+def value_from_json(form: Any) -> ex.Expression:
     """Reads the wire form; ValueError when it is none."""
     match form:
         case {"column": str(name)}:
-            return Column(name)
+            return ex.Column(name)
         case {"value": constant, "type": str(name)}:
             type_ = column_type(name)
-            return Literal(type_.decode(constant), type_)
+            return ex.Literal(type_.decode(constant), type_)
         case {"call": str(function), "arguments": [*arguments], "type": str(name)}:
             if function in FUNCTIONS:
                 given = tuple(map(value_from_json, arguments))
-                return Call(function, given, column_type(name))
+                return ex.Call(function, given, column_type(name))
         case {"case": [*pairs], "else": default, "type": str(name)} if pairs:
             branches = tuple(map(_branch_from_json, pairs))
-            return Case(branches, value_from_json(default), column_type(name))
+            return ex.Case(branches, value_from_json(default), column_type(name))
         case {"truth": condition}:
-            return Truth(from_json(condition))
+            return ex.Truth(from_json(condition))
     raise ValueError(f"neither a column nor a value: {form!r}")
 
 
-def _branch_from_json(form: Any) -> tuple[Condition, Expression]:
+def _branch_from_json(form: Any) -> tuple[ex.Condition, ex.Expression]:
     match form:
         case [condition, then]:
             return from_json(condition), value_from_json(then)
