@@ -7,6 +7,7 @@ source or touches a row. The results are frozen dataclasses that print themselve
     wording           conditions as text, results as JSON
     coalesce          COALESCE, which the reading of SQL writes out
 
+    formula           nodes of a tree in relational algebra, to call leaves by
     block             the outer-join block of a tree, in the names of its aliases
     foreignkeys       references within one source, and what they rule out
     normalform        the block as a minimum union of inner joins

@@ -5,8 +5,11 @@ tables, and so does whoever reads a plan; here every column is `alias.column` ag
 SELECT list computes on the way up is put into the conditions that use it.
 
 A leaf is what a protocol keeps as one inner join, so it has one alias or several; these come and go
-together. Anything that is no join, selection or SELECT list (a group, a union) is a leaf too,
-called by all the aliases below it.
+together. Whatever else a join can be over (groups, unions, rows that EXISTS lets through) is a leaf
+too, with what selects from it, and its one alias is the formula of it (`formula.py`).
+
+So a block ends above a condition with a subquery, as `r.c NOT IN (SELECT …)`: the joins below it
+have the normal form that they would have without it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,9 +20,10 @@ from typing import Literal, TypeAlias
 from protocols.algebra import expressions as ex
 from protocols.algebra.expressions import in_condition, in_value
 from protocols.algebra.nullrejection import rejects_null
+from protocols.analysis.formula import SYMBOLS, formula
 from protocols.analysis.wording import conditions_text
 from protocols.views.catalog import Relation
-from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs, nodes
+from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs
 from protocols.views.view import View
 
 Conditions: TypeAlias = tuple[ex.Condition, ...]
@@ -56,7 +60,6 @@ class Selection:
 
 
 JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
-SYMBOLS: Mapping[JoinKind, str] = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗"}
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ def outer_blocks(root: Node) -> Iterator[Node]:
 
 def block_of(node: Node) -> NamedBlock:
     """The block that reaches down from a node."""
+    if _is_other(node):
+        return _other(node)
     match node:
         case Core(view):
             return _core(view)
@@ -140,10 +145,9 @@ def block_of(node: Node) -> NamedBlock:
             inner = block_of(below)
             conditions = tuple(ex.conjuncts(in_condition(condition, inner.of)))
             return NamedBlock(Selection(inner.block, conditions), inner.columns)
-        case Join(kind, left, right) if kind in ("inner", "left", "full"):
+        case Join(_, left, right):
             return _joined(node, block_of(left), block_of(right))
-        case _:
-            return _opaque(node)
+    raise AssertionError(f"{type(node).__name__} is no part of a block")
 
 
 def leaves(block: Block) -> Iterator[Leaf]:
@@ -179,11 +183,22 @@ def _operand(block: Block) -> str:
     return f"({block})" if isinstance(block, Joined) else str(block)
 
 
+def _is_other(node: Node) -> bool:
+    """Whether a node is a leaf that is no inner join of relations."""
+    match node:
+        case Core():
+            return False
+        case Join(kind):
+            return kind in ("semi", "anti") or node.of_subquery
+        case Filter(below) | Compute(below):
+            return _is_other(below)
+        case _:
+            return True
+
+
 def _is_within(node: Node) -> bool:
     """Whether a node is no leaf of a block."""
-    if isinstance(node, Join):
-        return node.kind in ("inner", "left", "full")
-    return isinstance(node, Filter | Compute)
+    return not isinstance(node, Core) and not _is_other(node)
 
 
 def _within(node: Node) -> Iterator[Node]:
@@ -219,12 +234,14 @@ def _core(view: View) -> NamedBlock:
     return NamedBlock(leaf, {o.name: ex.Column(o.column) for o in view.outputs})
 
 
-def _opaque(node: Node) -> NamedBlock:
-    views = (each.view for each in nodes(node) if isinstance(each, Core))
-    aliases = tuple(atom.alias for view in views for atom in view.atoms)
+def _other(node: Node) -> NamedBlock:
+    alias = formula(node)
+    own = [column.rpartition(".")[2] for column in node.columns]
 
-    def named(column: str) -> ex.Column:
-        known = column.rpartition(".")[0] in aliases
-        return ex.Column(column if known else f"{aliases[0]}.{column.replace('.', '_')}")
+    def named(column: str, short: str) -> ex.Column:
+        return ex.Column(f"{alias}.{short if own.count(short) == 1 else column.replace('.', '_')}")
 
-    return NamedBlock(Leaf(aliases, None, ()), {column: named(column) for column in node.columns})
+    columns = {
+        column: named(column, short) for column, short in zip(node.columns, own, strict=True)
+    }
+    return NamedBlock(Leaf((alias,), None, ()), columns)

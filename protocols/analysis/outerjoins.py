@@ -63,18 +63,27 @@ def outer_joins(
 
 
 def padded(node: Node) -> frozenset[str]:
-    """The aliases that some outer join pads with NULL where there is no partner."""
-    below = frozenset[str]().union(*map(padded, inputs(node)))
+    """The aliases of FROM that some outer join there pads with NULL where there is no partner."""
     match node:
-        case Join("left" | "full" as kind, left, right):
-            return below | _aliases(right) | (_aliases(left) if kind == "full" else frozenset())
+        case Join(kind, left, right) if kind in ("semi", "anti") or node.of_subquery:
+            return padded(left)
+        case Join(kind, left, right):
+            sides = {"left": (right,), "full": (left, right)}.get(kind, ())
+            below = padded(left) | padded(right)
+            return below.union(*(_aliases(side) for side in sides))
         case _:
-            return below
+            return frozenset[str]().union(*map(padded, inputs(node)))
 
 
 def _aliases(node: Node) -> frozenset[str]:
-    cores = (each.view for each in nodes(node) if isinstance(each, Core))
-    return frozenset(atom.alias for core in cores for atom in core.atoms)
+    """The aliases of FROM, those of subqueries in conditions left out."""
+    match node:
+        case Core(view):
+            return frozenset(atom.alias for atom in view.atoms)
+        case Join(kind, left, _) if kind in ("semi", "anti") or node.of_subquery:
+            return _aliases(left)
+        case _:
+            return frozenset[str]().union(*map(_aliases, inputs(node)))
 
 
 def _block(
@@ -85,7 +94,7 @@ def _block(
         form = normal_form(named.block, keys)
     except NoNormalForm as reason:
         return WithoutNormalForm(str(named.block), str(reason))
-    exposed = named.exposed if node is root else frozenset[str]()
+    exposed = named.exposed if node is root else None
     updates = tuple(_update(named, form, alias, exposed, keys) for alias in form.aliases)
     groups = (each for each in nodes(root) if isinstance(each, Group) and each.input is node)
     counters = next(map(group_counters, groups), None)
@@ -96,7 +105,7 @@ def _update(
     named: NamedBlock,
     form: NormalForm,
     alias: str,
-    exposed: frozenset[str],
+    exposed: frozenset[str] | None,
     keys: tuple[ForeignKey, ...],
 ) -> UpdateAnalysis:
     graph = maintenance_graph(form, alias)

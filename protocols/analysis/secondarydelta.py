@@ -66,11 +66,15 @@ class SecondaryDelta:
 
 
 def secondary_deltas(
-    form: NormalForm, graph: MaintenanceGraph, update: UpdateKind, exposed: Collection[str]
+    form: NormalForm,
+    graph: MaintenanceGraph,
+    update: UpdateKind,
+    exposed: Collection[str] | None,
 ) -> tuple[SecondaryDelta, ...]:
     """The secondary delta of every indirectly affected term, from large to small.
 
-    `exposed` are the columns `alias.column` that the view shows; none of a view that aggregates.
+    `exposed` are the columns `alias.column` that the view shows; None if its rows are not those of
+    the block, as those of a view that aggregates, so that no further column would help.
     """
     return tuple(_secondary(form, graph, each, update, exposed) for each in graph.indirect)
 
@@ -80,11 +84,11 @@ def _secondary(
     graph: MaintenanceGraph,
     affected: Affected,
     update: UpdateKind,
-    exposed: Collection[str],
+    exposed: Collection[str] | None,
 ) -> SecondaryDelta:
     term = affected.term
-    shown = frozenset(exposed)
-    added = _key_columns_wanted(form, term, shown)
+    shown = frozenset(exposed or ())
+    added = None if exposed is None else _key_columns_wanted(form, term, shown)
     possible = added is not None
     if added is not None and update == "insertion":
         telling = _telling_columns_wanted(form, term, shown | set(added))

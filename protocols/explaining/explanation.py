@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlglot import exp
-
 from protocols.analysis.drawing import Drawing, maintenance_drawing, subsumption_drawing
 from protocols.analysis.keys import ViewKeys, keys_of
 from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, outer_joins, padded
@@ -18,7 +16,6 @@ from protocols.explaining.kept import Memory, memories
 from protocols.explaining.picture import Branch, branch, drawing, forest
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
-from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog
 from protocols.views.sql import as_written, parse_view
 from protocols.views.tree import AnyView, TreeView
@@ -88,7 +85,6 @@ def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = Non
     """All about a view; ViewRefused says what cannot be kept. `indexed`: what sources say of it."""
     view = parse_view(name, sql, catalog)
     root, costs, keys = root_of(view), costs_of(view), keys_of(view)
-    outer = _in_outer_joins(sql)
     return Explanation(
         view,
         _picture(view),
@@ -96,12 +92,8 @@ def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = Non
         tuple(e for e in PROTOCOLS.values() if e.keeps(view) and not e.control),
         costs,
         memories(root),
-        outer_joins(root) if outer else (),
-        tuple(
-            alias
-            for alias in sorted(padded(as_written(sql, catalog)) - padded(root))
-            if alias.lower() in outer
-        ),
+        outer_joins(root),
+        tuple(sorted(padded(as_written(sql, catalog)) - padded(root))),
         keys,
         _safety(sql, catalog),
         advice(root, costs, keys, indexed or {}),
@@ -142,17 +134,6 @@ def _word(node: tree.Node) -> str | None:
             return "union"
         case _:
             return None
-
-
-def _in_outer_joins(sql: str) -> frozenset[str]:
-    """Aliases in lower case. NOT IN and the like are outer joins in the tree, not in the text."""
-    aliases = set()
-    for select in Text(sql).query().find_all(exp.Select):
-        joins = select.args.get("joins") or []
-        if any(join.side.upper() in ("LEFT", "RIGHT", "FULL") for join in joins):
-            for item in (select.args["from_"], *joins):
-                aliases |= {t.alias_or_name.lower() for t in item.this.find_all(exp.Table)}
-    return frozenset(aliases)
 
 
 def _safety(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...] | str:

@@ -136,6 +136,10 @@ def _block(joins: BlockAnalysis) -> Iterator[str]:
     for update in joins.updates:
         yield from as_text(maintenance_drawing(update.graph)).splitlines()
         yield from _item(f"D together: {update.primary}", "  ")
+        for orphans in (*update.insertion, *update.deletion):
+            yield from _item(f"I: {orphans}", "  ")
+    if joins.counters is not None:
+        yield from _item(f"above it {joins.counters}")
 
 
 def _safety(found: Explanation) -> Iterator[str]:

@@ -113,6 +113,8 @@ class Join:
     on: tuple[tuple[str, str], ...]
     #: What else a pair has to satisfy.
     condition: Condition | None = None
+    #: Whether it brings in what a subquery in an expression says, not what a JOIN in FROM does.
+    of_subquery: bool = False
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:

@@ -151,13 +151,13 @@ def test_conditions_on_computed_columns_speak_of_what_they_are_computed_from() -
     assert _conditions(form, "r s") == {"r.s = (s.r + s.x)", "(s.r + s.x) > r.x"}
 
 
-def test_a_group_below_a_join_is_a_leaf_under_all_its_aliases() -> None:
+def test_a_group_below_a_join_is_a_leaf_of_its_own() -> None:
     form = _form(
         "SELECT r.id, q.n FROM db.r r LEFT JOIN (SELECT s.r, count(*) AS n"
         " FROM db.s s JOIN db.t t ON s.x = t.x GROUP BY s.r) q ON r.s = q.r"
     )
-    assert _sources(form) == _sets("r s t", "r")
-    assert form.relations == {"r": relation(LETTERS, "r"), "s": None, "t": None}
+    assert _sources(form) == {frozenset({"r", "γ(s ⋈ t)"}), frozenset({"r"})}
+    assert form.relations == {"r": relation(LETTERS, "r"), "γ(s ⋈ t)": None}
 
 
 def test_blocks_below_groups_and_unions_are_found() -> None:

@@ -91,7 +91,7 @@ def test_without_a_key_no_column_helps() -> None:
     """A group is no relation, so nothing is known of its keys here."""
     bags = "(SELECT DISTINCT id, r FROM db.s)"
     view = f"SELECT r.id, s.id AS s FROM db.r r FULL JOIN {bags} s ON r.s = s.r"
-    delta = _deltas(view, "s", "insertion")["r"]
+    delta = _deltas(view, "δ(s)", "insertion")["r"]
     assert not delta.from_view
-    assert delta.reads == ("s",)
+    assert delta.reads == ("δ(s)",)
     assert delta.missing == ()

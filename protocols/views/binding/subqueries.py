@@ -208,7 +208,7 @@ class Subqueries:
             for name, function, column, type_ in wanted
         )
         group = tree.Group(inner.select.node, keys, aggregates)
-        outer.node = tree.Join("left", outer.node, group, tuple(on))
+        outer.node = tree.Join("left", outer.node, group, tuple(on), of_subquery=True)
         return [Column(each.name) for each in aggregates]
 
     def _scalar(self, node: exp.Subquery) -> tuple[Expression, ColumnType]:
@@ -236,7 +236,7 @@ class Subqueries:
             for (around, _), shown in zip(inner.equalities, keys, strict=True)
         ]
         outer = self._outer
-        outer.node = tree.Join("left", outer.node, group, tuple(on))
+        outer.node = tree.Join("left", outer.node, group, tuple(on), of_subquery=True)
         counts = {each.name for each in group.aggregates if each.function == "count"}
         return _over_nothing(value, counts), type_
 
