@@ -25,7 +25,6 @@ source or touches a row. The results are frozen dataclasses that print themselve
     keys              which output columns determine a row of the view
 
     references        the relations that a SELECT names, at its top and in its subqueries
-    referencereading  how they are found in the SQL
     boundcolumns      which of their columns the view's columns fix
     safety            duplicates, and which updates can be followed change by change
     rules             the statements that would follow them in a single database

@@ -16,8 +16,9 @@ passengers have no frequent flier number.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from protocols.analysis.references import Conjunct, Selected, Subquery, TableReference
-from protocols.analysis.wording import listed
+from protocols.algebra import expressions as ex
+from protocols.analysis.references import Selected, Subquery, TableReference
+from protocols.analysis.wording import condition_text, listed
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class BoundColumn:
 def bound_columns(select: Selected) -> tuple[BoundColumn, ...]:
     """B(V), in the order in which they are found."""
     found = dict.fromkeys(select.shown, "it is shown")
-    _grow(found, select.references, select.conjuncts)
+    _grow(found, select.references, select.conditions)
     return tuple(BoundColumn(*each) for each in found.items())
 
 
@@ -42,7 +43,7 @@ def correlated_columns(subquery: Subquery, bound: Iterable[BoundColumn]) -> tupl
     """C(V), the columns of a subquery that the bound columns around it bind."""
     outer = {each.column: each.because for each in bound}
     found = dict(outer)
-    _grow(found, subquery.references, subquery.conjuncts + subquery.compares)
+    _grow(found, subquery.references, subquery.conditions + subquery.compares)
     return tuple(BoundColumn(c, why) for c, why in found.items() if c not in outer)
 
 
@@ -54,26 +55,30 @@ def bound_key(reference: TableReference, bound: Iterable[BoundColumn]) -> tuple[
 
 
 def _grow(
-    found: dict[str, str], references: tuple[TableReference, ...], conjuncts: tuple[Conjunct, ...]
+    found: dict[str, str],
+    references: tuple[TableReference, ...],
+    conditions: tuple[ex.Condition, ...],
 ) -> None:
     """Adds columns of these references until nothing new is bound."""
     own = {column for reference in references for column in reference.columns}
     before = -1
     while len(found) > before:
         before = len(found)
-        for conjunct in conjuncts:
-            _bind_equal(found, conjunct, own)
+        for condition in conditions:
+            _bind_equal(found, condition, own)
         for reference in references:
             key = next((key for key in reference.keys if found.keys() >= set(key)), None)
             for column in reference.columns if key else ():
                 found.setdefault(column, f"{reference.name}'s key {listed(key or ())} is bound")
 
 
-def _bind_equal(found: dict[str, str], conjunct: Conjunct, own: set[str]) -> None:
-    match conjunct.equal:
-        case (column,) if column in own:
-            found.setdefault(column, f"it equals a constant in {conjunct.text}")
-        case (one, other):
+def _bind_equal(found: dict[str, str], condition: ex.Condition, own: set[str]) -> None:
+    match condition:
+        case ex.Comparison(ex.Column(one), "=", ex.Column(other)):
             for column, partner in ((one, other), (other, one)):
                 if partner in found and column in own:
                     found.setdefault(column, f"it equals {partner}")
+        case ex.Comparison(ex.Column(column), "=", value) | ex.Comparison(
+            value, "=", ex.Column(column)
+        ) if column in own and not ex.columns_of(value):
+            found.setdefault(column, f"it equals a constant in {condition_text(condition)}")

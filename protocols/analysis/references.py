@@ -9,15 +9,25 @@ Three places matter, because rows that come and go there do different things to 
 The paper counts `<> ANY` among the negative ones (Section 7). In SQL it is true if *some* row
 differs, so it is positive; its negation is `= ALL`.
 
-`referencereading` makes these from the SQL.
+Binding says what names mean and which conditions there are (`views/binding/resolved.py`). Below, a
+SELECT is refused where the paper's criteria do not speak of its clauses. A subquery of which they
+do not speak is kept as the relations that it mentions, which are `elsewhere`.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from protocols.views.catalog import Relation
+from protocols.algebra import expressions as ex
+from protocols.views.binding.grouping import has_aggregate
+from protocols.views.binding.resolved import Occurrence, Resolved, SubqueryTest, selects
+from protocols.views.binding.statement import Text
+from protocols.views.catalog import Catalog, Relation
+
+Keys: TypeAlias = Mapping[Relation, Iterable[tuple[str, ...]]]
+_COVERED_CLAUSES = {"expressions", "from_", "joins", "where", "distinct", "kind"}
 
 
 @dataclass(frozen=True)
@@ -39,19 +49,6 @@ class TableReference:
         return tuple(f"{self.name}.{column}" for column in self.relation.key)
 
 
-@dataclass(frozen=True)
-class Conjunct:
-    """One of the conditions that all have to hold."""
-
-    text: str
-    #: All columns that it mentions.
-    columns: frozenset[str]
-    #: The columns that it sets equal: two, or one if it is a constant that the other side is.
-    equal: tuple[str, ...] = ()
-    #: Whether it holds for no row in which one of its columns is NULL.
-    rejects_null: bool = True
-
-
 SubqueryKind: TypeAlias = Literal["positive", "negative"]
 
 
@@ -61,13 +58,14 @@ class Subquery:
 
     kind: SubqueryKind
     references: tuple[TableReference, ...]
-    conjuncts: tuple[Conjunct, ...]
-    #: What IN, ANY and ALL compare, each pair as a condition, and both sides of the pairs.
-    compares: tuple[Conjunct, ...]
-    compared: tuple[str, ...]
+    #: They all hold for a row of the subquery that matters, `compares` too.
+    conditions: tuple[ex.Condition, ...]
+    #: Both sides of what IN, ANY and ALL compare.
+    compared: tuple[ex.Expression, ...]
+    compares: tuple[ex.Condition, ...]
     node: exp.Expr = field(compare=False)
     #: The Table of each reference in the text.
-    places: tuple[exp.Table, ...] = field(compare=False)
+    places: tuple[exp.Expr, ...] = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,122 @@ class Selected:
     references: tuple[TableReference, ...]
     #: The columns that it shows as they are.
     shown: tuple[str, ...]
-    conjuncts: tuple[Conjunct, ...]
+    #: They all have to hold.
+    conditions: tuple[ex.Condition, ...]
     subqueries: tuple[Subquery, ...]
     #: Relations where the paper's criteria do not reach.
     elsewhere: tuple[TableReference, ...]
     distinct: bool
     node: exp.Select = field(compare=False)
-    places: tuple[exp.Table, ...] = field(compare=False)
+    places: tuple[exp.Expr, ...] = field(compare=False)
+
+
+def selects_of(
+    sql: str, catalog: Catalog, further_keys: Keys | None = None
+) -> tuple[Selected, ...]:
+    """The SELECTs of a view: one, or all that UNION or INTERSECT connect (Section 8).
+
+    `further_keys` are keys beside those of the catalog, which has one for each relation.
+    ViewRefused says what in the view the criteria do not speak of.
+    """
+    text = Text(sql)
+    query = text.query()
+    for select in _selects(text, query):
+        beyond = _beyond(select)
+        if beyond is not None:
+            text.refuse(*beyond)
+    read = selects(text, catalog, query)
+    return tuple(_selected(select, further_keys or {}) for select in read)
+
+
+def _selects(text: Text, query: exp.Expr) -> Iterator[exp.Select]:
+    query = query.unnest()
+    if isinstance(query, exp.Union | exp.Intersect):
+        yield from _selects(text, query.left)
+        yield from _selects(text, query.right)
+    elif isinstance(query, exp.Select):
+        yield query
+    else:
+        text.refuse(query, "only SELECT, UNION and INTERSECT are looked at for safe references")
+
+
+def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
+    """The part of a SELECT that the criteria do not speak of, and what to say of it."""
+    for clause, value in select.args.items():
+        if value and clause not in _COVERED_CLAUSES:
+            name = clause.strip("_").upper()
+            return select, f"safe references are not looked for under {name}"
+    for shown in select.expressions:
+        if has_aggregate(shown):
+            return shown, "safe references are not looked for under aggregates"
+    joins = select.args.get("joins") or ()
+    for join in joins:
+        if join.side or join.method:
+            words = f"{join.method} {join.side}".strip()
+            return join, f"safe references are not looked for in {words} JOIN"
+    first = select.args.get("from_")
+    for item in (*([first.this] if first else ()), *(join.this for join in joins)):
+        if not isinstance(item, exp.Table) or not item.db:
+            return item, "safe references are not looked for in subqueries of FROM"
+    return None
+
+
+def _selected(select: Resolved, further_keys: Keys) -> Selected:
+    subqueries, elsewhere = [], [*select.elsewhere]
+    for test in select.tests:
+        if _is_covered(test.select):
+            subqueries.append(_subquery(test, further_keys))
+        else:
+            elsewhere += test.select.below
+    shown = (value.name for value in select.shown if isinstance(value, ex.Column))
+    return Selected(
+        _references(select.occurrences, further_keys),
+        tuple(dict.fromkeys(shown)),
+        select.conditions,
+        tuple(subqueries),
+        _references(elsewhere, further_keys),
+        bool(select.at.args.get("distinct")),
+        select.at,
+        tuple(each.at for each in select.occurrences),
+    )
+
+
+def _is_covered(subquery: Resolved) -> bool:
+    """Whether a subquery is a plain SELECT without further subqueries."""
+    deeper = bool(subquery.tests or subquery.elsewhere)
+    return not deeper and _beyond(subquery.at) is None
+
+
+def _references(
+    occurrences: Iterable[Occurrence], further_keys: Keys
+) -> tuple[TableReference, ...]:
+    return tuple(_reference(each, further_keys) for each in occurrences)
+
+
+def _reference(occurrence: Occurrence, further_keys: Keys) -> TableReference:
+    name, relation = occurrence.alias, occurrence.relation
+    keys = dict.fromkeys((relation.key, *further_keys.get(relation, ())))
+    qualified = (tuple(f"{name}.{column}" for column in key) for key in keys if key)
+    return TableReference(name, relation, tuple(qualified))
+
+
+def _subquery(test: SubqueryTest, further_keys: Keys) -> Subquery:
+    select = test.select
+    return Subquery(
+        "negative" if test.negated != test.asked.every else "positive",
+        _references(select.occurrences, further_keys),
+        select.conditions,
+        test.compared or (),
+        () if test.compared is None else (_compare(test, *test.compared),),
+        test.at,
+        tuple(each.at for each in select.occurrences),
+    )
+
+
+def _compare(test: SubqueryTest, value: ex.Expression, item: ex.Expression) -> ex.Condition:
+    """What holds for a row that decides; of … ALL that is one that rules the row outside out."""
+    if not test.asked.every:
+        return ex.Comparison(value, test.asked.op, item)
+    if test.asked.op == "<>":
+        return ex.Comparison(value, "=", item)
+    return ex.Not(ex.Comparison(value, test.asked.op, item))

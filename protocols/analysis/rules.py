@@ -59,7 +59,7 @@ def rules_of(select: Selected, view: str) -> tuple[Rule, ...]:
 
 def _covered(
     select: Selected,
-) -> Iterator[tuple[TableReference, exp.Table, Subquery | None]]:
+) -> Iterator[tuple[TableReference, exp.Expr, Subquery | None]]:
     for reference, place in zip(select.references, select.places, strict=True):
         yield reference, place, None
     for subquery in select.subqueries:
@@ -78,7 +78,7 @@ class _Writing:
         self.shown = _tuple([item.unalias().sql("duckdb") for item in items])
 
     def positive(
-        self, reference: TableReference, place: exp.Table, event: Event, safety: Safety
+        self, reference: TableReference, place: exp.Expr, event: Event, safety: Safety
     ) -> Rule:
         """At the top or in a positive subquery: what comes makes rows, what goes takes them."""
         if event in ("inserted", "new_updated"):
@@ -93,7 +93,7 @@ class _Writing:
     def negative(
         self,
         reference: TableReference,
-        place: exp.Table,
+        place: exp.Expr,
         subquery: Subquery,
         event: Event,
         safety: Safety,
@@ -135,9 +135,9 @@ class _Writing:
 
     def _over(
         self,
-        place: exp.Table,
+        place: exp.Expr,
         event: Event,
-        old: Sequence[exp.Table] = (),
+        old: Sequence[exp.Expr] = (),
         within: Subquery | None = None,
     ) -> exp.Select:
         """The SELECT with changed rows in one place, and others as they were before.
@@ -173,7 +173,7 @@ def _turned(negative: exp.Expr) -> exp.Expr:
     return exp.not_(exp.Is(this=exp.paren(negative), expression=exp.true()))
 
 
-def _is_among(table: exp.Table, tables: Sequence[exp.Table]) -> bool:
+def _is_among(table: exp.Expr, tables: Sequence[exp.Expr]) -> bool:
     return any(table is each for each in tables)
 
 

@@ -18,15 +18,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from protocols.algebra.expressions import Column, Expression, columns_of
+from protocols.algebra.nullrejection import never_null_where
 from protocols.analysis.boundcolumns import (
     BoundColumn,
     bound_columns,
     bound_key,
     correlated_columns,
 )
-from protocols.analysis.referencereading import Keys, selects_of
-from protocols.analysis.references import Selected, Subquery, TableReference
-from protocols.analysis.wording import listed
+from protocols.analysis.references import Keys, Selected, Subquery, TableReference, selects_of
+from protocols.analysis.wording import listed, value_text
 from protocols.views.catalog import Catalog
 
 #: How a change is followed: from itself alone, with a look at the rows that the view or the
@@ -136,8 +137,8 @@ def _negative(
     correlated: tuple[BoundColumn, ...],
 ) -> Safety:
     own = {column for each in subquery.references for column in each.columns}
-    conditions = subquery.conjuncts + subquery.compares
-    mentioned = {column for each in conditions for column in each.columns}
+    conditions = subquery.conditions + subquery.compares
+    mentioned = {column for each in conditions for column in columns_of(each)}
     free = sorted(mentioned - own - {each.column for each in bound})
     if free:
         why = f"its subquery speaks of {listed(free)}, which is not bound; show it"
@@ -145,8 +146,7 @@ def _negative(
     key = bound_key(reference, correlated)
     if key is None:
         return _safety(reference, "negative", (True, False), _unbound(reference, correlated))
-    never_null = _never_null(subquery, select)
-    nullable = sorted(each for each in subquery.compared if each not in never_null)
+    nullable = _nullable(subquery, select)
     if nullable:
         why = f"{listed(nullable)} may be NULL, and then the comparison is unknown"
         return _safety(reference, "negative", (True, False), why)
@@ -155,7 +155,10 @@ def _negative(
 
 
 def _elsewhere(reference: TableReference) -> Safety:
-    why = "it stands in a subquery that is not a condition by itself, or in another subquery"
+    why = (
+        "its subquery is no condition by itself, or has more than inner joins and a WHERE without"
+        " subqueries"
+    )
     return _safety(reference, "elsewhere", (False, False), why)
 
 
@@ -191,9 +194,14 @@ def _columns(key: tuple[str, ...]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def _never_null(subquery: Subquery, select: Selected) -> set[str]:
-    """The columns that keys or conditions keep from being NULL."""
+def _nullable(subquery: Subquery, select: Selected) -> list[str]:
+    """What a subquery compares and no key or condition keeps from being NULL."""
     references = (*select.references, *subquery.references)
     in_keys = {column for each in references for column in each.never_null}
-    conjuncts = (*select.conjuncts, *subquery.conjuncts)
-    return in_keys.union(*(each.columns for each in conjuncts if each.rejects_null))
+    conditions = (*select.conditions, *subquery.conditions)
+    never_null = in_keys.union(*(never_null_where(c, columns_of(c)) for c in conditions))
+
+    def is_known(value: Expression) -> bool:
+        return value.name in never_null if isinstance(value, Column) else not columns_of(value)
+
+    return sorted(value_text(each) for each in subquery.compared if not is_known(each))

@@ -37,7 +37,7 @@ from protocols.views.operands import (
 )
 from protocols.views.scalar_calls import CALLS
 
-_COMPARISONS: dict[type[exp.Expr], str] = {
+COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -46,7 +46,7 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
 }
 _CONDITIONS = (
-    *_COMPARISONS,
+    *COMPARISONS,
     exp.And,
     exp.Or,
     exp.Not,
@@ -113,9 +113,9 @@ class Scalars:
                 return ex.Not(self._not_distinct(node))
             case exp.In() | exp.Exists() | exp.Between():
                 self.refuse(node, f"the condition {node.sql('duckdb')} is not supported yet")
-        if type(node) in _COMPARISONS:
+        if type(node) in COMPARISONS:
             left, right = self.operand(node.this), self.operand(node.expression)
-            return self._comparison(node, left, _COMPARISONS[type(node)], right)
+            return self._comparison(node, left, COMPARISONS[type(node)], right)
         operand = self._operand_of(node)
         return self._as_condition(node, operand.expression, operand.type)
 

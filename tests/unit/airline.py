@@ -2,7 +2,7 @@
 
 from paper_views import catalog, relation
 
-from protocols.analysis.referencereading import Keys
+from protocols.analysis.references import Keys
 
 AIRLINE = catalog(
     "air",

@@ -19,7 +19,7 @@ from airline import (
     SPECIAL_MEALS,
 )
 
-from protocols.analysis.referencereading import selects_of
+from protocols.analysis.references import selects_of
 from protocols.analysis.rules import EVENTS, Event, Rule, rules_of
 from protocols.views.catalog import Relation
 

@@ -13,6 +13,7 @@ from protocols.algebra.expressions import Column, Condition, Expression, conjunc
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding import setoperations
+from protocols.views.binding.conditions import conjuncts
 from protocols.views.binding.grouping import Grouping, has_aggregate
 from protocols.views.binding.rows import Names, as_column
 from protocols.views.binding.scope import Scope, Shown
@@ -77,7 +78,7 @@ class Select:
         self.grouping: Grouping | None = None
         self.scalars = Scalars(self._column, self.text.refuse, self._special)
         #: The rows so far; subqueries in conditions join themselves to it.
-        self.node = From(
+        self.node = self.from_ = From(
             self.text,
             binder.catalog,
             self.names,
@@ -87,6 +88,11 @@ class Select:
             self.scalars.condition,
             binder.places,
         ).node(select)
+        #: The conjuncts of its conditions; None means a subquery that is joined to the rows.
+        self.conjuncts: list[tuple[exp.Expr, Condition | None]] = []
+        #: The subqueries of its conditions, each as it was read first, by the identity of its node.
+        self.inners: dict[int, Inner] = {}
+        self.shown: list[Expression] = []
 
     def bound(self) -> Bound:
         """The whole SELECT."""
@@ -96,6 +102,7 @@ class Select:
         self.group()
         items = list(self._items())
         self._refuse_equal_names(items)
+        self.shown = [value for _, value, _, _ in items]
         if self.select.args.get("distinct"):
             return self._distinct(items)
         columns = {}
@@ -103,12 +110,13 @@ class Select:
             self.node, columns[name] = as_column(self.node, value, type_, self.names, name)
         return self.node, columns
 
-    def filter(self, condition: exp.Expr) -> None:
+    def filter(self, where: exp.Expr) -> None:
         """Lets through the rows for which a condition of the text is true."""
         tests: list[Condition] = []
-        for part in conjuncts(condition):
-            if not self.subqueries.restricts(part):
-                tests.append(self.scalars.condition(part))
+        for part in conjuncts(where):
+            joined = self.subqueries.restricts(part)
+            tests += [] if joined else [self.scalars.condition(part)]
+            self.conjuncts.append((part, None if joined else tests[-1]))
         test = conjunction(tuple(tests))
         if test is not None:
             self.node = tree.Filter(self.node, test)
@@ -120,17 +128,20 @@ class Select:
         common = self.binder.common(query, self.common)
         select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
-        inner = Inner(select, [], [])
+        inner = Inner(select, [], [], [])
         own = []
         for part in () if where is None else conjuncts(where.this):
             if not select.names_outer(part):
                 own.append(part)
-            elif (equality := select.link(part)) is not None:
+                continue
+            inner.links.append(part)
+            if (equality := select.link(part)) is not None:
                 inner.equalities.append(equality)
             else:
                 inner.others.append(part)
         for part in own:
             select.filter(part)
+        self.inners.setdefault(id(query), inner)
         return inner
 
     def names_outer(self, node: exp.Expr) -> bool:
@@ -256,16 +267,6 @@ class Select:
         values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
         keys = tuple(shown.name for shown in columns.values())
         return tree.Group(tree.Compute(self.node, values), keys, ()), columns
-
-
-def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts that must all hold."""
-    inner = node.unnest() if isinstance(node, exp.Paren) else node
-    if isinstance(inner, exp.And):
-        for part in inner.flatten():
-            yield from conjuncts(part)
-    else:
-        yield node
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -34,6 +34,7 @@ from protocols.algebra.expressions import (
 )
 from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
 from protocols.views import tree
+from protocols.views.binding.conditions import Asked, asked, bare, without_not
 from protocols.views.binding.rows import either
 from protocols.views.binding.scope import Shown
 from protocols.views.operands import kept
@@ -44,14 +45,6 @@ if TYPE_CHECKING:
 _ZERO = Literal(0, BIGINT)
 _TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
 _UNKNOWN = Literal(None, BOOLEAN)
-_COMPARED: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 
 
 @dataclass
@@ -63,6 +56,8 @@ class Inner:
     equalities: list[tuple[exp.Expr, exp.Expr]]
     #: Other conditions over columns of both.
     others: list[exp.Expr]
+    #: All conditions over columns of both, equalities too.
+    links: list[exp.Expr]
 
 
 class Subqueries:
@@ -76,24 +71,20 @@ class Subqueries:
 
     def restricts(self, node: exp.Expr) -> bool:
         """Joins the conjunct if it is EXISTS or IN; whether it was."""
-        inner = node.unnest() if isinstance(node, exp.Paren) else node
-        negated = isinstance(inner, exp.Not)
-        if negated:
-            inner = inner.this.unnest() if isinstance(inner.this, exp.Paren) else inner.this
-        if isinstance(inner, exp.Exists):
-            query = self._any_row(inner.this)
-            self._semi(query, "anti" if negated else "semi")
-            return True
-        if isinstance(inner, exp.In) and inner.args.get("query") is not None and not negated:
-            self._semi_in(inner)
-            return True
-        return False
+        test, negated = without_not(node)
+        match asked(test):
+            case Asked(None, _, _, query):
+                self._semi(self._any_row(query), "anti" if negated else "semi")
+            case Asked(exp.Expr() as value, "=", False, query) if not negated:
+                self._semi_in(value, query, test)
+            case _:
+                return False
+        return True
 
-    def _semi_in(self, node: exp.In) -> None:
-        query = node.args["query"]
-        ours = self._outer.as_column(node.this, "value")
+    def _semi_in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> None:
+        ours = self._outer.as_column(value, "value")
         inner, shown = self._single(query)
-        self._refuse_types(ours.type, shown.type, node)
+        self._refuse_types(ours.type, shown.type, at)
         self._semi(inner, "semi", [(ours.name, shown.name)])
 
     def _semi(
@@ -119,30 +110,21 @@ class Subqueries:
 
     def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
         """The value of a node that is or compares with a subquery; None if it is none."""
-        match node:
-            case exp.Exists():
-                return self._exists(node), BOOLEAN
-            case exp.In() if node.args.get("query") is not None:
-                return self._in(node.this, node.args["query"], node), BOOLEAN
-            case exp.Subquery() if isinstance(node.this, exp.Query):
-                return self._scalar(node)
-        op = _COMPARED.get(type(node))
-        if op is not None and isinstance(node.expression, exp.Any | exp.All):
-            query = (
-                node.expression.this.unnest()
-                if isinstance(node.expression.this, exp.Paren)
-                else node.expression.this
-            )
-            every = isinstance(node.expression, exp.All)
-            if (op, every) == ("=", False):
-                return self._in(node.this, query, node), BOOLEAN
-            if (op, every) == ("<>", True):
-                return _not(self._in(node.this, query, node)), BOOLEAN
-            return self._quantified(node, op, every, query), BOOLEAN
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
+            return self._scalar(node)
+        match asked(node):
+            case Asked(None, _, _, query):
+                return self._exists(query), BOOLEAN
+            case Asked(exp.Expr() as value, "=", False, query):
+                return self._in(value, query, node), BOOLEAN
+            case Asked(exp.Expr() as value, "<>", True, query):
+                return _not(self._in(value, query, node)), BOOLEAN
+            case Asked(exp.Expr() as value, op, every, query):
+                return self._quantified(value, op, every, query, node), BOOLEAN
         return None
 
-    def _exists(self, node: exp.Exists) -> Expression:
-        inner = self._any_row(node.this)
+    def _exists(self, query: exp.Expr) -> Expression:
+        inner = self._any_row(query)
         [number] = self._counted(inner, [("rows", "count", None, BIGINT)])
         return _chosen((_none(number), _FALSE), otherwise=_TRUE)
 
@@ -167,12 +149,14 @@ class Subqueries:
             otherwise=_FALSE,
         )
 
-    def _quantified(self, node: exp.Expr, op: str, every: bool, query: exp.Expr) -> Expression:
+    def _quantified(
+        self, value: exp.Expr, op: str, every: bool, query: exp.Expr, at: exp.Expr
+    ) -> Expression:
         """x > ALL S and its like: only the least and the greatest value of S matter."""
-        shown = self._outer.as_column(node.this, "value")
+        shown = self._outer.as_column(value, "value")
         x, type_ = Column(shown.name), shown.type
         inner, item = self._single(query)
-        self._refuse_types(type_, item.type, node)
+        self._refuse_types(type_, item.type, at)
         rows, known, least, greatest = self._counted(
             inner,
             [
@@ -244,8 +228,7 @@ class Subqueries:
 
     def _inner(self, query: exp.Expr) -> Inner:
         """A subquery with the conditions that link it taken out."""
-        while isinstance(query, exp.Subquery | exp.Paren):
-            query = query.this
+        query = bare(query)
         if not isinstance(query, exp.Query):
             self._text.refuse(query, "ANY and ALL take a subquery here; list values with IN (…)")
         if not isinstance(query, exp.Select):

@@ -1,0 +1,58 @@
+"""Conditions as they stand in the text, taken apart."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from protocols.views.scalars import COMPARISONS
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to a subquery: has it rows, or how does a value compare with what they show?"""
+
+    #: None asks whether there are rows (EXISTS).
+    value: exp.Expr | None
+    #: `value op item`, for some row or for every one. IN is `=` for some.
+    op: str
+    every: bool
+    query: exp.Expr
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts that must all hold."""
+    inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.And):
+        for part in inner.flatten():
+            yield from conjuncts(part)
+    else:
+        yield node
+
+
+def asked(node: exp.Expr) -> Asked | None:
+    """What a condition asks a subquery, if that is all it does."""
+    match node:
+        case exp.Exists():
+            return Asked(None, "", False, node.this)
+        case exp.In() if node.args.get("query") is not None:
+            return Asked(node.this, "=", False, node.args["query"])
+        case exp.Binary(expression=exp.Any() | exp.All() as some) if type(node) in COMPARISONS:
+            return Asked(node.this, COMPARISONS[type(node)], isinstance(some, exp.All), some.this)
+    return None
+
+
+def without_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
+    """A condition without its parentheses and NOTs, and whether these turn it round."""
+    negated = False
+    while isinstance(node, exp.Not | exp.Paren):
+        negated ^= isinstance(node, exp.Not)
+        node = node.this
+    return node, negated
+
+
+def bare(query: exp.Expr) -> exp.Expr:
+    """A subquery without its parentheses."""
+    while isinstance(query, exp.Subquery | exp.Paren):
+        query = query.this
+    return query

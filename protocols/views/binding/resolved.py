@@ -1,0 +1,145 @@
+"""One SELECT of a view clause by clause, its names resolved: for those who ask what the text says.
+
+The tree says how a view is kept; that a condition was NOT IN, or which relations stand in a
+subquery, is no longer seen in it. Columns are called as there: `alias.column`, with aliases that
+occur once in the whole view.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from protocols.algebra.expressions import Condition, Expression, conjuncts
+from protocols.views import tree
+from protocols.views.binding.conditions import Asked, asked, bare, without_not
+from protocols.views.binding.select import Binder, Select
+from protocols.views.binding.sources import Common
+from protocols.views.binding.statement import Text
+from protocols.views.binding.subqueries import Inner
+from protocols.views.catalog import Catalog, Relation
+from protocols.views.normal.regions import region
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A relation at one place of the text."""
+
+    alias: str
+    relation: Relation
+    at: exp.Expr
+
+
+@dataclass(frozen=True)
+class SubqueryTest:
+    """A condition that asks a subquery, and nothing else."""
+
+    at: exp.Expr
+    #: Whether NOT stands before it.
+    negated: bool
+    asked: Asked
+    #: The value that is compared, and what the subquery shows; None for EXISTS.
+    compared: tuple[Expression, Expression] | None
+    select: "Resolved"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """One SELECT."""
+
+    at: exp.Select
+    occurrences: tuple[Occurrence, ...]
+    #: The conjuncts of ON and WHERE; in a subquery also those that name what is around it.
+    conditions: tuple[Condition, ...]
+    tests: tuple[SubqueryTest, ...]
+    #: The relations of all other subqueries in conditions and values.
+    elsewhere: tuple[Occurrence, ...]
+    shown: tuple[Expression, ...]
+
+    @property
+    def below(self) -> tuple[Occurrence, ...]:
+        """Its own relations and those of all its subqueries."""
+        within = (each for test in self.tests for each in test.select.below)
+        return (*self.occurrences, *within, *self.elsewhere)
+
+
+def selects(
+    text: Text, catalog: Catalog, query: exp.Query, around: tuple[exp.Query, ...] = ()
+) -> Iterator[Resolved]:
+    """The SELECTs that set operations connect, each by itself: each names its relations anew."""
+    around = (*around, query)
+    if isinstance(query, exp.SetOperation):
+        for side in (query.left, query.right):
+            yield from selects(text, catalog, side, around)
+    elif isinstance(query, exp.Subquery):
+        yield from selects(text, catalog, query.this, around)
+    elif isinstance(query, exp.Select):
+        binder = Binder(text, catalog)
+        common: Common = {}
+        for each in around:
+            common = binder.common(each, common)
+        select = Select(binder, common, query)
+        select.bound()
+        yield _resolved(select, ())
+
+
+def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
+    """A SELECT that has been read; `links` are its conditions that name what is around it."""
+    _, conditions = region(select.from_)
+    conditions += [select.of_both().condition(link) for link in links]
+    tests = []
+    for part, condition in select.conjuncts:
+        test = _test(select, part)
+        tests += [] if test is None else [test]
+        conditions += [] if test is not None or condition is None else [condition]
+    covered = {id(test.select.at) for test in tests}
+    others = (inner.select.node for node, inner in select.inners.items() if node not in covered)
+    places = select.binder.places
+    return Resolved(
+        select.select,
+        tuple(_occurrences([select.from_], places)),
+        tuple(each for condition in conditions for each in conjuncts(condition)),
+        tuple(tests),
+        tuple(_occurrences(others, places)),
+        tuple(select.shown),
+    )
+
+
+def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
+    """A conjunct that asks a subquery without groups, in which no further subquery is compared."""
+    node, negated = without_not(part)
+    question = asked(node)
+    if question is None:
+        return None
+    inner = select.inners[id(bare(question.query))]
+    sides = _sides(question, inner)
+    if inner.select.grouping is not None or any(
+        each.find(exp.Query) is not None for each in (*sides, *inner.links)
+    ):
+        return None
+    scalars = (select.of_both(), inner.select.of_both())
+    compared = None
+    if sides:
+        value, item = (s.typed(each)[0] for s, each in zip(scalars, sides, strict=True))
+        compared = value, item
+    read = _resolved(inner.select, tuple(inner.links))
+    return SubqueryTest(part, negated, question, compared, read)
+
+
+def _sides(question: Asked, inner: Inner) -> tuple[exp.Expr, ...]:
+    if question.value is None:
+        return ()
+    return question.value, inner.select.select.expressions[0].unalias()
+
+
+def _occurrences(
+    nodes: Iterator[tree.Node] | list[tree.Node], places: Mapping[str, exp.Expr]
+) -> Iterator[Occurrence]:
+    """The relations below these nodes, each place of the text once: some are read twice."""
+    found: dict[int, Occurrence] = {}
+    for node in nodes:
+        for core in tree.nodes(node):
+            for atom in core.view.atoms if isinstance(core, tree.Core) else ():
+                at = places[atom.alias]
+                found.setdefault(id(at), Occurrence(atom.alias, atom.relation, at))
+    yield from found.values()
