@@ -12,7 +12,7 @@ So a block ends above a condition with a subquery, as `r.c NOT IN (SELECT …)`:
 have the normal form that they would have without it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -23,6 +23,7 @@ from protocols.algebra.nullrejection import rejects_null
 from protocols.analysis.formula import SYMBOLS, formula
 from protocols.analysis.wording import conditions_text
 from protocols.views.catalog import Relation
+from protocols.views.normal.links import exact
 from protocols.views.tree import Compute, Core, Filter, Join, Node, inputs
 from protocols.views.view import View
 
@@ -211,11 +212,30 @@ def _within(node: Node) -> Iterator[Node]:
 
 def _joined(node: Join, left: NamedBlock, right: NamedBlock) -> NamedBlock:
     both = NamedBlock(left.block, {**left.columns, **right.columns})
-    pairs = (ex.Comparison(ex.Column(a), "=", ex.Column(b)) for a, b in node.on)
+    pairs = [(both.columns[a], both.columns[b]) for a, b in node.on]
     others = ex.conjuncts(node.condition) if node.condition is not None else ()
-    conditions = tuple(in_condition(each, both.of) for each in (*pairs, *others))
+    conditions = (*_equalities(pairs), *(in_condition(each, both.of) for each in others))
     block = Joined(node.kind, left.block, right.block, conditions)  # type: ignore[arg-type]
     return NamedBlock(block, both.columns)
+
+
+def _equalities(pairs: Sequence[tuple[ex.Expression, ex.Expression]]) -> Iterator[ex.Condition]:
+    """That all pairs are equal; of columns of two types, which are joined on twice, said once."""
+    written = [ex.Comparison(_compared(a), "=", _compared(b)) for a, b in pairs]
+    for number, (left, right) in enumerate(pairs):
+        if written.count(written[number]) == 1:
+            yield ex.Comparison(left, "=", right)
+        elif number == written.index(written[number]):
+            yield written[number]
+
+
+def _compared(value: ex.Expression) -> ex.Expression:
+    """What the text compares where a value of its type is joined on (`views/normal/links.py`)."""
+    match value:
+        case ex.Call("cast", (inner,), _):
+            return inner
+        case _:
+            return exact(value) or value
 
 
 def _core(view: View) -> NamedBlock:

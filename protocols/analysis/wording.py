@@ -7,6 +7,7 @@ from protocols.algebra import expressions as ex
 from protocols.algebra.types import ColumnType
 from protocols.analysis.coalesce import coalesced
 from protocols.views.catalog import Relation
+from protocols.views.normal.links import exact
 
 #: Operators that stand between their operands.
 _INFIX = frozenset({"+", "-", "*", "/", "%", "||"})
@@ -62,6 +63,8 @@ def value_text(value: ex.Expression) -> str:
             return f"{function}({', '.join(map(value_text, arguments))})"
         case ex.Case() if (parts := coalesced(value)) is not None:
             return f"COALESCE({', '.join(map(value_text, parts))})"
+        case ex.Case(_, _, type_) if (part := exact(value)) is not None:
+            return f"EXACT({value_text(part)} AS {type_.name})"
         case ex.Case(branches, default, _):
             whens = " ".join(f"WHEN {condition_text(c)} THEN {value_text(v)}" for c, v in branches)
             return f"CASE {whens} ELSE {value_text(default)} END"

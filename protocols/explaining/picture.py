@@ -70,7 +70,7 @@ def label(node: Node) -> str:
         case tree.Compute(_, values):
             shown = ", ".join(
                 name
-                if isinstance(value, Column) and value.name.rpartition(".")[2] == name
+                if isinstance(value, Column) and name in (value.name, value.name.rpartition(".")[2])
                 else f"{value_text(value)} AS {name}"
                 for name, value, _ in values
             )

@@ -50,7 +50,9 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
         )
 
     values = tuple((n, Column(shown.name), kept(shown.type)) for n, shown in columns.items())
-    root = narrowed(gathered(pushed(tree.Compute(node, values)), unlinked), set(columns))
+    root = narrowed(
+        gathered(pushed(tree.Compute(node, values)), binder.names, unlinked), set(columns)
+    )
     inner = _inner_join(name, text.sql, root)
     return TreeView(name, text.sql, root) if inner is None else inner
 

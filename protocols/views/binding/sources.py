@@ -112,7 +112,7 @@ class From:
             )
         if kept(ours[0].type) != kept(theirs[0].type):
             types = f"{kept(ours[0].type).name} and {kept(theirs[0].type).name}"
-            self.text.refuse(column, f"columns of two types are compared: {types}")
+            self.text.refuse(column, f"columns of two types are compared: {types}; write ON")
         return name, ours[0], theirs[0]
 
     def _owners(self, name: str, aliases: set[str]) -> list[Shown]:

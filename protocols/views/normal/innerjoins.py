@@ -3,7 +3,7 @@
 A region of inner joins and conditions is taken apart into its parts. Relations among them that are
 linked by equalities of columns become one `Core`, which a protocol keeps with few questions; what
 else there is (outer joins, groups) is joined to it one by one. Equalities of the other kinds of
-joins become what they are joined on.
+joins become what they are joined on; without one of columns, one of values does (`links.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,8 @@ from protocols.algebra.expressions import (
     renamed,
 )
 from protocols.views import tree
+from protocols.views.binding.rows import Names
+from protocols.views.normal.links import equal_values, on_values
 from protocols.views.normal.regions import region
 from protocols.views.view import Link, View
 
@@ -27,24 +29,27 @@ from protocols.views.view import Link, View
 Unlinked: TypeAlias = Callable[[str], NoReturn]
 
 
-def gathered(node: tree.Node, unlinked: Unlinked) -> tree.Node:
+def gathered(node: tree.Node, names: Names, unlinked: Unlinked) -> tree.Node:
     """The tree with its inner joins gathered."""
     match node:
         case tree.Core():
             return node
         case tree.Union():
-            return tree.Union(tuple(gathered(each, unlinked) for each in node.inputs))
+            return tree.Union(tuple(gathered(each, names, unlinked) for each in node.inputs))
         case tree.Join(kind="inner") | tree.Filter():
             parts, tests = region(node)
-            return _joined([gathered(part, unlinked) for part in parts], tests, unlinked)
+            parts = [gathered(part, names, unlinked) for part in parts]
+            return _joined(parts, tests, names, unlinked)
         case tree.Join():
-            left, right = gathered(node.left, unlinked), gathered(node.right, unlinked)
-            return _linked(replace(node, left=left, right=right), unlinked)
+            left, right = (gathered(each, names, unlinked) for each in (node.left, node.right))
+            return _linked(replace(node, left=left, right=right), names, unlinked)
         case _:
-            return replace(node, input=gathered(node.input, unlinked))
+            return replace(node, input=gathered(node.input, names, unlinked))
 
 
-def _joined(parts: list[tree.Node], tests: list[Condition], unlinked: Unlinked) -> tree.Node:
+def _joined(
+    parts: list[tree.Node], tests: list[Condition], names: Names, unlinked: Unlinked
+) -> tree.Node:
     """The parts of a region joined: relations into as few leaves as links allow, then the rest."""
     nodes = _cores([part for part in parts if isinstance(part, tree.Core)], tests)
     nodes += [part for part in parts if not isinstance(part, tree.Core)]
@@ -52,9 +57,12 @@ def _joined(parts: list[tree.Node], tests: list[Condition], unlinked: Unlinked) 
     whole, *waiting = nodes
     while waiting:
         linked = (each for each in waiting if _equalities(whole, each, tests))
-        following = next(linked, None) or _single_row(waiting) or waiting[0]
+        by_values = (each for each in waiting if equal_values(whole, each, tests))
+        following = (
+            next(linked, None) or next(by_values, None) or _single_row(waiting) or waiting[0]
+        )
         waiting = [each for each in waiting if each is not following]
-        whole = _linked(tree.Join("inner", whole, following, (), None), unlinked, tests)
+        whole = _linked(tree.Join("inner", whole, following, (), None), names, unlinked, tests)
     return whole
 
 
@@ -67,7 +75,9 @@ def _tested(node: tree.Node, tests: list[Condition]) -> tree.Node:
     return _restricted(node, own) if isinstance(node, tree.Core) else tree.Filter(node, condition)
 
 
-def _linked(join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None = None) -> tree.Join:
+def _linked(
+    join: tree.Join, names: Names, unlinked: Unlinked, tests: list[Condition] | None = None
+) -> tree.Join:
     """The join with the equalities of its conditions as what it is joined on."""
     there = {*join.left.columns, *join.right.columns}
     own = [] if join.condition is None else list(conjuncts(join.condition))
@@ -76,7 +86,11 @@ def _linked(join: tree.Join, unlinked: Unlinked, tests: list[Condition] | None =
     equal = _equalities(join.left, join.right, own)
     on = tuple(dict.fromkeys((*join.on, *(pair for _, pair in equal))))
     if not on and not any(_has_one_row(side) for side in (join.left, join.right)):
-        unlinked(_first_alias(join.right))
+        by_values = equal_values(join.left, join.right, own)
+        if by_values is None:
+            unlinked(_first_alias(join.right))
+        join, on = on_values(join, by_values, names)
+        own = [test for test in own if test is not by_values.test]
     others = [test for test in own if not any(test is used for used, _ in equal)]
     return replace(join, on=on, condition=conjunction(tuple(others)))
 
