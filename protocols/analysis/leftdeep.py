@@ -25,7 +25,6 @@ from protocols.analysis.block import (
     Conditions,
     Joined,
     JoinKind,
-    Leaf,
     NullIf,
     Selection,
     aliases_in,
@@ -60,17 +59,6 @@ def left_deep(delta: Block) -> Block:
             return _pulled(kind, left_deep(left), right, conditions)
         case _:
             return delta
-
-
-def is_left_deep(delta: Block) -> bool:
-    """Whether every join on the main path has one leaf to its right."""
-    match delta:
-        case Joined(_, left, right, _):
-            return isinstance(right, Leaf) and is_left_deep(left)
-        case Selection(below) | NullIf(below):
-            return is_left_deep(below)
-        case _:
-            return True
 
 
 def _pulled(kind: JoinKind, path: Block, right: Block, conditions: Conditions) -> Block:

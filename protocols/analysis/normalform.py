@@ -87,10 +87,6 @@ class NormalForm:
         """Where a relation occurs; twice if it is joined with itself."""
         return tuple(alias for alias, r in self.relations.items() if r == relation)
 
-    def padded_in(self, term: Term) -> tuple[str, ...]:
-        """The aliases on which a term is null-extended."""
-        return tuple(alias for alias in self.aliases if alias not in term.sources)
-
     def __str__(self) -> str:
         return " ⊕\n".join(map(str, self.terms))
 
