@@ -5,19 +5,16 @@ from there on the text may name only what was grouped and aggregates.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from protocols.algebra.expressions import Case, Column, Expression, Literal
 from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.views import tree
-from protocols.views.binding.rows import as_column
-from protocols.views.binding.scope import Shown
+from protocols.views.binding.rows import Rows
+from protocols.views.binding.scope import Scope, Shown
 from protocols.views.operands import kept, type_name
-
-if TYPE_CHECKING:
-    from protocols.views.binding.select import Select
+from protocols.views.scalars import Scalars
 
 _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Count: "count",
@@ -32,9 +29,11 @@ _FIRST_BELOW = "aggregate in a subquery in FROM first"
 class Grouping:
     """The grouping of one SELECT."""
 
-    def __init__(self, select: "Select") -> None:
+    def __init__(self, select: exp.Select, scope: Scope, scalars: Scalars, rows: Rows) -> None:
+        """`scalars` are not yet restricted to what is grouped."""
         self._select = select
-        self._text = select.text
+        self._text = scope.text
+        self._scope, self._scalars, self._rows = scope, scalars, rows
         #: What stands in GROUP BY, as it is written → its column.
         self._keys: dict[exp.Expr, Shown] = {}
         #: Aggregates as they are written → their columns.
@@ -42,17 +41,13 @@ class Grouping:
 
     def group(self, also: Sequence[Shown] = ()) -> None:
         """Puts the Group on top of what the SELECT has so far; `also` are further keys."""
-        select = self._select
-        # While these are read, columns are not yet restricted to what is grouped.
-        select.grouping = None
         keys = [(node, self._key(node)) for node in self._expressions()]
         aggregates = [(node, *self._aggregate(node)) for node in self._called()]
-        select.grouping = self
         self._keys = dict(keys)
         self._aggregates = {node: Shown(each.name, type_) for node, each, type_ in aggregates}
-        names = tuple(dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys))))
-        wanted = tuple({each.name: each for _, each, _ in aggregates}.values())
-        select.node = tree.Group(select.node, names, wanted)
+        names = dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys)))
+        wanted = {each.name: each for _, each, _ in aggregates}
+        self._rows.group(tuple(names), tuple(wanted.values()))
 
     def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
         """The column of something grouped or aggregated."""
@@ -73,10 +68,10 @@ class Grouping:
         summed = {id(c) for each in aggregates_in(node) for c in each.find_all(exp.Column)}
         for column in node.find_all(exp.Column):
             if id(column) not in summed:
-                self.refuse_ungrouped(column, self._select.scope.column(column))
+                self.refuse_ungrouped(column, self._scope.column(column))
 
     def _expressions(self) -> Iterator[exp.Expr]:
-        group = self._select.select.args.get("group")
+        group = self._select.args.get("group")
         if group is None:
             return
         for node in group.expressions:
@@ -84,7 +79,7 @@ class Grouping:
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
         """GROUP BY 2 and GROUP BY alias stand for items of SELECT."""
-        items = self._select.select.expressions
+        items = self._select.expressions
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.this) if node.this.isdigit() else 0
             if not 1 <= number <= len(items):
@@ -97,19 +92,19 @@ class Grouping:
         return node
 
     def _is_column(self, node: exp.Column) -> bool:
-        tables = self._select.scope.tables.values()
+        tables = self._scope.tables.values()
         return any(name.lower() == node.name.lower() for table in tables for name in table)
 
     def _key(self, node: exp.Expr) -> Shown:
         if has_aggregate(node):
             self._text.refuse(node, f"an aggregate cannot be grouped by; {_FIRST_BELOW}")
-        return self._select.as_column(node, "group")
+        return self._rows.column(*self._scalars.typed(node), "group")
 
     # -- aggregates ------------------------------------------------------------------------------
 
     def _called(self) -> Iterator[exp.Expr]:
         """The aggregates of SELECT and HAVING, each once."""
-        clauses = [*self._select.select.expressions, self._select.select.args.get("having")]
+        clauses = [*self._select.expressions, self._select.args.get("having")]
         found: dict[exp.Expr, None] = {}
         for clause in clauses:
             if clause is not None:
@@ -136,7 +131,7 @@ class Grouping:
         counts_rows = isinstance(argument, exp.Star) and function == "count" and not distinct
         if argument is None or (isinstance(argument, exp.Star) and not counts_rows):
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
-        name = self._select.names.fresh(function)
+        name = self._rows.names.fresh(function)
         if counts_rows:
             return self._count_all(name, condition), BIGINT
         column = self._argument(argument, condition)
@@ -154,17 +149,15 @@ class Grouping:
             self._text.refuse(
                 argument, f"an aggregate cannot stand in an aggregate; {_FIRST_BELOW}"
             )
-        value, type_ = self._select.scalars.typed(argument)
+        value, type_ = self._scalars.typed(argument)
         return self._chosen(value, type_, condition)
 
     def _chosen(self, value: Expression, type_: ColumnType, condition: exp.Expr | None) -> Shown:
         """The value as a column; where FILTER says no, NULL, which no aggregate counts."""
-        select = self._select
         if condition is not None:
-            test = select.scalars.condition(condition)
+            test = self._scalars.condition(condition)
             value = Case(((test, value),), Literal(None, kept(type_)), kept(type_))
-        select.node, shown = as_column(select.node, value, type_, select.names, "value")
-        return shown
+        return self._rows.column(value, type_, "value")
 
     def _type(
         self, function: tree.AggregateFunction, type_: ColumnType, at: exp.Expr

@@ -93,7 +93,7 @@ def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
         tests += [] if test is None else [test]
         conditions += [] if test is not None or condition is None else [condition]
     covered = {id(test.select.at) for test in tests}
-    others = (inner.select.node for node, inner in select.inners.items() if node not in covered)
+    others = (s.rows.node for node, (s, _) in select.inners.items() if node not in covered)
     places = select.binder.places
     return Resolved(
         select.select,
@@ -111,25 +111,25 @@ def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
     question = asked(node)
     if question is None:
         return None
-    inner = select.inners[id(bare(question.query))]
+    within, inner = select.inners[id(bare(question.query))]
     sides = _sides(question, inner)
-    if inner.select.grouping is not None or any(
+    if within.grouping is not None or any(
         each.find(exp.Query) is not None for each in (*sides, *inner.links)
     ):
         return None
-    scalars = (select.of_both(), inner.select.of_both())
+    scalars = (select.of_both(), inner.of_both)
     compared = None
     if sides:
         value, item = (s.typed(each)[0] for s, each in zip(scalars, sides, strict=True))
         compared = value, item
-    read = _resolved(inner.select, tuple(inner.links))
+    read = _resolved(within, tuple(inner.links))
     return SubqueryTest(part, negated, question, compared, read)
 
 
 def _sides(question: Asked, inner: Inner) -> tuple[exp.Expr, ...]:
     if question.value is None:
         return ()
-    return question.value, inner.select.select.expressions[0].unalias()
+    return question.value, inner.select.expressions[0].unalias()
 
 
 def _occurrences(

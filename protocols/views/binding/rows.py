@@ -1,8 +1,9 @@
-"""The rows that a SELECT has gathered so far, to which its clauses add columns."""
+"""The rows that a SELECT has gathered so far, and names for their columns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from protocols.algebra.expressions import Case, Column, Expression, IsNull, Not
+from protocols.algebra.expressions import Case, Column, Condition, Expression, IsNull, Not
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.scope import Shown
@@ -40,6 +41,42 @@ def as_column(
         return node, Shown(value.name, type_)
     shown = Shown(names.fresh(wanted), type_)
     return with_columns(node, [(shown.name, value, kept(type_))]), shown
+
+
+@dataclass
+class Rows:
+    """The rows that a SELECT has gathered so far; each of its clauses adds what it says."""
+
+    node: tree.Node
+    names: Names
+
+    def filter(self, test: Condition | None) -> None:
+        """Lets those through for which a condition is true."""
+        if test is not None:
+            self.node = tree.Filter(self.node, test)
+
+    def column(self, value: Expression, type_: ColumnType, wanted: str) -> Shown:
+        """A value as one of their columns: the one that it is, or a new one."""
+        self.node, shown = as_column(self.node, value, type_, self.names, wanted)
+        return shown
+
+    def exist(
+        self,
+        kind: tree.JoinKind,
+        others: tree.Node,
+        on: Sequence[tuple[str, str]],
+        condition: Condition | None,
+    ) -> None:
+        """Keeps those that have a partner among others (semi), or those that have none (anti)."""
+        self.node = tree.Join(kind, self.node, others, tuple(on), condition)
+
+    def look_up(self, counted: tree.Group, on: Sequence[tuple[str, str]]) -> None:
+        """Adds what a subquery says of each of them."""
+        self.node = tree.Join("left", self.node, counted, tuple(on), of_subquery=True)
+
+    def group(self, keys: Sequence[str], aggregates: Sequence[tree.Aggregate]) -> None:
+        """Makes one row of all that agree on the keys."""
+        self.node = tree.Group(self.node, tuple(keys), tuple(aggregates))
 
 
 def either(first: Expression, second: Expression, type_: ColumnType) -> Expression:

@@ -15,7 +15,7 @@ from protocols.views import tree
 from protocols.views.binding import setoperations
 from protocols.views.binding.conditions import conjuncts
 from protocols.views.binding.grouping import Grouping, has_aggregate
-from protocols.views.binding.rows import Names, as_column
+from protocols.views.binding.rows import Names, Rows
 from protocols.views.binding.scope import Scope, Shown
 from protocols.views.binding.sources import Bound, Common, From
 from protocols.views.binding.statement import Text
@@ -74,24 +74,26 @@ class Select:
         self.text = binder.text
         self.names = binder.names
         self.scope = Scope(self.text, outer)
-        self.subqueries = Subqueries(self)
         self.grouping: Grouping | None = None
-        self.scalars = Scalars(self._column, self.text.refuse, self._special)
-        #: The rows so far; subqueries in conditions join themselves to it.
-        self.node = self.from_ = From(
+        self.from_ = From(
             self.text,
             binder.catalog,
             self.names,
             self.scope,
             common,
             lambda query: binder.query(query, common),
-            self.scalars.condition,
+            Scalars(self._column, self.text.refuse, self._refuse_aggregate).condition,
             binder.places,
         ).node(select)
+        self.rows = Rows(self.from_, self.names)
+        self.scalars = Scalars(self._column, self.text.refuse, self._special)
+        self.subqueries = Subqueries(
+            self.text, self.rows, self.scalars, self.inner, self._refuse_inside
+        )
         #: The conjuncts of its conditions; None means a subquery that is joined to the rows.
         self.conjuncts: list[tuple[exp.Expr, Condition | None]] = []
         #: The subqueries of its conditions, each as it was read first, by the identity of its node.
-        self.inners: dict[int, Inner] = {}
+        self.inners: dict[int, tuple[Select, Inner]] = {}
         self.shown: list[Expression] = []
 
     def bound(self) -> Bound:
@@ -107,8 +109,8 @@ class Select:
             return self._distinct(items)
         columns = {}
         for name, value, type_, _ in items:
-            self.node, columns[name] = as_column(self.node, value, type_, self.names, name)
-        return self.node, columns
+            columns[name] = self.rows.column(value, type_, name)
+        return self.rows.node, columns
 
     def filter(self, where: exp.Expr) -> None:
         """Lets through the rows for which a condition of the text is true."""
@@ -117,9 +119,7 @@ class Select:
             joined = self.subqueries.restricts(part)
             tests += [] if joined else [self.scalars.condition(part)]
             self.conjuncts.append((part, None if joined else tests[-1]))
-        test = conjunction(tuple(tests))
-        if test is not None:
-            self.node = tree.Filter(self.node, test)
+        self.rows.filter(conjunction(tuple(tests)))
 
     # -- as a subquery of a condition ------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Select:
         common = self.binder.common(query, self.common)
         select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
-        inner = Inner(select, [], [], [])
+        inner = Inner(query, select.rows, select.scalars, select.of_both(), select.group)
         own = []
         for part in () if where is None else conjuncts(where.this):
             if not select.names_outer(part):
@@ -141,7 +141,7 @@ class Select:
                 inner.others.append(part)
         for part in own:
             select.filter(part)
-        self.inners.setdefault(id(query), inner)
+        self.inners.setdefault(id(query), (select, inner))
         return inner
 
     def names_outer(self, node: exp.Expr) -> bool:
@@ -164,17 +164,12 @@ class Select:
     def group(self, keys: Sequence[Shown] = ()) -> None:
         """Groups if the text aggregates; by these columns as well."""
         if self._is_grouped():
-            self.grouping = Grouping(self)
-            self.grouping.group(keys)
+            grouping = Grouping(self.select, self.scope, self.scalars, self.rows)
+            grouping.group(keys)
+            self.grouping = grouping
         having = self.select.args.get("having")
         if having is not None:
             self.filter(having.this)
-
-    def as_column(self, node: exp.Expr, wanted: str) -> Shown:
-        """What stands in the text as a column of the rows."""
-        value, type_ = self.scalars.typed(node)
-        self.node, shown = as_column(self.node, value, type_, self.names, wanted)
-        return shown
 
     def of_both(self) -> Scalars:
         """For conditions that name columns of the query around as well."""
@@ -205,12 +200,21 @@ class Select:
             found = self.grouping.value(node)
             if found is not None:
                 return found
-        elif is_aggregate(node):
+        else:
+            self._refuse_aggregate(node)
+        return self.subqueries.value(node)
+
+    def _refuse_aggregate(self, node: exp.Expr) -> None:
+        if is_aggregate(node):
             self.text.refuse(
                 node,
                 f"{node.sql('duckdb')} is an aggregate, which cannot stand here; test it in HAVING",
             )
-        return self.subqueries.value(node)
+
+    def _refuse_inside(self, node: exp.Expr) -> None:
+        """What a subquery names of groups around it has to be what they are grouped by."""
+        if self.grouping is not None:
+            self.grouping.refuse_inside(node)
 
     def _is_grouped(self) -> bool:
         clauses = any(self.select.args.get(name) for name in ("group", "having"))
@@ -266,7 +270,7 @@ class Select:
         columns = {name: Shown(self.names.fresh(name), type_) for name, _, type_, _ in items}
         values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
         keys = tuple(shown.name for shown in columns.values())
-        return tree.Group(tree.Compute(self.node, values), keys, ()), columns
+        return tree.Group(tree.Compute(self.rows.node, values), keys, ()), columns
 
 
 def is_aggregate(node: exp.Expr) -> bool:

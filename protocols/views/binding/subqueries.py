@@ -12,9 +12,8 @@ links, the counts come in by a left join, and the value follows from them in thr
     (SELECT f(…) …)   the aggregate of the group; over nothing, COUNT is 0 and all else is NULL
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -35,12 +34,11 @@ from protocols.algebra.expressions import (
 from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
 from protocols.views import tree
 from protocols.views.binding.conditions import Asked, asked, bare, without_not
-from protocols.views.binding.rows import either
+from protocols.views.binding.rows import Rows, either
 from protocols.views.binding.scope import Shown
+from protocols.views.binding.statement import Text
 from protocols.views.operands import kept
-
-if TYPE_CHECKING:
-    from protocols.views.binding.select import Select
+from protocols.views.scalars import Scalars
 
 _ZERO = Literal(0, BIGINT)
 _TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
@@ -51,21 +49,38 @@ _UNKNOWN = Literal(None, BOOLEAN)
 class Inner:
     """A subquery by itself, and what links it to the query around."""
 
-    select: "Select"
+    select: exp.Select
+    rows: Rows
+    scalars: Scalars
+    #: For conditions that name columns of the query around as well.
+    of_both: Scalars
+    #: Groups the rows, if the text does, by these columns as well.
+    group: Callable[[Sequence[Shown]], None]
     #: Equalities (of the query around, of the subquery), as they stand in the text.
-    equalities: list[tuple[exp.Expr, exp.Expr]]
+    equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     #: Other conditions over columns of both.
-    others: list[exp.Expr]
+    others: list[exp.Expr] = field(default_factory=list)
     #: All conditions over columns of both, equalities too.
-    links: list[exp.Expr]
+    links: list[exp.Expr] = field(default_factory=list)
 
 
 class Subqueries:
     """The subqueries in the conditions of one SELECT."""
 
-    def __init__(self, select: "Select") -> None:
-        self._outer = select
-        self._text = select.text
+    def __init__(
+        self,
+        text: Text,
+        rows: Rows,
+        scalars: Scalars,
+        read: Callable[[exp.Select], Inner],
+        refuse_inside: Callable[[exp.Expr], None],
+    ) -> None:
+        """`rows` and `scalars` of the SELECT itself, which says what a subquery may name of it."""
+        self._text = text
+        self._rows = rows
+        self._scalars = scalars
+        self._read = read
+        self._refuse_inside = refuse_inside
 
     # -- as a conjunct of WHERE ------------------------------------------------------------------
 
@@ -82,7 +97,7 @@ class Subqueries:
         return True
 
     def _semi_in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> None:
-        ours = self._outer.as_column(value, "value")
+        ours = self._column(value, "value")
         inner, shown = self._single(query)
         self._refuse_types(ours.type, shown.type, at)
         self._semi(inner, "semi", [(ours.name, shown.name)])
@@ -91,20 +106,8 @@ class Subqueries:
         self, inner: Inner, kind: tree.JoinKind, also: Sequence[tuple[str, str]] = ()
     ) -> None:
         on = [*self._linked(inner), *also]
-        condition = self._both(inner)
-        outer = self._outer
-        outer.node = tree.Join(
-            kind,
-            outer.node,
-            inner.select.node,
-            tuple(on),
-            condition,
-        )
-
-    def _both(self, inner: Inner) -> Condition | None:
-        """The conditions over columns of both sides, for a join of the two."""
-        scalars = inner.select.of_both()
-        return conjunction(tuple(scalars.condition(node) for node in inner.others))
+        condition = conjunction(tuple(map(inner.of_both.condition, inner.others)))
+        self._rows.exist(kind, inner.rows.node, on, condition)
 
     # -- as a value ------------------------------------------------------------------------------
 
@@ -129,7 +132,7 @@ class Subqueries:
         return _chosen((_none(number), _FALSE), otherwise=_TRUE)
 
     def _in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> Expression:
-        shown = self._outer.as_column(value, "value")
+        shown = self._column(value, "value")
         x, type_ = Column(shown.name), shown.type
         inner, item = self._single(query)
         self._refuse_types(type_, item.type, at)
@@ -153,7 +156,7 @@ class Subqueries:
         self, value: exp.Expr, op: str, every: bool, query: exp.Expr, at: exp.Expr
     ) -> Expression:
         """x > ALL S and its like: only the least and the greatest value of S matter."""
-        shown = self._outer.as_column(value, "value")
+        shown = self._column(value, "value")
         x, type_ = Column(shown.name), shown.type
         inner, item = self._single(query)
         self._refuse_types(type_, item.type, at)
@@ -184,43 +187,39 @@ class Subqueries:
     ) -> list[Column]:
         """Aggregates of the subquery per value of its links, joined to the outer rows."""
         self._refuse_others(inner)
-        outer = self._outer
         on = [*self._linked(inner), *(also or ())]
         keys = tuple(dict.fromkeys(theirs for _, theirs in on))
         aggregates = tuple(
-            tree.Aggregate(outer.names.fresh(name), function, column, type_)
+            tree.Aggregate(self._rows.names.fresh(name), function, column, type_)
             for name, function, column, type_ in wanted
         )
-        group = tree.Group(inner.select.node, keys, aggregates)
-        outer.node = tree.Join("left", outer.node, group, tuple(on), of_subquery=True)
+        self._rows.look_up(tree.Group(inner.rows.node, keys, aggregates), on)
         return [Column(each.name) for each in aggregates]
 
     def _scalar(self, node: exp.Subquery) -> tuple[Expression, ColumnType]:
         """(SELECT aggregate FROM …): one value per value of its links."""
         inner = self._inner(node.this)
-        select = inner.select
         self._refuse_others(inner)
-        query = select.select
+        query = inner.select
         if len(query.expressions) != 1 or query.args.get("group") or query.args.get("distinct"):
             self._text.refuse(
                 query, "a subquery that stands for a value has to select one aggregate"
             )
-        keys = [select.as_column(theirs, "link") for _, theirs in inner.equalities]
-        select.group(keys)
-        group = select.node
+        keys = [_column_of(inner, theirs, "link") for _, theirs in inner.equalities]
+        inner.group(keys)
+        group = inner.rows.node
         if not isinstance(group, tree.Group) or not group.aggregates:
             self._text.refuse(
                 query,
                 "a subquery that stands for a value may have several rows, unless it selects an"
                 " aggregate and has no HAVING",
             )
-        value, type_ = select.scalars.typed(query.expressions[0].unalias())
+        value, type_ = inner.scalars.typed(query.expressions[0].unalias())
         on = [
             (self._ours(around, shown, around), shown.name)
             for (around, _), shown in zip(inner.equalities, keys, strict=True)
         ]
-        outer = self._outer
-        outer.node = tree.Join("left", outer.node, group, tuple(on), of_subquery=True)
+        self._rows.look_up(group, on)
         counts = {each.name for each in group.aggregates if each.function == "count"}
         return _over_nothing(value, counts), type_
 
@@ -233,49 +232,52 @@ class Subqueries:
             self._text.refuse(query, "ANY and ALL take a subquery here; list values with IN (…)")
         if not isinstance(query, exp.Select):
             self._text.refuse(query, "a set operation cannot stand in a condition; join it in FROM")
-        return self._outer.inner(query)
+        return self._read(query)
 
     def _any_row(self, query: exp.Expr) -> Inner:
         """The subquery of EXISTS; what it selects has to mean something, but has no effect."""
         inner = self._inner(query)
         self._group(inner)
-        for item in inner.select.select.expressions:
+        for item in inner.select.expressions:
             if not isinstance(item.unalias(), exp.Null) and not item.is_star:
-                inner.select.scalars.typed(item.unalias())
+                inner.scalars.typed(item.unalias())
         return inner
 
     def _single(self, query: exp.Expr) -> tuple[Inner, Shown]:
         """The subquery of IN, and its one column."""
         inner = self._inner(query)
-        items = inner.select.select.expressions
+        items = inner.select.expressions
         if len(items) != 1 or isinstance(items[0], exp.Star):
             self._text.refuse(query, "a subquery in IN, ANY or ALL has to select one column")
         self._group(inner)
-        return inner, inner.select.as_column(items[0].unalias(), "item")
+        return inner, _column_of(inner, items[0].unalias(), "item")
 
     def _group(self, inner: Inner) -> None:
         """The groups of a subquery that aggregates, which must not be linked then."""
-        before = inner.select.node
-        inner.select.group()
-        if inner.select.node is not before and (inner.equalities or inner.others):
+        before = inner.rows.node
+        inner.group(())
+        if inner.rows.node is not before and (inner.equalities or inner.others):
             self._text.refuse(
-                inner.select.select,
+                inner.select,
                 "a subquery that aggregates cannot name columns of the query around it here",
             )
 
     def _linked(self, inner: Inner) -> Iterator[tuple[str, str]]:
         """The equalities as (column of the outer rows, column of the subquery)."""
         for around, node in inner.equalities:
-            theirs = inner.select.as_column(node, "link")
+            theirs = _column_of(inner, node, "link")
             yield self._ours(around, theirs, node), theirs.name
 
     def _ours(self, around: exp.Expr, theirs: Shown, at: exp.Expr) -> str:
         """The outer side of an equality as a column."""
-        if self._outer.grouping is not None:
-            self._outer.grouping.refuse_inside(around)
-        ours = self._outer.as_column(around, "link")
+        self._refuse_inside(around)
+        ours = self._column(around, "link")
         self._refuse_types(ours.type, theirs.type, at)
         return ours.name
+
+    def _column(self, node: exp.Expr, wanted: str) -> Shown:
+        """A value of the query around as one of its columns."""
+        return self._rows.column(*self._scalars.typed(node), wanted)
 
     def _refuse_others(self, inner: Inner) -> None:
         if inner.others:
@@ -289,6 +291,11 @@ class Subqueries:
         if kept(ours) != kept(theirs):
             types = f"{kept(ours).name} is compared with {kept(theirs).name} here"
             self._text.refuse(at, f"{types}; cast one of them")
+
+
+def _column_of(inner: Inner, node: exp.Expr, wanted: str) -> Shown:
+    """A value of a subquery as one of its columns."""
+    return inner.rows.column(*inner.scalars.typed(node), wanted)
 
 
 def _chosen(*branches: tuple[Condition, Expression], otherwise: Expression) -> Expression:
