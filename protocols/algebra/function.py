@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import ColumnType, SqlType
 
 
 class Unfit(ValueError):
@@ -18,8 +18,8 @@ class Unfit(ValueError):
 class Signature:
     """What a function takes, once its arguments have been cast, and what it gives."""
 
-    arguments: tuple[ColumnType, ...]
-    result: ColumnType
+    arguments: tuple[SqlType, ...]
+    result: SqlType
 
 
 #: Says of a function, from the type of its result and its arguments, those that are no constants
@@ -41,7 +41,7 @@ class Function:
 
     name: str
     #: From the types of the arguments at hand; Unfit where there is none.
-    signature: Callable[[Sequence[ColumnType]], Signature]
+    signature: Callable[[Sequence[SqlType]], Signature]
     #: (type of the result, arguments) → the value; NoValue where the databases raise an error.
     value: Callable[..., Any]
     #: The text in DuckDB, from the type of the result and the texts of the arguments.

@@ -22,7 +22,7 @@ from protocols.algebra.functions_numbers import (
     of_units,
     units,
 )
-from protocols.algebra.types import BIGINT, DOUBLE, ColumnType
+from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, SqlType
 from protocols.errors import NoValue
 
 _WHY_NOT = {
@@ -183,7 +183,7 @@ _AS_POLARS_DOES = {
 }
 
 
-def _only_by_name(_types: Sequence[ColumnType]) -> Signature:
+def _only_by_name(_types: Sequence[SqlType]) -> Signature:
     raise Unfit("what CAST gives is said in the text")
 
 

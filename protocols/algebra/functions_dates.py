@@ -12,16 +12,16 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, Signature, Unfit, always, infix
-from protocols.algebra.types import BIGINT, DATE, TIMESTAMP, ColumnType
+from protocols.algebra.types import BIGINT, DATE, TIMESTAMP, ColumnType, SqlType
 from protocols.errors import NoValue
 
 
 def _takes(
-    name: str, *wanted: Sequence[ColumnType], gives: ColumnType
-) -> Callable[[Sequence[ColumnType]], Signature]:
+    name: str, *wanted: Sequence[SqlType], gives: ColumnType
+) -> Callable[[Sequence[SqlType]], Signature]:
     """For each argument, the types that it may have; an argument of another one is refused."""
 
-    def signature(types: Sequence[ColumnType]) -> Signature:
+    def signature(types: Sequence[SqlType]) -> Signature:
         if len(types) != len(wanted):
             raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
         for given, allowed in zip(types, wanted, strict=True):
@@ -88,7 +88,7 @@ _UNITS: dict[str, tuple[Callable[[datetime], datetime], str]] = {
 }
 
 
-def _date_trunc(types: Sequence[ColumnType]) -> Signature:
+def _date_trunc(types: Sequence[SqlType]) -> Signature:
     if list(types) == [DATE]:
         raise Unfit(
             "DATE_TRUNC of a DATE has a time zone in PostgreSQL and none in DuckDB;"

@@ -1,6 +1,6 @@
 """Arithmetic on BIGINT, DOUBLE and DECIMAL, with the types that DuckDB gives it.
 
-`INTEGER` occurs among types here although no column has it: it is what DuckDB makes of whole
+`INTEGER` is a type of SQL that no column has: it is what DuckDB makes of whole
 numbers in the text, and matters since a DECIMAL with it has fewer digits than with a BIGINT. Its
 values are kept as BIGINT, and `integer` says that they have to fit.
 """
@@ -14,10 +14,10 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, NeverFails, Signature, Unfit, always, call, infix
-from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, decimal_type
+from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, SqlType, decimal_type
 from protocols.errors import NoValue
 
-INTEGER = ColumnType("INTEGER")
+INTEGER = SqlType("INTEGER")
 #: Enough digits for any sum or product of two values of 38.
 EXACT = Context(prec=100)
 #: Where the 128 bits of a column of whole numbers end.
@@ -31,16 +31,16 @@ SHORT_DIGITS = 18
 # ---------------------------------------------------------------------------------------- types
 
 
-def is_number(type_: ColumnType) -> bool:
+def is_number(type_: SqlType) -> bool:
     return type_.family in ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
 
 
-def as_decimal(type_: ColumnType) -> ColumnType:
+def as_decimal(type_: SqlType) -> SqlType:
     """The DECIMAL that holds the numbers of an exact type."""
     return decimal_type(_WHOLE_DIGITS[type_.name], 0) if type_.name in _WHOLE_DIGITS else type_
 
 
-def common_number(left: ColumnType, right: ColumnType) -> ColumnType:
+def common_number(left: SqlType, right: SqlType) -> SqlType:
     """The type in which DuckDB compares two numbers; beyond 38 digits the scale is kept."""
     if left == right:
         return left
@@ -52,7 +52,7 @@ def common_number(left: ColumnType, right: ColumnType) -> ColumnType:
     return decimal_type(min(max(p - s, q - t) + max(s, t), _MOST_DIGITS), max(s, t))
 
 
-def _numbers(name: str, types: Sequence[ColumnType], count: int) -> None:
+def _numbers(name: str, types: Sequence[SqlType], count: int) -> None:
     """Refuses what is not so many numbers."""
     if len(types) != count:
         raise Unfit(f"{name} takes {count} value{'s' * (count > 1)}, here are {len(types)}")
@@ -62,11 +62,11 @@ def _numbers(name: str, types: Sequence[ColumnType], count: int) -> None:
 
 
 def _arithmetic(
-    name: str, decimals: Callable[[ColumnType, ColumnType], ColumnType]
-) -> Callable[[Sequence[ColumnType]], Signature]:
+    name: str, decimals: Callable[[SqlType, SqlType], SqlType]
+) -> Callable[[Sequence[SqlType]], Signature]:
     """Whole numbers stay whole, a DOUBLE makes all DOUBLE, and `decimals` says the rest."""
 
-    def signature(types: Sequence[ColumnType]) -> Signature:
+    def signature(types: Sequence[SqlType]) -> Signature:
         _numbers(name, types, 2)
         left, right = types
         if "DECIMAL" not in (left.family, right.family) or DOUBLE in types:
@@ -78,14 +78,14 @@ def _arithmetic(
     return signature
 
 
-def _sum_type(left: ColumnType, right: ColumnType) -> ColumnType:
+def _sum_type(left: SqlType, right: SqlType) -> SqlType:
     """One digit more than either needs."""
     (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
     digits = max(p - s, q - t) + max(s, t) + 1
     return decimal_type(min(digits, _MOST_DIGITS), max(s, t))
 
 
-def _product_type(left: ColumnType, right: ColumnType) -> ColumnType:
+def _product_type(left: SqlType, right: SqlType) -> SqlType:
     """All digits of both, within 64 bits if both factors are."""
     (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
     if s + t > _MOST_DIGITS:
@@ -97,13 +97,13 @@ def _product_type(left: ColumnType, right: ColumnType) -> ColumnType:
     return decimal_type(min(p + q, SHORT_DIGITS if short else _MOST_DIGITS), s + t)
 
 
-def _remainder(types: Sequence[ColumnType]) -> Signature:
+def _remainder(types: Sequence[SqlType]) -> Signature:
     if DOUBLE in types:
         raise Unfit("PostgreSQL has no % for DOUBLE; cast to DECIMAL or BIGINT")
     return _arithmetic("%", common_number)(types)
 
 
-def _quotient(types: Sequence[ColumnType]) -> Signature:
+def _quotient(types: Sequence[SqlType]) -> Signature:
     _numbers("/", types, 2)
     if DOUBLE not in types:
         raise Unfit(
@@ -113,16 +113,16 @@ def _quotient(types: Sequence[ColumnType]) -> Signature:
     return Signature((DOUBLE, DOUBLE), DOUBLE)
 
 
-def _same(name: str) -> Callable[[Sequence[ColumnType]], Signature]:
-    def signature(types: Sequence[ColumnType]) -> Signature:
+def _same(name: str) -> Callable[[Sequence[SqlType]], Signature]:
+    def signature(types: Sequence[SqlType]) -> Signature:
         _numbers(name, types, 1)
         return Signature((types[0],), types[0])
 
     return signature
 
 
-def _to_whole(name: str) -> Callable[[Sequence[ColumnType]], Signature]:
-    def signature(types: Sequence[ColumnType]) -> Signature:
+def _to_whole(name: str) -> Callable[[Sequence[SqlType]], Signature]:
+    def signature(types: Sequence[SqlType]) -> Signature:
         _numbers(name, types, 1)
         if types[0].family in ("INTEGER", "BIGINT"):
             raise Unfit(f"{name} of a BIGINT would be a DOUBLE; it is a whole number already")
@@ -352,7 +352,7 @@ def _divides_by_a_number(type_: ColumnType, arguments: Sequence[Any]) -> bool:
 
 def _binary(
     name: str,
-    type_of: Callable[[ColumnType, ColumnType], ColumnType],
+    type_of: Callable[[SqlType, SqlType], SqlType],
     of_decimals: Callable[[Decimal, Decimal], Decimal],
     of_others: Callable[[Any, Any], Any],
     bound: Callable[[int, int], int],

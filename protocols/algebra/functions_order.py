@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, Signature, Unfit, always, call
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import ColumnType, SqlType
 
 
-def _of_one_type(types: Sequence[ColumnType]) -> Signature:
+def _of_one_type(types: Sequence[SqlType]) -> Signature:
     if len(set(types)) != 1:
         raise Unfit("GREATEST and LEAST take values of one type")
     return Signature(tuple(types), types[0])

@@ -14,15 +14,15 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, Signature, Unfit, always, call, infix
-from protocols.algebra.types import BIGINT, BOOLEAN, VARCHAR, ColumnType
+from protocols.algebra.types import BIGINT, BOOLEAN, VARCHAR, ColumnType, SqlType
 
 
 def _takes(
     name: str, *wanted: ColumnType, gives: ColumnType, optional: int = 0
-) -> Callable[[Sequence[ColumnType]], Signature]:
+) -> Callable[[Sequence[SqlType]], Signature]:
     """These types, of which the last ones may be missing; no other type is turned into a text."""
 
-    def signature(types: Sequence[ColumnType]) -> Signature:
+    def signature(types: Sequence[SqlType]) -> Signature:
         if not len(wanted) - optional <= len(types) <= len(wanted):
             raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
         for given, there in zip(types, wanted, strict=False):
@@ -34,7 +34,7 @@ def _takes(
     return signature
 
 
-def _concatenation(types: Sequence[ColumnType]) -> Signature:
+def _concatenation(types: Sequence[SqlType]) -> Signature:
     if VARCHAR not in types:
         raise Unfit(f"|| joins texts, not {types[0].name} and {types[1].name}; cast one to VARCHAR")
     return Signature((VARCHAR, VARCHAR), VARCHAR)

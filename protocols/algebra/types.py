@@ -55,8 +55,8 @@ TYPES = "BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, BOOLEAN, DATE, TIMESTAMP"
 
 
 @dataclass(frozen=True)
-class ColumnType:
-    """A type by its SQL name; equal names are equal types."""
+class SqlType:
+    """A type that SQL gives a value; `views/operands.py` says in which type it is kept."""
 
     name: str
 
@@ -65,18 +65,23 @@ class ColumnType:
         """The name without parameters: values of one family compare with each other."""
         return self.name.partition("(")[0]
 
+    @cached_property
+    def precision_and_scale(self) -> tuple[int, int]:
+        """The two numbers of a DECIMAL."""
+        precision, scale = self.name[len("DECIMAL(") : -1].split(",")
+        return int(precision), int(scale)
+
+
+@dataclass(frozen=True)
+class ColumnType(SqlType):
+    """A type that values are kept in; equal names are equal types."""
+
     @property
     def dtype(self) -> pl.DataType:
         """What a Polars column of this type has."""
         if self.family == "DECIMAL":
             return pl.Decimal(*self.precision_and_scale)
         return _PLAIN[self.name]
-
-    @cached_property
-    def precision_and_scale(self) -> tuple[int, int]:
-        """The two numbers of a DECIMAL."""
-        precision, scale = self.name[len("DECIMAL(") : -1].split(",")
-        return int(precision), int(scale)
 
     @property
     def text_form(self) -> re.Pattern[str] | None:

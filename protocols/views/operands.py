@@ -1,7 +1,8 @@
 """What stands in an expression before its type is settled, and which type two of them share.
 
 `INTEGER` is a type only here: it is what DuckDB makes of a whole number in the text, and it needs
-fewer digits in a DECIMAL than a BIGINT. Values of it are kept as BIGINT.
+fewer digits in a DECIMAL than a BIGINT. Values of it are kept as BIGINT, so it is a `SqlType` and
+no `ColumnType`: who forgets to say `kept` is told by mypy.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,15 @@ from sqlglot import exp
 
 from protocols.algebra.expressions import Expression
 from protocols.algebra.functions_numbers import INTEGER, as_decimal, common_number, is_number
-from protocols.algebra.types import BIGINT, DATE, DOUBLE, TIMESTAMP, ColumnType, decimal_type
+from protocols.algebra.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    TIMESTAMP,
+    ColumnType,
+    SqlType,
+    decimal_type,
+)
 
 MOST_DIGITS = 38
 
@@ -28,7 +37,7 @@ class Operand:
     node: exp.Expr
     expression: Expression
     #: INTEGER and None, for NULL, occur only here.
-    type: ColumnType | None
+    type: SqlType | None
     #: The constant if there is one: a text, the digits of a number, a truth value, None.
     constant: Any = ...
 
@@ -56,7 +65,7 @@ class Operand:
 FROM_DIGITS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}
 
 
-def number_type(text: str) -> ColumnType | None:
+def number_type(text: str) -> SqlType | None:
     """The type that DuckDB gives a number in the text; None if it has too many digits for us."""
     if "e" in text.lower():
         return DOUBLE
@@ -69,16 +78,16 @@ def number_type(text: str) -> ColumnType | None:
     return BIGINT if -(2**63) <= int(text) < 2**63 else None
 
 
-def kept(type_: ColumnType) -> ColumnType:
+def kept(type_: SqlType) -> ColumnType:
     """The type in which values are kept."""
-    return BIGINT if type_ == INTEGER else type_
+    return type_ if isinstance(type_, ColumnType) else BIGINT
 
 
-def type_name(type_: ColumnType | None) -> str:
+def type_name(type_: SqlType | None) -> str:
     return "NULL" if type_ is None else kept(type_).name
 
 
-def common_type(left: ColumnType | None, right: ColumnType | None) -> ColumnType | None:
+def common_type(left: SqlType | None, right: SqlType | None) -> SqlType | None:
     """The type in which both can be compared; None if there is none."""
     if left == right or right is None:
         return left
@@ -89,7 +98,7 @@ def common_type(left: ColumnType | None, right: ColumnType | None) -> ColumnType
     return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
 
 
-def digits_lost(left: ColumnType | None, right: ColumnType | None, common: ColumnType) -> bool:
+def digits_lost(left: SqlType | None, right: SqlType | None, common: SqlType) -> bool:
     """Did 38 digits not suffice for what stands before the point?"""
     if common.family != "DECIMAL":
         return False

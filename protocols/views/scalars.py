@@ -22,7 +22,15 @@ from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
 from protocols.algebra.functions_casts import by_way_of
 from protocols.algebra.functions_numbers import INTEGER
-from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, ColumnType, column_type
+from protocols.algebra.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    VARCHAR,
+    ColumnType,
+    SqlType,
+    column_type,
+)
 from protocols.errors import NoValue
 from protocols.views.operands import (
     FROM_DIGITS,
@@ -68,11 +76,11 @@ _CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_R
 class Scalars:
     """How the scalars of one SELECT are read."""
 
-    column: Callable[[exp.Column], tuple[str, ColumnType]]
+    column: Callable[[exp.Column], tuple[str, SqlType]]
     refuse: Callable[[exp.Expr, str], NoReturn]
-    special: Callable[[exp.Expr], tuple[ex.Expression, ColumnType] | None]
+    special: Callable[[exp.Expr], tuple[ex.Expression, SqlType] | None]
 
-    def typed(self, node: exp.Expr) -> tuple[ex.Expression, ColumnType]:
+    def typed(self, node: exp.Expr) -> tuple[ex.Expression, SqlType]:
         """The value that a node means, and its type in SQL: INTEGER as well."""
         operand = self.operand(node)
         if operand.type is None:
@@ -120,7 +128,7 @@ class Scalars:
         return self._as_condition(node, operand.expression, operand.type)
 
     def _as_condition(
-        self, node: exp.Expr, expression: ex.Expression, type_: ColumnType | None
+        self, node: exp.Expr, expression: ex.Expression, type_: SqlType | None
     ) -> ex.Condition:
         match expression:
             case _ if type_ not in (BOOLEAN, None):
@@ -343,7 +351,7 @@ class Scalars:
 
     def of_one_type(
         self, node: exp.Expr, operands: Sequence[Operand]
-    ) -> tuple[ColumnType, list[ex.Expression]]:
+    ) -> tuple[SqlType, list[ex.Expression]]:
         """What the values of a CASE and the like become, and their type."""
         settled = [o for o in operands if not o.is_open] or [o for o in operands if o.type]
         if not settled:
@@ -376,7 +384,7 @@ class Scalars:
                     f" write CAST({text} AS DOUBLE)",
                 )
 
-    def as_(self, operand: Operand, type_: ColumnType) -> ex.Expression:
+    def as_(self, operand: Operand, type_: SqlType) -> ex.Expression:
         """The operand as a value of the type, with a cast where that is another one."""
         type_ = kept(type_)
         if operand.is_open:
@@ -430,7 +438,7 @@ class Scalars:
         self.refuse(node, f"{text} is not supported")
 
 
-def _tested(equality: ex.Comparison) -> tuple[ex.Expression, ColumnType | int]:
+def _tested(equality: ex.Comparison) -> tuple[ex.Expression, SqlType | int]:
     """What is compared with a constant, and of which type that is; any other is like no other."""
     right = equality.right
     return equality.left, right.type if isinstance(right, ex.Literal) else id(right)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from protocols.algebra.expressions import Case, Column, Expression, Literal
-from protocols.algebra.types import BIGINT, ColumnType, column_type
+from protocols.algebra.types import BIGINT, SqlType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import Rows
 from protocols.views.binding.scope import Scope, Shown
@@ -49,7 +49,7 @@ class Grouping:
         wanted = {each.name: each for _, each, _ in aggregates}
         self._rows.group(tuple(names), tuple(wanted.values()))
 
-    def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+    def value(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """The column of something grouped or aggregated."""
         shown = self._aggregates.get(node) or self._keys.get(node)
         return None if shown is None else (Column(shown.name), shown.type)
@@ -111,7 +111,7 @@ class Grouping:
                 found.update(dict.fromkeys(aggregates_in(clause)))
         yield from found
 
-    def _aggregate(self, node: exp.Expr) -> tuple[tree.Aggregate, ColumnType]:
+    def _aggregate(self, node: exp.Expr) -> tuple[tree.Aggregate, SqlType]:
         """The aggregate, and its type in SQL."""
         condition = None
         call = node
@@ -152,16 +152,14 @@ class Grouping:
         value, type_ = self._scalars.typed(argument)
         return self._chosen(value, type_, condition)
 
-    def _chosen(self, value: Expression, type_: ColumnType, condition: exp.Expr | None) -> Shown:
+    def _chosen(self, value: Expression, type_: SqlType, condition: exp.Expr | None) -> Shown:
         """The value as a column; where FILTER says no, NULL, which no aggregate counts."""
         if condition is not None:
             test = self._scalars.condition(condition)
             value = Case(((test, value),), Literal(None, kept(type_)), kept(type_))
         return self._rows.column(value, type_, "value")
 
-    def _type(
-        self, function: tree.AggregateFunction, type_: ColumnType, at: exp.Expr
-    ) -> ColumnType:
+    def _type(self, function: tree.AggregateFunction, type_: SqlType, at: exp.Expr) -> SqlType:
         if function == "count":
             return BIGINT
         if function in ("min", "max"):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.algebra.expressions import Case, Column, Condition, Expression, IsNull, Not
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import ColumnType, SqlType
 from protocols.views import tree
 from protocols.views.binding.scope import Shown
 from protocols.views.operands import kept
@@ -34,7 +34,7 @@ def with_columns(node: tree.Node, more: list[tuple[str, Expression, ColumnType]]
 
 
 def as_column(
-    node: tree.Node, value: Expression, type_: ColumnType, names: Names, wanted: str
+    node: tree.Node, value: Expression, type_: SqlType, names: Names, wanted: str
 ) -> tuple[tree.Node, Shown]:
     """A value as a column of the node: the one that it is, or a new one."""
     if isinstance(value, Column) and value.name in node.columns:
@@ -55,7 +55,7 @@ class Rows:
         if test is not None:
             self.node = tree.Filter(self.node, test)
 
-    def column(self, value: Expression, type_: ColumnType, wanted: str) -> Shown:
+    def column(self, value: Expression, type_: SqlType, wanted: str) -> Shown:
         """A value as one of their columns: the one that it is, or a new one."""
         self.node, shown = as_column(self.node, value, type_, self.names, wanted)
         return shown
@@ -79,6 +79,6 @@ class Rows:
         self.node = tree.Group(self.node, tuple(keys), tuple(aggregates))
 
 
-def either(first: Expression, second: Expression, type_: ColumnType) -> Expression:
+def either(first: Expression, second: Expression, type_: SqlType) -> Expression:
     """COALESCE of two values."""
     return Case(((Not(IsNull(first)), first),), second, kept(type_))

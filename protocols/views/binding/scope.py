@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import SqlType
 from protocols.views.binding.statement import Text
 
 
@@ -16,7 +16,7 @@ class Shown:
 
     name: str
     #: What SQL takes it for. INTEGER is one of these types, and kept as a BIGINT.
-    type: ColumnType
+    type: SqlType
 
 
 @dataclass

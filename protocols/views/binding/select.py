@@ -10,7 +10,7 @@ from functools import partial
 from sqlglot import exp
 
 from protocols.algebra.expressions import Column, Condition, Expression, conjunction
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import SqlType
 from protocols.views import tree
 from protocols.views.binding import setoperations
 from protocols.views.binding.conditions import conjuncts
@@ -174,7 +174,7 @@ class Select:
     def of_both(self) -> Scalars:
         """For conditions that name columns of the query around as well."""
 
-        def either(column: exp.Column) -> tuple[str, ColumnType]:
+        def either(column: exp.Column) -> tuple[str, SqlType]:
             shown = self.scope.column(column)
             return shown.name, shown.type
 
@@ -182,7 +182,7 @@ class Select:
 
     # -- for the parts of the text ---------------------------------------------------------------
 
-    def _column(self, column: exp.Column) -> tuple[str, ColumnType]:
+    def _column(self, column: exp.Column) -> tuple[str, SqlType]:
         shown = self.scope.column(column)
         if self.scope.is_outer(column):
             self.text.refuse(
@@ -194,7 +194,7 @@ class Select:
             self.grouping.refuse_ungrouped(column, shown)
         return shown.name, shown.type
 
-    def _special(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+    def _special(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """What is more than a scalar: aggregates, grouped expressions, subqueries."""
         if self.grouping is not None:
             found = self.grouping.value(node)
@@ -222,7 +222,7 @@ class Select:
 
     # -- SELECT ----------------------------------------------------------------------------------
 
-    def _items(self) -> Iterator[tuple[str, Expression, ColumnType, exp.Expr]]:
+    def _items(self) -> Iterator[tuple[str, Expression, SqlType, exp.Expr]]:
         for item in self.select.expressions:
             inner = item.this if isinstance(item, exp.Alias) else item
             if isinstance(inner, exp.Star):
@@ -238,9 +238,7 @@ class Select:
                 value, type_ = self.scalars.typed(inner)
                 yield self._name_of(item, inner), value, type_, item
 
-    def _all(
-        self, alias: str, at: exp.Expr
-    ) -> Iterator[tuple[str, Expression, ColumnType, exp.Expr]]:
+    def _all(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, Expression, SqlType, exp.Expr]]:
         for name, shown in self.scope.of_table(alias, at):
             yield name, Column(shown.name), shown.type, at
 
@@ -255,9 +253,7 @@ class Select:
         if self.grouping is not None:
             self.text.refuse(star, "* cannot stand beside GROUP BY; list the columns")
 
-    def _refuse_equal_names(
-        self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]
-    ) -> None:
+    def _refuse_equal_names(self, items: list[tuple[str, Expression, SqlType, exp.Expr]]) -> None:
         seen: set[str] = set()
         for name, _, _, at in items:
             if name.lower() in seen:
@@ -266,7 +262,7 @@ class Select:
                 self.text.refuse(at, f"{name!r}: names with a leading _ are reserved")
             seen.add(name.lower())
 
-    def _distinct(self, items: list[tuple[str, Expression, ColumnType, exp.Expr]]) -> Bound:
+    def _distinct(self, items: list[tuple[str, Expression, SqlType, exp.Expr]]) -> Bound:
         columns = {name: Shown(self.names.fresh(name), type_) for name, _, type_, _ in items}
         values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
         keys = tuple(shown.name for shown in columns.values())

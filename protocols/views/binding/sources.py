@@ -184,7 +184,7 @@ class From:
             for column, type_ in relation.columns
         }
         outputs = tuple(
-            Output(shown.name, atom.qualified(column), shown.type)
+            Output(shown.name, atom.qualified(column), kept(shown.type))
             for column, shown in columns.items()
         )
         core = tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))

@@ -31,7 +31,7 @@ from protocols.algebra.expressions import (
     conjunction,
     in_value,
 )
-from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType
+from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType, SqlType
 from protocols.views import tree
 from protocols.views.binding.conditions import Asked, asked, bare, without_not
 from protocols.views.binding.rows import Rows, either
@@ -111,7 +111,7 @@ class Subqueries:
 
     # -- as a value ------------------------------------------------------------------------------
 
-    def value(self, node: exp.Expr) -> tuple[Expression, ColumnType] | None:
+    def value(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """The value of a node that is or compares with a subquery; None if it is none."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             return self._scalar(node)
@@ -196,7 +196,7 @@ class Subqueries:
         self._rows.look_up(tree.Group(inner.rows.node, keys, aggregates), on)
         return [Column(each.name) for each in aggregates]
 
-    def _scalar(self, node: exp.Subquery) -> tuple[Expression, ColumnType]:
+    def _scalar(self, node: exp.Subquery) -> tuple[Expression, SqlType]:
         """(SELECT aggregate FROM …): one value per value of its links."""
         inner = self._inner(node.this)
         self._refuse_others(inner)
@@ -287,7 +287,7 @@ class Subqueries:
                 " (as a conjunct of WHERE, EXISTS takes other conditions as well)",
             )
 
-    def _refuse_types(self, ours: ColumnType, theirs: ColumnType, at: exp.Expr) -> None:
+    def _refuse_types(self, ours: SqlType, theirs: SqlType, at: exp.Expr) -> None:
         if kept(ours) != kept(theirs):
             types = f"{kept(ours).name} is compared with {kept(theirs).name} here"
             self._text.refuse(at, f"{types}; cast one of them")

@@ -30,7 +30,7 @@ from protocols.algebra.functions_numbers import as_decimal
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, as_column
-from protocols.views.operands import common_type, digits_lost
+from protocols.views.operands import common_type, digits_lost, kept
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,9 @@ def exactly(value: Expression, own: ColumnType, wanted: ColumnType) -> Expressio
     there = Call("cast", (value,), wanted)
     if _has_room(wanted, own):
         return there
-    both = common_type(own, wanted)
-    assert both is not None
+    common = common_type(own, wanted)
+    assert common is not None
+    both = kept(common)
     widened, nothing = _as(value, own, both), Literal(None, wanted)
     same = Case(((Comparison(_as(there, wanted, both), "=", widened), there),), nothing, wanted)
     ends = _ends(wanted)
