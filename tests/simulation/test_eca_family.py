@@ -25,7 +25,7 @@ from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.checking.checker import check
 from protocols.checking.levels import COMPLETE
 from protocols.checking.tracereading import read_trace
-from protocols.errors import WrongUse
+from protocols.errors import ProtocolBug, WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Maintaining, Work
 from protocols.exchange.questions import Joint, Snapshot
@@ -416,15 +416,6 @@ def test_what_no_query_needs_asks_none() -> None:
             "lca",
             Lca,
             "_in_order",
-            "while self._owners",
-            "self._owners = type(self._owners)(sorted(self._owners, key=lambda o: "
-            "bool(o.unanswered)))\n    while self._owners",
-            id="LCA that installs out of order",
-        ),
-        pytest.param(
-            "lca",
-            Lca,
-            "_in_order",
             "not self._owners[0].unanswered",
             "(self._owners[0].collected or not self._owners[0].unanswered)",
             id="LCA that does not wait for its own compensations",
@@ -440,6 +431,20 @@ def test_a_planted_defect_is_found_soon(
     found = campaign(name, range(SOON), until_wrong=True, keys_shown=keys_shown)
     assert found.wrong, f"not found in {found.runs} runs"
     print(f"caught in run {found.runs}: {found.wrong[0]}")
+
+
+def test_lca_that_installs_out_of_order_is_stopped_by_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_answers = "sorted(self._owners, key=lambda o: bool(o.unanswered))"
+    unordered = planted(
+        Lca._in_order,
+        "while self._owners",
+        f"self._owners = type(self._owners)({by_answers})\n    while self._owners",
+    )
+    monkeypatch.setattr(Lca, "_in_order", unordered)
+    with pytest.raises(ProtocolBug, match="the states of positions"):
+        campaign("lca", range(SOON), until_wrong=True)
 
 
 # -- who is refused ----------------------------------------------------------------------------

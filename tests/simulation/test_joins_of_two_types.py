@@ -11,7 +11,9 @@ import polars as pl
 import pytest
 from campaigns import assert_right
 
-from protocols.algebra.expressions import Call, Column, value, value_to_polars
+from protocols.algebra.expressions import Call, Column
+from protocols.algebra.expressions_polars import value_to_polars
+from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.analysis.outerjoins import BlockAnalysis
 from protocols.explaining.explanation import explain
@@ -167,6 +169,6 @@ def test_a_number_of_one_type_is_exactly_one_of_another_or_none(own: str, wanted
     given = [int(n) if own == "BIGINT" else ours.decode(format(n, "f")) for n in numbers]
     expected = [n if _fits(n, theirs) else None for n in numbers]
     expression = exactly(Column("n"), ours, theirs)
-    assert [value(expression, {"n": each}) for each in given] == expected
+    assert [value_of(expression, {"n": each}) for each in given] == expected
     frame = pl.DataFrame({"n": pl.Series(given, dtype=ours.dtype)})
     assert frame.select(value_to_polars(expression).alias("n"))["n"].to_list() == expected

@@ -15,7 +15,6 @@ from protocols.checking.levels import DELIVERY
 from protocols.checking.plans import NotEvaluated
 from protocols.checking.rewriting import ViewText
 from protocols.checking.tracereading import read_trace
-from protocols.exchange.holdback import HoldBack
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation import bounds, campaign
@@ -23,6 +22,7 @@ from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import scenario_for
 from protocols.simulation.drawnviews import view_scenario
 from protocols.simulation.judging import Contents, objection
+from protocols.simulation.life import Life
 from protocols.simulation.schedule import drawn_schedule
 from protocols.simulation.simulator import (
     Outcome,
@@ -186,7 +186,7 @@ def test_a_run_that_breaks_is_told_from_one_that_is_wrong() -> None:
 
 
 def test_a_run_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HoldBack, "ready", lambda _: [])
+    monkeypatch.setattr(Life, "may_take_up", lambda *_: {})
     tally = Campaign(SWEEP, given={"crashes": 0}).over(range(3))
     assert len(tally.of("broke")) == 3
     assert "the run stands still" in tally.of("broke")[0][1].words

@@ -16,9 +16,14 @@ from oracle import Oracle, Rows
 from random_scenarios import random_scenario
 
 from protocols.algebra.bag import Bag
+from protocols.errors import ProtocolBug
+from protocols.exchange import correction, driver
+from protocols.exchange.asof import Reading, about, as_answered
+from protocols.exchange.correction import at_cut
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
+from protocols.maintenance import batched_sweep
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.nested_sweep import NestedSweep
 from protocols.maintenance.parallel_sweep import ParallelSweep
@@ -28,7 +33,7 @@ from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
 from protocols.views.partials import total
 from protocols.views.sql import parse_view
-from protocols.views.view import View
+from protocols.views.view import Atom, View
 
 COMPLETE = ("parallel-sweep", "pipelined-sweep", "batched-sweep")
 STRONG = ("nested-sweep", "recompute")
@@ -191,41 +196,40 @@ def test_a_condition_between_the_legs_that_is_forgotten_is_caught(
 
 def test_overlooking_what_a_sibling_is_sweeping_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compensate only what is "still in the queue": here, what has not been begun."""
-    monkeypatch.setattr(PipelinedSweep, "_taking_part", _taking_only_the_queue_for_concurrent())
+    begin = PipelinedSweep.__init__
+
+    def careless(self: PipelinedSweep[Any], view: View, mailbox: Mailbox[Any]) -> None:
+        begin(self, view, mailbox)
+        self._sweep._read = _taking_only_the_queue_for_concurrent(self)
+
+    monkeypatch.setattr(PipelinedSweep, "__init__", careless)
     assert hunt(PROTOCOLS["pipelined-sweep"], range(SOON)).wrong
 
 
-def _taking_only_the_queue_for_concurrent() -> Callable[..., Any]:
+def _taking_only_the_queue_for_concurrent(protocol: PipelinedSweep[Any]) -> Reading[Any]:
     # At the time of each answer the cut is what has been begun, not the update's own position.
-    right = "self._done[position] = yield from self._sweep.update(position)"
-    wrong = (
-        "work = self._sweep.update(position)\n"
-        "    cuts = self._mailbox.difference\n"
-        "    answers = None\n"
-        "    while True:\n"
-        "        self._mailbox.difference = (\n"
-        "            lambda r, v, cut: cuts(r, v, self._begun if cut == position else cut))\n"
-        "        try:\n"
-        "            asked = next(work) if answers is None else work.send(answers)\n"
-        "        except StopIteration as end:\n"
-        "            self._done[position] = end.value\n"
-        "            break\n"
-        "        finally:\n"
-        "            del self._mailbox.difference\n"
-        "        answers = yield asked"
-    )
-    return planted(PipelinedSweep._taking_part, right, wrong)
+    def read(
+        mailbox: Mailbox[Any], atom: Atom, keys: Any, cut: int, position: int
+    ) -> Maintenance[Any, Any]:
+        question = about(atom, keys, position)
+        (found,) = yield [question]
+        now = protocol._begun if cut == position else cut
+        return at_cut(mailbox, question, found, now).select(atom.renaming)
+
+    return read
 
 
 def test_installing_in_the_order_in_which_sweeps_end_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The driver lets no state pass that comes behind a later one."""
     right = "while self._installed + 1 in self._done:"
     unordered = planted(
         PipelinedSweep._taking_part, right, "for self._installed in [position - 1]:"
     )
     monkeypatch.setattr(PipelinedSweep, "_taking_part", unordered)
-    assert hunt(PROTOCOLS["pipelined-sweep"], range(SOON)).wrong
+    with pytest.raises(ProtocolBug, match="the states of positions"):
+        hunt(PROTOCOLS["pipelined-sweep"], range(SOON))
 
 
 def test_absorbing_only_the_first_pending_update_is_caught(
@@ -268,18 +272,19 @@ def test_a_batch_without_a_tie_break_is_caught(
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
+def _over_span(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    defect = planted(correction.over_span, right, wrong)
+    monkeypatch.setattr(batched_sweep, "over_span", defect)
+
+
 def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = "if not touching:"
-    always = "if True:"
-    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, always))
+    _over_span(monkeypatch, "if not touching:", "if True:")
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
 def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """To compensate for what comes after the batch, and not for what is in it."""
-    right = "changes = self._logged(atom, keys, None, *self._span(atom, first, last))"
-    unordered = "changes = None"
-    monkeypatch.setattr(BatchedSweep, "_reread", planted(BatchedSweep._reread, right, unordered))
+    _over_span(monkeypatch, "changes = _logged(mailbox, atom, keys, begin, end)", "changes = None")
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
@@ -288,9 +293,12 @@ def test_inferring_from_fifo_what_an_answer_contains_is_caught(
     stale: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Updates and answers travel over channels of their own, and replicas lag behind."""
-    right = "for condition, version in answer.readings:"
-    inferred = "for condition, version in [(None, self._mailbox.received(atom.relation.source))]:"
-    monkeypatch.setattr(BatchedSweep, "_errors", planted(BatchedSweep._errors, right, inferred))
+    inferred = planted(
+        correction.snapshot,
+        "version = max(inclusion.version for _, inclusion in readings)",
+        "version = received.received(question.source); readings = []",
+    )
+    monkeypatch.setattr(driver, "snapshot", inferred)
     assert hunt(PROTOCOLS["batched-sweep"], range(4 * SOON), stale=stale).wrong
 
 
@@ -303,10 +311,7 @@ def test_null_that_equals_null_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_recomputation_that_believes_its_answers_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "protocols.maintenance.recompute.corrected",
-        lambda _mailbox, atom, answer, _keys, _cut: answer.rows.select(atom.renaming),
-    )
+    monkeypatch.setattr("protocols.maintenance.recompute.asof", as_answered)
     assert hunt(PROTOCOLS["recompute"], range(SOON)).wrong
 
 
