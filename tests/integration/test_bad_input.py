@@ -28,16 +28,9 @@ from streaming.job import Job
 from warehouse.tables import ViewTables
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 12)
         world.wait_until_published()

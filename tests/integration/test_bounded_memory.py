@@ -19,17 +19,10 @@ from protocols.exchange.holdback import GlobalPart
 from streaming.spilling import put_away
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
     """Three sources that have committed 30 transactions before the view is made."""
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix, KEYED) as world:
+    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 30)
         world.wait_until_published()

@@ -35,12 +35,6 @@ PATIENCE_SECONDS = 60.0
 TOPIC = "claims"
 
 
-@pytest.fixture
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 def create_topic(bootstrap: str) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_SECONDS)
@@ -102,14 +96,16 @@ def test_what_one_client_wrote_another_reads_in_order(broker: LocalBroker) -> No
     assert consume(broker.bootstrap, 1000) == values
 
 
-def test_a_broker_killed_and_restarted_has_everything_it_acknowledged(broker: LocalBroker) -> None:
-    create_topic(broker.bootstrap)
-    before = broker.bootstrap
+def test_a_broker_killed_and_restarted_has_everything_it_acknowledged(
+    mortal_broker: LocalBroker,
+) -> None:
+    create_topic(mortal_broker.bootstrap)
+    before = mortal_broker.bootstrap
     produce(before, ["acknowledged"])
-    broker.kill()
+    mortal_broker.kill()
     assert not answers(before, seconds=0.5), "or it was not killed, and nothing is tested"
-    broker.restart()
-    assert broker.bootstrap == before
+    mortal_broker.restart()
+    assert mortal_broker.bootstrap == before
     produce(before, ["later"])
     assert consume(before, 2) == ["acknowledged", "later"]
 
@@ -169,14 +165,14 @@ def test_the_data_of_a_killed_owner_are_there_for_the_next_one(tmp_path: Path) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_killed_watchdog_takes_the_broker_along(broker: LocalBroker) -> None:
+def test_a_killed_watchdog_takes_the_broker_along(mortal_broker: LocalBroker) -> None:
     watchdog = next(
         pid
-        for pid in processes_that_mention(str(broker.data))
+        for pid in processes_that_mention(str(mortal_broker.data))
         if "watchdog.py" in Path(f"/proc/{pid}/cmdline").read_text()
     )
     os.kill(watchdog, signal.SIGKILL)
-    assert eventually(lambda: not processes_that_mention(str(broker.data)))
+    assert eventually(lambda: not processes_that_mention(str(mortal_broker.data)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is a loopback address there only")

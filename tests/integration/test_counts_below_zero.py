@@ -16,9 +16,9 @@ from sources.topics import CLIENT_LOG
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
     """Sources whose view has a single row, which is its first state."""
-    with LocalBroker() as broker, World(tmp_path, broker.bootstrap, "below") as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         with world.job() as job:
             start(job)

@@ -28,17 +28,10 @@ G, H = (GlobalPart(name, frozenset("ab")) for name in "gh")
 ALONE = GlobalPart("alone", frozenset(["c", "elsewhere"]))
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
     """Three sources with a few rows that match."""
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix, KEYED) as world:
+    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
         yield world
 

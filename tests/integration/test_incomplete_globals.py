@@ -17,23 +17,16 @@ from protocols.exchange.holdback import GlobalPart
 G = GlobalPart("g", frozenset("ab"))
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
 def command(
     broker: LocalBroker,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    topic: str,
 ) -> Iterator[Command]:
     """A view that is up to date; then a's part of g comes (version 2), and something behind it."""
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         command = Command(world, capsys, monkeypatch)
         command.goes_on()

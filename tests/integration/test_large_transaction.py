@@ -98,24 +98,23 @@ def commit_a_million_rows(database: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_transaction_of_a_million_rows_is_published_in_bounded_memory_and_installed(
-    tmp_path: Path,
+    tmp_path: Path, broker: LocalBroker
 ) -> None:
     database, items = tmp_path / "s.db", tmp_path / "item.csv"
     items.write_text("id,x\n0,0\n")
     viewsweep(
         "sources", "init", database, "--source=s", f"--relation=item={items}", "--key=item=id"
     )
-    with LocalBroker() as broker:
-        with serving(database, broker.bootstrap) as (client, _):
-            config = configure(tmp_path, client, broker.bootstrap)
-            viewsweep("run", "--config", config, "--once")
-        (tmp_path / "s.address").unlink()
-        commit_a_million_rows(database)
-        with serving(database, broker.bootstrap) as (client, pid):
-            before = megabytes(pid)
-            most = wait_until_published(client, pid, 1)
-            configure(tmp_path, client, broker.bootstrap)
-            viewsweep("run", "--config", config, "--once")
+    with serving(database, broker.bootstrap) as (client, _):
+        config = configure(tmp_path, client, broker.bootstrap)
+        viewsweep("run", "--config", config, "--once")
+    (tmp_path / "s.address").unlink()
+    commit_a_million_rows(database)
+    with serving(database, broker.bootstrap) as (client, pid):
+        before = megabytes(pid)
+        most = wait_until_published(client, pid, 1)
+        configure(tmp_path, client, broker.bootstrap)
+        viewsweep("run", "--config", config, "--once")
     print(f"publishing: {before} MB when ready, {most} MB at most")
     assert most - before < PUBLISHING_MEGABYTES
     view = pl.read_delta(str(tmp_path / "lake" / "v" / "current"))

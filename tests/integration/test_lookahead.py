@@ -1,6 +1,5 @@
 """The lookahead against a real broker: what it brings, how far it goes, and how it fails."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,12 +29,6 @@ from streaming.stopping import Stopped
 
 RELATIONS = {s: Relation(s, "r", (("x", column_type("BIGINT")),)) for s in "ab"}
 CATALOG = Catalog(tuple(RELATIONS.values()))
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
 
 
 class World:
@@ -95,8 +88,8 @@ class World:
 
 
 @pytest.fixture
-def world(broker: LocalBroker, request: pytest.FixtureRequest) -> Iterator[World]:
-    world = World(broker.bootstrap, re.sub(r"\W|_", "-", request.node.name))
+def world(broker: LocalBroker, topic: str) -> Iterator[World]:
+    world = World(broker.bootstrap, topic)
     with world.stack:
         yield world
 

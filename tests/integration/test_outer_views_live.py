@@ -7,7 +7,6 @@ control is the protocol that believes every answer.
 """
 
 import random
-from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -58,12 +57,6 @@ STORIES = {
     "balance": story_of("bank", "balance", 40),
     "catalogue": story_of("retail", "catalogue", 6),
 }
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
 
 
 def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
@@ -120,9 +113,9 @@ def verdict(world: World, protocol: str) -> Verdict:
     [("balance", "batched-sweep"), ("catalogue", "batched-sweep"), ("balance", "sweep")],
 )
 def test_every_state_is_right_over_a_restart(
-    broker: LocalBroker, tmp_path: Path, view: str, protocol: str
+    broker: LocalBroker, tmp_path: Path, topic: str, view: str, protocol: str
 ) -> None:
-    with World(tmp_path, broker.bootstrap, f"{view}-{protocol}", STORIES[view]) as world:
+    with World(tmp_path, broker.bootstrap, topic, STORIES[view]) as world:
         jobs = live(world, protocol, 1)
         last = jobs[-1]
         assert isinstance(last.view, TreeView)
@@ -137,12 +130,12 @@ def test_every_state_is_right_over_a_restart(
 
 @pytest.mark.parametrize("view", STORIES)
 def test_control_without_compensation_the_checker_writes_a_contradiction(
-    broker: LocalBroker, tmp_path: Path, view: str
+    broker: LocalBroker, tmp_path: Path, topic: str, view: str
 ) -> None:
     for seed in range(3):
         directory = tmp_path / str(seed)
         directory.mkdir()
-        with World(directory, broker.bootstrap, f"naive-{view}-{seed}", STORIES[view]) as world:
+        with World(directory, broker.bootstrap, f"{topic}-{seed}", STORIES[view]) as world:
             live(world, "naive", seed)
             found = verdict(world, "naive")
         if found.verdict == "invalid":
@@ -153,10 +146,10 @@ def test_control_without_compensation_the_checker_writes_a_contradiction(
 
 
 def test_the_first_state_is_right_while_the_sources_go_on(
-    broker: LocalBroker, tmp_path: Path
+    broker: LocalBroker, tmp_path: Path, topic: str
 ) -> None:
     """Read in pages of three rows, between which rows come, change and go."""
-    with World(tmp_path, broker.bootstrap, "first", STORIES["catalogue"]) as world:
+    with World(tmp_path, broker.bootstrap, topic, STORIES["catalogue"]) as world:
         dice = random.Random(5)
         world.publish()
         world.commit_at_random(dice, BEFORE)
@@ -170,12 +163,12 @@ def test_the_first_state_is_right_while_the_sources_go_on(
 
 
 def test_both_sides_of_a_full_join_change_in_one_global_transaction(
-    broker: LocalBroker, tmp_path: Path
+    broker: LocalBroker, tmp_path: Path, topic: str
 ) -> None:
     """An account that is new at both sources has its balance at once, and goes at once."""
     movement = (900, 99, "cash", Decimal("5.00"), datetime(2024, 5, 1, 12))
     payment = (900, 99, "bakery", Decimal("2.00"), date(2024, 5, 1))
-    with World(tmp_path, broker.bootstrap, "global", STORIES["balance"]) as world:
+    with World(tmp_path, broker.bootstrap, topic, STORIES["balance"]) as world:
         world.publish()
         with world.job(protocol="batched-sweep") as job:
             start(job)

@@ -118,12 +118,11 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    with LocalBroker() as broker:
-        shop = Shop(tmp_path, broker.bootstrap)
-        yield shop
-        shop.process.kill()
-        shop.process.communicate()
+def shop(broker: LocalBroker, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path, broker.bootstrap)
+    yield shop
+    shop.process.kill()
+    shop.process.communicate()
 
 
 def test_a_source_written_from_the_page_alone_is_kept_completely(shop: Shop) -> None:

@@ -20,12 +20,6 @@ from streaming.tracing import write_live_trace
 from warehouse.standing import Standing
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 class Forked:
     """A view that is up to date; b has a copy from before, with two versions less."""
 
@@ -91,10 +85,9 @@ def forked(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    topic: str,
 ) -> Iterator[Forked]:
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         command = Command(world, capsys, monkeypatch)
         command.goes_on()

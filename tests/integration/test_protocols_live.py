@@ -6,7 +6,6 @@ the view's SQL at every position that was shown (jobs.py).
 """
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from streaming.tracing import write_live_trace
 #: Transactions before a view is made, between, and while its protocol asks.
 _BEFORE, _BETWEEN, _MEANWHILE = 12, 18, 18
 RIGHT = [name for name in PROTOCOLS if name != "naive"]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
 
 
 def story_for(entry: Entry) -> Story:
@@ -85,10 +78,10 @@ def verdict(world: World, protocol: str) -> Verdict:
 
 @pytest.mark.parametrize("protocol", RIGHT)
 def test_a_live_run_is_as_consistent_as_claimed(
-    broker: LocalBroker, tmp_path: Path, protocol: str
+    broker: LocalBroker, tmp_path: Path, topic: str, protocol: str
 ) -> None:
     story = story_for(PROTOCOLS[protocol])
-    with World(tmp_path, broker.bootstrap, protocol, story) as world:
+    with World(tmp_path, broker.bootstrap, topic, story) as world:
         job = live(world, protocol, len(protocol))
         assert job.standing.vector == world.versions
         world.assert_right(job.tables)
@@ -97,12 +90,14 @@ def test_a_live_run_is_as_consistent_as_claimed(
         assert found.counts.compensated > 0, "nothing concurrent happened"
 
 
-def test_control_the_uncompensated_protocol_is_caught(broker: LocalBroker, tmp_path: Path) -> None:
+def test_control_the_uncompensated_protocol_is_caught(
+    broker: LocalBroker, tmp_path: Path, topic: str
+) -> None:
     verdicts = []
     for seed in range(3):
         directory = tmp_path / str(seed)
         directory.mkdir()
-        with World(directory, broker.bootstrap, f"naive-{seed}") as world:
+        with World(directory, broker.bootstrap, f"{topic}-{seed}") as world:
             live(world, "naive", seed)
             verdicts.append(verdict(world, "naive").verdict)
         if "invalid" in verdicts:
@@ -114,9 +109,9 @@ def test_control_the_uncompensated_protocol_is_caught(broker: LocalBroker, tmp_p
     "protocol", [name for name, entry in PROTOCOLS.items() if entry.one_source]
 )
 def test_a_view_that_the_protocol_cannot_keep_is_refused_before_any_work(
-    broker: LocalBroker, tmp_path: Path, protocol: str
+    broker: LocalBroker, tmp_path: Path, topic: str, protocol: str
 ) -> None:
-    with World(tmp_path, broker.bootstrap, f"refused-{protocol}") as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         with world.job(protocol=protocol) as job, pytest.raises(WrongUse, match="cannot keep view"):
             job.check()

@@ -42,18 +42,6 @@ CATALOG = catalog_from_json(
 PATIENCE = 120.0
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    return name
-
-
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[SourceDatabase]:
     with SourceDatabase.create(tmp_path / "s.duckdb", "s", CATALOG, {}) as created:
@@ -279,21 +267,21 @@ def test_a_killed_process_leaves_neither_hole_nor_disorder(
 
 
 def test_a_killed_broker_leaves_no_hole(
-    broker: LocalBroker,
+    mortal_broker: LocalBroker,
     topic: str,
     database: SourceDatabase,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with Publishing(database, broker.bootstrap, topic) as publishing:
+    with Publishing(database, mortal_broker.bootstrap, topic) as publishing:
         _commit(database, 20_000)
         _eventually(lambda: database.published > 0)
-        broker.kill()
+        mortal_broker.kill()
         _commit(database, 100)
         _eventually(lambda: len(publishing.reports) == 1)
-        broker.restart()
+        mortal_broker.restart()
         _commit(database, 100)
         publishing.wait()
-    assert _gapless(_places(_read(broker.bootstrap, topic))) == _expected(20_200)
+    assert _gapless(_places(_read(mortal_broker.bootstrap, topic))) == _expected(20_200)
     lost, back = publishing.reports
     assert "cannot publish" in lost
     assert "publishing again" in back

@@ -33,17 +33,10 @@ LIKE_ALL = ALL.replace("r.t, u.z", "u.z")
 HALF_LIKE_ALL = LIKE_ALL + " AND u.y < 3"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
     """Three sources that have committed 40 transactions before any view is made."""
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix, KEYED) as world:
+    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
         commit(world, 1, 40)
         yield world

@@ -8,14 +8,13 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import orjson
 import polars as pl
-import pytest
 from typer.testing import CliRunner
 
 from infra.localbroker import LocalBroker, free_port
@@ -34,12 +33,6 @@ with warnings.catch_warnings():
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "streaming.commandline", "sources"]
 PATIENCE = 120.0
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -164,10 +157,10 @@ def check_that_topic_and_rows_agree(
 
 
 def test_a_workload_is_committed_published_and_served_and_the_source_stays(
-    tmp_path: Path, broker: LocalBroker
+    tmp_path: Path, broker: LocalBroker, topic: str
 ) -> None:
     database = made(tmp_path)
-    options = ("--broker", broker.bootstrap, "--topic", "stays", "--workload", "retail")
+    options = ("--broker", broker.bootstrap, "--topic", topic, "--workload", "retail")
     with Serving(database, *options, "--rate", 200, "--transactions", 300) as serving:
         eventually(lambda: serving.status("published") == 300, serving.said)
         relation = next(iter(serving.client.relations().values()))
@@ -183,14 +176,14 @@ def test_a_workload_is_committed_published_and_served_and_the_source_stays(
     assert "stopped at version 300" in serving.said
     assert "leaked" not in serving.said
     assert "Traceback" not in serving.said
-    check_that_topic_and_rows_agree(database, broker, "stays", 300)
+    check_that_topic_and_rows_agree(database, broker, topic, 300)
 
 
 def test_after_each_kill_9_the_workload_goes_on_where_it_was(
-    tmp_path: Path, broker: LocalBroker
+    tmp_path: Path, broker: LocalBroker, topic: str
 ) -> None:
     database = made(tmp_path)
-    options = ("--broker", broker.bootstrap, "--topic", "killed", "--workload", "retail")
+    options = ("--broker", broker.bootstrap, "--topic", topic, "--workload", "retail")
     versions = [0]
     for delay in (0.3, 0.7, 0.1, 0.5, 0.9):
         with Serving(database, *options, "--rate", 100, "--transactions", 1000) as serving:
@@ -203,7 +196,7 @@ def test_after_each_kill_9_the_workload_goes_on_where_it_was(
     with Serving(database, *options, "--rate", 1000, "--transactions", 1000) as serving:
         eventually(lambda: serving.status("published") == 1000, serving.said)
         assert serving.stop(signal.SIGINT) == 0
-    check_that_topic_and_rows_agree(database, broker, "killed", 1000)
+    check_that_topic_and_rows_agree(database, broker, topic, 1000)
 
 
 def test_a_dead_broker_stops_neither_commits_nor_answers(tmp_path: Path) -> None:

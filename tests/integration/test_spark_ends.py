@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 from live import LiveSystem, eventually
 
-from infra.broker import which_broker
-from infra.progress import silent
+from infra.localbroker import LocalBroker
 
 pytestmark = pytest.mark.timeout(600)
 TRANSACTIONS = 30
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
+def system(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
     """Sources that have committed, and a job that keeps its view."""
     directory = tmp_path_factory.mktemp("live")
-    with which_broker(progress=silent) as broker, LiveSystem(directory, broker.bootstrap) as system:
+    with LiveSystem(directory, broker.bootstrap) as system:
         system.serve_all(TRANSACTIONS)
         system.wait_until_published(TRANSACTIONS)
         yield system

@@ -25,22 +25,15 @@ from streaming import commandline, sparkjob
 _BOUND = 8
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
 def command(
     broker: LocalBroker,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    topic: str,
 ) -> Iterator[Command]:
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 12)
         world.wait_until_published()
@@ -151,23 +144,26 @@ def test_ctrl_c_in_a_sweep_or_upkeep_that_does_not_end(
 
 
 def test_ctrl_c_of_an_idle_view_whose_broker_has_died(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    mortal_broker: LocalBroker,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With Spark, which waits for its broker for a minute before it lets a stream go."""
-    with LocalBroker() as broker, World(tmp_path, broker.bootstrap, "idle") as world:
+    with World(tmp_path, mortal_broker.bootstrap, "idle") as world:
         world.publish()
         with running(world) as process:
             assert process.stderr is not None
             for line in process.stderr:
                 if "keeping it" in line:
                     break
-            broker.kill()
+            mortal_broker.kill()
             # Long enough for Spark to ask it once more.
             threading.Event().wait(2)
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(_BOUND) == 0
             assert "view v: stopped at position 0" in process.stderr.read()
-        broker.restart()
+        mortal_broker.restart()
         Command(world, capsys, monkeypatch).goes_on()
 
 

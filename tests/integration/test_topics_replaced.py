@@ -20,23 +20,16 @@ from sources.database import SourceDatabase
 from streaming.job import Job
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
-
-
 @pytest.fixture
 def kept(
     broker: LocalBroker,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    topic: str,
 ) -> Iterator[Command]:
     """A view that is up to date."""
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 12)
         command = Command(world, capsys, monkeypatch)

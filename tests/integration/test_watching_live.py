@@ -12,23 +12,15 @@ from streaming import watching
 from streaming.measuring import Behind
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[LocalBroker]:
-    with LocalBroker() as running:
-        yield running
+@pytest.fixture(autouse=True)
+def _looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(watching, "_SILENT_SECONDS", 0.1)
 
 
 @pytest.fixture
-def world(
-    broker: LocalBroker,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> Iterator[World]:
-    monkeypatch.setattr(watching, "_EVERY_SECONDS", 0.05)
-    monkeypatch.setattr(watching, "_SILENT_SECONDS", 0.1)
-    prefix = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    with World(tmp_path, broker.bootstrap, prefix) as world:
+def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
+    with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         yield world
 
@@ -57,14 +49,17 @@ def test_a_source_that_dies_beside_an_idle_view_is_said_once_and_its_return_too(
 
 
 def test_a_broker_that_dies_beside_an_idle_view_is_said_once_and_its_return_too(
-    world: World, broker: LocalBroker
+    mortal_broker: LocalBroker, tmp_path: Path, topic: str
 ) -> None:
-    with world.job() as job:
-        start(job)
-        broker.kill()
-        eventually(lambda: said(world, f"the broker at {broker.bootstrap} does not answer since"))
-        broker.restart()
-        eventually(lambda: said(world, "answers again after"))
+    gone = f"the broker at {mortal_broker.bootstrap} does not answer since"
+    with World(tmp_path, mortal_broker.bootstrap, topic) as world:
+        world.publish()
+        with world.job() as job:
+            start(job)
+            mortal_broker.kill()
+            eventually(lambda: said(world, gone))
+            mortal_broker.restart()
+            eventually(lambda: said(world, "answers again after"))
     assert said(world, "the broker") == 2
 
 

@@ -1,0 +1,35 @@
+"""What live tests share: a broker, topics that are nobody else's."""
+
+import itertools
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from infra.localbroker import LocalBroker
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LocalBroker]:
+    """One for all tests of a process, since each start takes two JVMs.
+
+    A test that kills its broker takes `mortal_broker`.
+    """
+    with LocalBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def mortal_broker() -> Iterator[LocalBroker]:
+    """A broker of the test's own, which it may kill."""
+    with LocalBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic, or what the names of several begin with, that no other test uses."""
+    name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")
+    return f"{name[:100]}-{next(_numbers)}"
