@@ -11,7 +11,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
 )
-from jobs import PATIENCE, eventually
+from waiting import eventually, patience
 
 from sources.topics import CLIENT_LOG
 
@@ -25,12 +25,12 @@ def admin(bootstrap: str) -> AdminClient:
 def make_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
     config = {name.replace("_", "."): value for name, value in settings.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
-    admin(bootstrap).create_topics([new])[topic].result(PATIENCE)
+    admin(bootstrap).create_topics([new])[topic].result(patience())
     eventually(lambda: topic in admin(bootstrap).list_topics(timeout=10).topics)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    admin(bootstrap).delete_topics([topic])[topic].result(PATIENCE)
+    admin(bootstrap).delete_topics([topic])[topic].result(patience())
     eventually(lambda: topic not in admin(bootstrap).list_topics(timeout=10).topics)
 
 
@@ -38,7 +38,7 @@ def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(patience()) == 0
 
 
 def write_topic(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
@@ -50,4 +50,4 @@ def write_topic(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
 def configure_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
     change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
-    admin(bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE)
+    admin(bootstrap).incremental_alter_configs([resource])[resource].result(patience())

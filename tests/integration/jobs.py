@@ -19,6 +19,7 @@ from unittest import mock
 import duckdb
 import polars as pl
 from confluent_kafka import Consumer, TopicPartition
+from waiting import eventually, patience
 
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
@@ -34,7 +35,6 @@ from streaming.sweeping import Cluster
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
-PATIENCE = 120.0
 Row = tuple[Any, ...]
 #: (relation, row, how many more).
 Change = tuple[str, Row, int]
@@ -118,13 +118,6 @@ ONE_SOURCE = Story(
 )
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-
-
 class Source:
     """One source's database, query server and publisher, and a log of its own of all commits."""
 
@@ -195,7 +188,7 @@ class Source:
 
     def wait_until_published(self) -> None:
         assert self.publisher is not None
-        eventually(lambda: self.database.published == self.database.version)
+        eventually(lambda: self.database.published == self.database.version, "all is published")
         assert self.publisher.error is None
 
     def restart_server(self) -> None:
@@ -458,7 +451,7 @@ def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
             consumer.assign([TopicPartition(topic, 0, offset)])
             wanted = len(found) + max(0, end - offset)
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + patience()
             while len(found) < wanted:
                 assert time.monotonic() < until
                 messages = consumer.consume(wanted - len(found), 0.2)

@@ -21,6 +21,7 @@ from typing import Any, Literal, Self
 
 import polars as pl
 from deltalake import DeltaTable
+from waiting import eventually, patience
 
 from bench.memory import command, descendants
 from infra.localbroker import LOOPBACK, LocalBroker, free_port
@@ -34,7 +35,6 @@ from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 120.0
 WORKLOAD = workload("retail")
 SOURCES = WORKLOAD.sources
 #: The views that a `LiveSystem` can keep: name → protocol.
@@ -45,20 +45,6 @@ _SCALE = 60
 _SEED = 11
 #: Small batches: many commits to crash between, and a view that is seen to move.
 _BATCH = 100
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Waits until it is so; nobody asks how long it took."""
-    began = time.monotonic()
-    while not condition():
-        if time.monotonic() > began + patience():
-            raise TimeoutError(f"not within {patience():.0f} s: {what}")
-        time.sleep(0.1)
-
-
-def patience() -> float:
-    """Seconds: the more there are who want the same cores, the longer everything takes."""
-    return PATIENCE_SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 class LiveSystem:

@@ -17,7 +17,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from jobs import PATIENCE, World, records
+from jobs import World, records
+from waiting import patience
 
 from streaming import commandline, sparkjob
 from streaming.configuration import Configuration
@@ -62,7 +63,6 @@ class Command:
         patch.setattr(commandline, "_leave", sys.exit)
         patch.setattr(sparkjob, "_Stream", OneBatch)
         patch.setattr(sparkjob, "spark_session", lambda _report: None)
-        patch.setattr("streaming.topics._PATIENCE", 2.0)
         patch.delenv("VIEWSWEEP_BROKER", raising=False)
 
     def run(self, *options: str, **changes: Any) -> Ended:
@@ -114,7 +114,7 @@ def running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
 def ctrl_c_at(process: "subprocess.Popen[str]", line: str) -> str:
     """Presses Ctrl-C when the line comes; returns everything on stderr from there on."""
     assert process.stderr is not None
-    watchdog = threading.Timer(PATIENCE, process.kill)
+    watchdog = threading.Timer(patience(), process.kill)
     watchdog.start()
     for said in process.stderr:
         if line in said:

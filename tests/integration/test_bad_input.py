@@ -19,8 +19,9 @@ import polars as pl
 import pytest
 from brokertopics import admin, delete_topic, make_topic, write_topic
 from confluent_kafka import TopicPartition
-from jobs import FORMS, PATIENCE, Source, World, records, start
+from jobs import FORMS, Source, World, records, start
 from runs import Command
+from waiting import patience
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import ViewsweepError
@@ -107,10 +108,12 @@ def test_after_the_views_text_is_corrected_the_command_goes_on(command: Command)
 # ----------------------------------------------------------------- what is not there, or another
 
 
-def test_a_broker_that_is_not_there(kept: Command) -> None:
+def test_a_broker_that_is_not_there(kept: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
     broker = kept.world.bootstrap
-    kept.is_refused(3, f"no Kafka broker answers at {nowhere}", toml={broker: nowhere})
+    with monkeypatch.context() as patch:
+        patch.setattr("streaming.topics._PATIENCE", 2.0)
+        kept.is_refused(3, f"no Kafka broker answers at {nowhere}", toml={broker: nowhere})
     kept.goes_on()
 
 
@@ -258,7 +261,7 @@ def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> N
     source = kept.world.sources["b"]
     end = records(kept.world.bootstrap, {source.topic: 0}).height
     place = TopicPartition(source.topic, 0, end)
-    admin(kept.world.bootstrap).delete_records([place])[place].result(PATIENCE)
+    admin(kept.world.bootstrap).delete_records([place])[place].result(patience())
     kept.is_refused(3, f"topic '{source.topic}' begins at offset {end} now", "are lost")
     shutil.rmtree(kept.world.directory / "tables/v")
     kept.goes_on()

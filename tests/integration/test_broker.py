@@ -12,12 +12,13 @@ import time
 import uuid
 import warnings
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually, patience
 
 from infra.broker import BROKER_VARIABLE, which_broker
 from infra.brokercheck import answers
@@ -31,13 +32,12 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, TopicPartition
 
 
-PATIENCE_SECONDS = 60.0
 TOPIC = "claims"
 
 
 def create_topic(bootstrap: str) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap})
-    client.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_SECONDS)
+    client.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(patience())
 
 
 def produce(bootstrap: str, values: list[str]) -> None:
@@ -50,7 +50,7 @@ def produce(bootstrap: str, values: list[str]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     for value in values:
         producer.produce(TOPIC, value, on_delivery=on_delivery)
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(patience()) == 0
     assert not failed
 
 
@@ -62,7 +62,7 @@ def consume(bootstrap: str, count: int) -> list[str]:
         consumer.assign([partition])
         consumer.seek_to_beginning(partition)
         values: list[str] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + patience()
         while len(values) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=500).values():
                 values += [record.value.decode() for record in records]
@@ -70,15 +70,6 @@ def consume(bootstrap: str, count: int) -> list[str]:
         return values
     finally:
         consumer.close()
-
-
-def eventually(claim: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not claim():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def processes_that_mention(text: str) -> list[int]:
@@ -153,8 +144,8 @@ def owner_killed_while_its_broker_ran(*arguments: str) -> str:
 
 def test_a_killed_owner_takes_its_broker_along() -> None:
     directory = owner_killed_while_its_broker_ran()
-    assert eventually(lambda: not processes_that_mention(directory))
-    assert eventually(lambda: not Path(directory).exists())
+    eventually(lambda: not processes_that_mention(directory))
+    eventually(lambda: not Path(directory).exists())
 
 
 def test_the_data_of_a_killed_owner_are_there_for_the_next_one(tmp_path: Path) -> None:
@@ -172,17 +163,17 @@ def test_a_killed_watchdog_takes_the_broker_along(mortal_broker: LocalBroker) ->
         if "watchdog.py" in Path(f"/proc/{pid}/cmdline").read_text()
     )
     os.kill(watchdog, signal.SIGKILL)
-    assert eventually(lambda: not processes_that_mention(str(mortal_broker.data)))
+    eventually(lambda: not processes_that_mention(str(mortal_broker.data)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is a loopback address there only")
 def test_the_broker_listens_on_no_address_but_loopbacks_first(broker: LocalBroker) -> None:
     """A wildcard address would answer on 127.0.0.2, and the kernel's table shows any other."""
     port = int(broker.bootstrap.rpartition(":")[2])
-    with socket.create_connection((LOOPBACK, port), timeout=PATIENCE_SECONDS):
+    with socket.create_connection((LOOPBACK, port), timeout=patience()):
         pass
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.2", port), timeout=PATIENCE_SECONDS)
+        socket.create_connection(("127.0.0.2", port), timeout=patience())
     owned = inodes_of(java_of(broker))
     assert {host for host, inode in listeners() if inode in owned} == {LOOPBACK}
 
@@ -218,8 +209,8 @@ def readable(address: str) -> str:
 
 def test_a_topic_that_nobody_created_does_not_come_into_being(broker: LocalBroker) -> None:
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.list_topics("nobodys", timeout=PATIENCE_SECONDS)
-    assert "nobodys" not in client.list_topics(timeout=PATIENCE_SECONDS).topics
+    client.list_topics("nobodys", timeout=patience())
+    assert "nobodys" not in client.list_topics(timeout=patience()).topics
 
 
 def test_a_broker_that_dies_at_its_start_is_reported_with_its_log(tmp_path: Path) -> None:
@@ -254,7 +245,7 @@ def test_without_a_given_broker_one_is_started_and_described(
 ) -> None:
     monkeypatch.delenv(BROKER_VARIABLE, raising=False)
     with which_broker(progress=silent) as chosen:
-        assert answers(chosen.bootstrap, PATIENCE_SECONDS)
+        assert answers(chosen.bootstrap, patience())
         assert chosen.bootstrap in chosen.description
     assert capfd.readouterr() == ("", ""), "Docker's absence is not worth a word on the terminal"
 
@@ -267,9 +258,9 @@ def test_the_command_prints_the_address_and_stops_at_ctrl_c() -> None:
     with running:
         assert running.stdout is not None
         bootstrap = running.stdout.readline().strip()
-        assert answers(bootstrap, PATIENCE_SECONDS)
+        assert answers(bootstrap, patience())
         running.send_signal(signal.SIGINT)
-        assert running.wait(PATIENCE_SECONDS) == 0
+        assert running.wait(patience()) == 0
     assert not answers(bootstrap, seconds=0.5)
 
 

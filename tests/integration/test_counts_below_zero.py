@@ -8,7 +8,8 @@ import orjson
 import polars as pl
 import pytest
 from confluent_kafka import Producer
-from jobs import PATIENCE, OneView, World, records, start
+from jobs import OneView, World, records, start
+from waiting import patience
 
 from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation
@@ -39,7 +40,7 @@ def forge(world: World) -> None:
         # With a digest it would be told apart from what the source has committed.
         del form["transaction"]["history"]
         producer.produce(source.topic, orjson.dumps(form), partition=0)
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(patience()) == 0
 
 
 def current(job: OneView) -> list[tuple[object, ...]]:
@@ -49,7 +50,7 @@ def current(job: OneView) -> list[tuple[object, ...]]:
 def go_on(job: OneView, world: World) -> None:
     """The job takes what there is, and goes on until `current` has followed or it ends."""
     job.take(world.records_after(job))
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience()
     while job.tables.followed() != job.standing.position:
         assert time.monotonic() < until
         job.look_after()

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from waiting import patience
 
 from infra.localbroker import LocalBroker
 from sources.client import SourceClient
 
 ROWS = 1_000_000
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240.0
 #: What the publisher may need beyond what it has when it is ready: some 110 MB were seen, while
 #: the records of the transaction are 250 MB.
 PUBLISHING_MEGABYTES = 200
@@ -31,7 +31,7 @@ def viewsweep(*arguments: object) -> None:
     command = [sys.executable, "-m", "streaming.commandline", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, env=environment, capture_output=True, text=True, timeout=patience(), check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -71,7 +71,7 @@ def megabytes(pid: int) -> int:
 
 def wait_until_published(client: SourceClient, pid: int, version: int) -> int:
     """Returns the largest memory that was seen meanwhile."""
-    until, most = time.monotonic() + PATIENCE, 0
+    until, most = time.monotonic() + patience(), 0
     while client.status()["published"] < version:
         assert time.monotonic() < until, "it was not published"
         most = max(most, megabytes(pid))

@@ -21,15 +21,14 @@ import pyspark
 import pytest
 from deltalake import DeltaTable
 from live import (
-    PATIENCE_SECONDS,
     ROOT,
     SOURCES,
     WORKLOAD,
     LiveSystem,
     environment,
-    eventually,
     twice,
 )
+from waiting import eventually, patience
 
 from infra.broker import which_broker
 from infra.owned import OwnedProcess
@@ -328,7 +327,7 @@ def test_spark_submit_installs_what_is_there_and_the_view_stays_complete(
     ours = environment() | {"PYSPARK_PYTHON": sys.executable}
     job = OwnedProcess("submit", ["bash", "-c", shell], system.directory / "submit.log", ours)
     try:
-        assert job.wait(PATIENCE_SECONDS) == 0, job.last_words()
+        assert job.wait(patience()) == 0, job.last_words()
     finally:
         job.stop()
     assert system.tables().standing().position == before + 3 * (IN_THE_CONTROL - IN_THE_RUN)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from jobs import PATIENCE, eventually
+from waiting import eventually, patience
 
 from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
@@ -40,7 +40,7 @@ class World:
         self.admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
         new = [NewTopic(topic, num_partitions=1) for topic in self.topics.values()]
         for made in self.admin.create_topics(new).values():
-            made.result(PATIENCE)
+            made.result(patience())
         eventually(lambda: self.topics["b"] in self.admin.list_topics(timeout=10).topics)
         # Without this the records of a topic that is new may overtake each other.
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True}
@@ -60,14 +60,14 @@ class World:
             transaction = Transaction((RowChange("r", (version,), 1),))
             for record in encode_transaction(source, version, version, transaction, CATALOG):
                 self.write(source, record)
-        assert self.producer.flush(PATIENCE) == 0
+        assert self.producer.flush(patience()) == 0
 
     def write(self, source: str, value: bytes | None) -> None:
         self.producer.produce(self.topics[source], value, partition=0)
 
-    def read(self, patience: float = PATIENCE, **settings: Any) -> Lookahead:
+    def read(self, seconds: float = 600, **settings: Any) -> Lookahead:
         reading = Lookahead(
-            self.bootstrap, self.feeds, patience, self.reports.append, self.stopping, **settings
+            self.bootstrap, self.feeds, seconds, self.reports.append, self.stopping, **settings
         )
         self.stack.callback(reading.close)
         return reading
@@ -248,7 +248,7 @@ def test_records_that_the_topic_no_longer_has_are_missed(world: World) -> None:
     world.publish("a", range(1, 11))
     gone = TopicPartition(world.topics["a"], 0, 5)
     for done in world.admin.delete_records([gone]).values():
-        done.result(PATIENCE)
+        done.result(patience())
     reading = world.read()
     with pytest.raises(SourceViolation, match="was deleted, made anew or cut while it was read"):
         reading.read_until(world.has("a", 10), "version 10 of a")
@@ -260,7 +260,7 @@ def test_a_silent_topic_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(lookahead, "_REPORT_EVERY", 0.1)
     with pytest.raises(Unreachable, match=r"version 1 of a has not come for 0 s.*publisher alive"):
-        world.read(patience=0.5).read_until(world.has("a", 1), "version 1 of a")
+        world.read(0.5).read_until(world.has("a", 1), "version 1 of a")
     assert "waiting: version 1 of a has not arrived yet" in world.reports
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from live import ROOT, eventually
+from live import ROOT
+from waiting import eventually, patience
 
 from infra.localbroker import LOOPBACK, LocalBroker, free_port
 from sources.client import SourceClient
@@ -102,7 +103,7 @@ class Shop:
             cwd=self.directory,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=patience(),
         )
 
     def position_after_commits(self, dice: random.Random) -> int:

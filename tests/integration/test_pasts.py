@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from brokertopics import write_topic
-from jobs import Source, World, eventually, records, start
+from jobs import Source, World, records, start
 from runs import Command
+from waiting import eventually
 
 from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation

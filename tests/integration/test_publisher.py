@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from waiting import eventually, patience
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import SourceViolation, WrongUse
@@ -39,7 +40,6 @@ CATALOG = catalog_from_json(
         }
     }
 )
-PATIENCE = 120.0
 
 
 @pytest.fixture
@@ -65,15 +65,8 @@ class Publishing:
 
     def wait(self) -> None:
         """Until everything committed is known to be published."""
-        _eventually(lambda: self._database.published == self._database.version)
+        eventually(lambda: self._database.published == self._database.version)
         assert self.publisher.error is None
-
-
-def _eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def _commit(database: SourceDatabase, versions: int, rows: int = 1) -> None:
@@ -134,7 +127,7 @@ def _delete_topic(bootstrap: str, topic: str) -> None:
 
 def _send(bootstrap: str, topic: str, value: bytes) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    producer.send(topic, value).get(PATIENCE)
+    producer.send(topic, value).get(patience())
     producer.close()
 
 
@@ -147,7 +140,7 @@ def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
     """Of many at once a broker says for a moment that it is nobody's, or that there is none."""
     names = _new_topics(broker, topic)
     for name in (names[-1], names[0]):
-        with TopicReader(broker.bootstrap, name, PATIENCE) as reader:
+        with TopicReader(broker.bootstrap, name, patience()) as reader:
             assert reader.ends() == (0, 0)
 
 
@@ -206,7 +199,7 @@ def test_a_topic_with_two_partitions_is_refused(
 ) -> None:
     _create_topic(broker.bootstrap, topic, partitions=2)
     with Publishing(database, broker.bootstrap, topic) as publishing:
-        _eventually(lambda: publishing.publisher.error is not None)
+        eventually(lambda: publishing.publisher.error is not None)
     assert isinstance(publishing.publisher.error, WrongUse)
     assert f"topic {topic} has 2 partitions" in str(publishing.publisher.error)
     assert len(publishing.reports) == 1
@@ -274,10 +267,10 @@ def test_a_killed_broker_leaves_no_hole(
 ) -> None:
     with Publishing(database, mortal_broker.bootstrap, topic) as publishing:
         _commit(database, 20_000)
-        _eventually(lambda: database.published > 0)
+        eventually(lambda: database.published > 0)
         mortal_broker.kill()
         _commit(database, 100)
-        _eventually(lambda: len(publishing.reports) == 1)
+        eventually(lambda: len(publishing.reports) == 1)
         mortal_broker.restart()
         _commit(database, 100)
         publishing.wait()
@@ -292,7 +285,7 @@ def test_without_a_broker_commits_go_on_and_one_message_says_so(
     topic: str, database: SourceDatabase
 ) -> None:
     with Publishing(database, f"127.0.0.1:{free_port()}", topic) as publishing:
-        _eventually(lambda: len(publishing.reports) == 1)
+        eventually(lambda: len(publishing.reports) == 1)
         _commit(database, 100)
         assert publishing.publisher.outage is not None
         time.sleep(2)
@@ -322,7 +315,7 @@ def test_a_topic_made_anew_behind_its_back_is_noticed(
     [_, (_, second)] = database.outbox(0, 10)
     _send(broker.bootstrap, topic, second)
     with Publishing(database, broker.bootstrap, topic) as publishing:
-        _eventually(lambda: publishing.publisher.error is not None)
+        eventually(lambda: publishing.publisher.error is not None)
     assert isinstance(publishing.publisher.error, SourceViolation)
     assert "begins with version 2 of source s" in str(publishing.publisher.error)
 
@@ -350,7 +343,7 @@ def test_a_source_that_is_behind_its_topic_was_reset(
         SourceDatabase.create(tmp_path / "again.duckdb", "s", CATALOG, {}) as reset,
         Publishing(reset, broker.bootstrap, topic) as again,
     ):
-        _eventually(lambda: again.publisher.error is not None)
+        eventually(lambda: again.publisher.error is not None)
     assert "the source was reset" in str(again.publisher.error)
 
 
@@ -360,7 +353,7 @@ def test_a_topic_with_somebody_elses_records_is_refused(
     _create_topic(broker.bootstrap, topic, partitions=1)
     _send(broker.bootstrap, topic, b"hello")
     with Publishing(database, broker.bootstrap, topic) as publishing:
-        _eventually(lambda: publishing.publisher.error is not None)
+        eventually(lambda: publishing.publisher.error is not None)
     assert f"topic {topic} holds a record that is not ours" in str(publishing.publisher.error)
 
 
@@ -370,6 +363,6 @@ def test_a_record_too_large_for_the_topic_ends_publishing_with_its_version(
     with Publishing(database, broker.bootstrap, topic) as publishing:
         _commit(database, 1)
         database.commit(Transaction((RowChange("bag", ("x" * 17_000_000,), 1),)))
-        _eventually(lambda: publishing.publisher.error is not None)
+        eventually(lambda: publishing.publisher.error is not None)
     assert "a record of version 2 is larger" in str(publishing.publisher.error)
     assert database.published <= 1

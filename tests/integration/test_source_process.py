@@ -8,7 +8,6 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import orjson
 import polars as pl
 from typer.testing import CliRunner
+from waiting import eventually, patience
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import WrongUse
@@ -32,7 +32,6 @@ with warnings.catch_warnings():
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "streaming.commandline", "sources"]
-PATIENCE = 120.0
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
@@ -42,7 +41,7 @@ def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=PATIENCE,
+        timeout=patience(),
         env={**os.environ, "COLUMNS": "200"},
     )
 
@@ -58,13 +57,6 @@ def refused(*arguments: object, code: int = 2) -> str:
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     return result.stderr
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.05)
 
 
 class Serving:
@@ -109,7 +101,7 @@ class Serving:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(patience())
 
 
 def made(directory: Path, source: str = "sales", workload: str = "retail") -> Path:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live import LiveSystem, eventually
+from live import LiveSystem
+from waiting import eventually
 
 from infra.localbroker import LocalBroker
 

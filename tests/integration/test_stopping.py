@@ -15,14 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from jobs import PATIENCE, World, start
+from jobs import World, start
 from runs import Command, OneBatch, ctrl_c_at, running
+from waiting import crowding, patience
 
 from infra.localbroker import LOOPBACK, LocalBroker
 from streaming import commandline, sparkjob
 
-#: Seconds.
-_BOUND = 8
+
+def _bound() -> float:
+    """Seconds: 8, and on a busy machine more, but never what it took."""
+    return min(8 * crowding(), 40)
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def command(
 
 def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:
     command.world.sources["b"].stop_server()
-    with running(command.world, patience_seconds=10 * PATIENCE) as process:
+    with running(command.world, patience_seconds=10 * patience()) as process:
         rest = ctrl_c_at(process, "trying again")
     assert process.returncode == 130
     assert "Traceback" not in rest
@@ -81,9 +84,9 @@ def _ctrl_c_when_connected(command: Command, listening: socket.socket, replaced:
     """Somebody stalls in the place of a server; the command is stopped when it waits for that."""
     instead = f"{LOOPBACK}:{listening.getsockname()[1]}"
     with running(command.world, toml={replaced: instead}) as process:
-        assert select.select([listening], [], [], PATIENCE)[0]
+        assert select.select([listening], [], [], patience())[0]
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(_BOUND) == 130
+        assert process.wait(_bound()) == 130
         assert process.stderr is not None
         said = process.stderr.read()
     assert said.count("viewsweep: stopped; what was committed stays") == 1
@@ -106,7 +109,7 @@ def test_ctrl_c_while_a_query_server_keeps_silent(command: Command) -> None:
 def _endless() -> None:
     """Work that takes no notice of anything."""
     os.kill(os.getpid(), signal.SIGINT)
-    threading.Event().wait(PATIENCE)
+    threading.Event().wait(patience())
     raise AssertionError("it was waited for")
 
 
@@ -115,7 +118,7 @@ def test_ctrl_c_while_spark_starts(command: Command, monkeypatch: pytest.MonkeyP
 
     def starting(_report: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        waited.append(threading.Event().wait(PATIENCE))
+        waited.append(threading.Event().wait(patience()))
 
     monkeypatch.setattr(sparkjob, "spark_session", starting)
     command.is_refused(130, "stopped; what was committed stays")
@@ -161,7 +164,7 @@ def test_ctrl_c_of_an_idle_view_whose_broker_has_died(
             # Long enough for Spark to ask it once more.
             threading.Event().wait(2)
             os.kill(process.pid, signal.SIGINT)
-            assert process.wait(_BOUND) == 0
+            assert process.wait(_bound()) == 0
             assert "view v: stopped at position 0" in process.stderr.read()
         mortal_broker.restart()
         Command(world, capsys, monkeypatch).goes_on()
@@ -179,6 +182,6 @@ def test_that_spark_is_still_starting_is_said(
 
     monkeypatch.setattr(sparkjob, "_SPARK_SECONDS", 0.1)
     monkeypatch.setattr(commandline, "report", run)
-    monkeypatch.setattr(sparkjob, "spark_session", lambda _report: said.wait(PATIENCE))
+    monkeypatch.setattr(sparkjob, "spark_session", lambda _report: said.wait(patience()))
     assert command.run().code == 0
     assert said.is_set()

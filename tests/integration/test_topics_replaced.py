@@ -11,8 +11,9 @@ from pathlib import Path
 import orjson
 import pytest
 from brokertopics import configure_topic, delete_topic, make_topic, send
-from jobs import PATIENCE, Source, World, eventually, records
+from jobs import Source, World, records
 from runs import Command, running
+from waiting import eventually, patience
 
 from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation, WrongUse
@@ -65,7 +66,7 @@ def test_a_topic_that_is_deleted_while_spark_reads_it_is_named(
 ) -> None:
     world, b = kept.world, kept.world.sources["b"]
     with running(world, patience_seconds=30) as process:
-        watchdog = threading.Timer(PATIENCE, process.kill)
+        watchdog = threading.Timer(patience(), process.kill)
         watchdog.start()
         assert process.stderr is not None
         next(line for line in process.stderr if "keeping it" in line)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import OneView, World, eventually, start
+from jobs import OneView, World, start
+from waiting import eventually
 
 from infra.localbroker import LocalBroker
 from protocols.exchange.holdback import GlobalPart

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 240.0
 #: Of two looks: a tenth of what has been waited so far, within these bounds.
 _PAUSES = 0.01, 0.1
 
