@@ -26,7 +26,7 @@ from waiting import eventually, patience
 from bench.memory import command, descendants
 from infra.localbroker import LOOPBACK, LocalBroker, free_port
 from infra.owned import OwnedProcess
-from protocols.errors import ViewsweepError
+from protocols.errors import Unreachable, ViewsweepError
 from sources.client import SourceClient
 from sources.workloads import workload
 from warehouse.definition import stored_view
@@ -45,6 +45,9 @@ _SCALE = 60
 _SEED = 11
 #: Small batches: many commits to crash between, and a view that is seen to move.
 _BATCH = 100
+#: Seconds that a job waits for a source: on a busy machine a restart takes long, and a job that
+#: gives up meanwhile would be taken for one that broke.
+_PATIENCE = 600
 
 
 class LiveSystem:
@@ -104,6 +107,8 @@ class LiveSystem:
     def serve(self, source: str, transactions: int | None = None, rate: float = 60.0) -> None:
         """(Re)starts a source whose workload goes on up to so many transactions, or for ever."""
         self.stop(source)
+        # Written anew when it answers; the one of its last life would say so at once.
+        (self.directory / f"{source}.address").unlink(missing_ok=True)
         total = "" if transactions is None else f" --transactions {transactions}"
         self._start(
             source,
@@ -129,10 +134,16 @@ class LiveSystem:
 
     def wait_until_published(self, transactions: int) -> None:
         """Until every source has committed and published so many."""
-        eventually(
-            lambda: all(self.status(name)["published"] >= transactions for name in SOURCES),
-            f"{transactions} transactions of each source are published",
-        )
+
+        def are_there() -> bool:
+            for name in SOURCES:
+                self.refuse_ended(name)
+            # A source that is busy may not answer within its time.
+            with contextlib.suppress(Unreachable):
+                return all(self.status(name)["published"] >= transactions for name in SOURCES)
+            return False
+
+        eventually(are_there, f"{transactions} transactions of each source are published")
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -149,6 +160,7 @@ class LiveSystem:
         (self.directory / "warehouse.toml").write_text(
             f'[warehouse]\npath = "lake"\n\n[kafka]\nbootstrap = "{self.bootstrap}"\n'
             f"{sources}{views}\n[job]\nrecords_per_batch = {_BATCH}\n"
+            f"patience_seconds = {_PATIENCE}\n"
         )
 
     def start_job(self, view: str = "kept") -> OwnedProcess:

@@ -14,9 +14,6 @@ import pytest
 
 from bench.engines import engines
 
-#: Engines start one after the other, each with processes of its own.
-pytestmark = pytest.mark.timeout(900)
-
 _PEERS = ("pathway", "flink")
 
 

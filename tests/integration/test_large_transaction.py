@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-import pytest
 from waiting import patience
 
 from infra.localbroker import LocalBroker
@@ -96,7 +95,6 @@ def commit_a_million_rows(database: Path) -> None:
     viewsweep("sources", "apply", file, "--database", database)
 
 
-@pytest.mark.timeout(600)
 def test_a_transaction_of_a_million_rows_is_published_in_bounded_memory_and_installed(
     tmp_path: Path, broker: LocalBroker
 ) -> None:

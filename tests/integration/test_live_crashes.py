@@ -10,12 +10,10 @@ uncompensated protocol's errors on the same system.
 
 from pathlib import Path
 
-import pytest
 from live import CrashingSystem, LiveSystem, crashes, twice
 
 from infra.localbroker import LocalBroker
 
-pytestmark = pytest.mark.timeout(900)
 SEED = 20
 
 

@@ -41,10 +41,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
-pytestmark = [
-    pytest.mark.timeout(600),
-]
-
 BEFORE_THE_FIRST_STATE = 20
 IN_THE_RUN = 240
 IN_THE_CONTROL = 320

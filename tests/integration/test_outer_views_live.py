@@ -28,8 +28,6 @@ from sources.workloads.dice import Dice
 from streaming.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
-pytestmark = pytest.mark.timeout(600)
-
 #: Transactions before the first state, in the topics when the job begins, while it asks.
 BEFORE, WAITING, MEANWHILE = 30, 110, 60
 

@@ -13,7 +13,6 @@ from waiting import eventually
 
 from infra.localbroker import LocalBroker
 
-pytestmark = pytest.mark.timeout(600)
 TRANSACTIONS = 30
 
 
