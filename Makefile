@@ -20,9 +20,11 @@ setup: .venv/ready
 demo: setup
 	$(BIN)/viewsweep demo $(ARGS)
 
-# Two processes: most of the time of the live tests is waiting for something real.
+# More processes than most machines have cores: most of the time of the live tests is waiting for
+# something real. The order of the files is that of tests/conftest.py; xdist's own begins with those
+# of many tests, and so ends with the slowest.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check
