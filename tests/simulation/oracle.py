@@ -7,7 +7,7 @@ lie in one table.
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 
@@ -20,29 +20,39 @@ Rows = Counter[tuple[Any, ...]]
 class Oracle:
     """The right contents of a scenario's view at any vector.
 
-    The database is shared by all oracles, because opening one costs more than a whole run; only the
-    oracle that was made last may be asked.
+    The database is shared by all oracles, because opening one costs more than a whole run; it holds
+    the relations of the one that it was asked by last. So is what it has answered: the same
+    scenarios are run under many protocols and schedules.
     """
 
     _db = duckdb.connect(":memory:", config={"threads": 1})
+    _asked_by: ClassVar["Oracle | None"] = None
+    #: By the text of the whole scenario, then by vector.
+    _answers: ClassVar[dict[str, dict[tuple[tuple[str, int], ...], Rows]]] = {}
 
     def __init__(self, scenario: Scenario) -> None:
-        self._sql = scenario.view
-        self._known: dict[tuple[tuple[str, int], ...], Rows] = {}
-        for source in scenario.catalog.sources:
-            self._db.execute(f'DROP SCHEMA IF EXISTS "{source}" CASCADE; CREATE SCHEMA "{source}"')
-        for relation in scenario.catalog:
-            self._load(relation, _versions(scenario, relation))
+        self._scenario = scenario
+        self._known = self._answers.setdefault(_text(scenario), {})
 
     def at(self, vector: Mapping[str, int]) -> Rows:
         """The rows of the view at a vector, with their counts."""
         key = tuple(sorted(vector.items()))
         if key not in self._known:
+            self._take_the_database()
             for source, version in vector.items():
                 self._db.execute(f"SET VARIABLE at_{source} = {version}")
-            found = self._db.execute(self._sql).fetchall()
+            found = self._db.execute(self._scenario.view).fetchall()
             self._known[key] = Counter(tuple(map(_one_nan, row)) for row in found)
         return self._known[key]
+
+    def _take_the_database(self) -> None:
+        if Oracle._asked_by is self:
+            return
+        Oracle._asked_by = self
+        for source in self._scenario.catalog.sources:
+            self._db.execute(f'DROP SCHEMA IF EXISTS "{source}" CASCADE; CREATE SCHEMA "{source}"')
+        for relation in self._scenario.catalog:
+            self._load(relation, _versions(self._scenario, relation))
 
     def _load(self, relation: Relation, versions: list[Rows]) -> None:
         """All versions of the relation, and under its own name a view that shows one."""
@@ -63,6 +73,22 @@ class Oracle:
             f'CREATE VIEW "{relation.source}"."{relation.name}" AS SELECT * EXCLUDE (_version) '
             f"FROM {table} WHERE _version = getvariable('at_{relation.source}')"
         )
+
+
+def _text(scenario: Scenario) -> str:
+    """Everything that the view's contents depend on."""
+    initial = [
+        (str(relation), relation.to_json(), sorted(rows.counts.items(), key=repr))
+        for relation, rows in scenario.initial.items()
+    ]
+    updates = [
+        (
+            update.source,
+            [(str(r), sorted(rows.counts.items(), key=repr)) for r, rows in update.changes.items()],
+        )
+        for update in scenario.updates
+    ]
+    return repr((scenario.view, initial, updates))
 
 
 def _versions(scenario: Scenario, relation: Relation) -> list[Rows]:
