@@ -1,7 +1,7 @@
 """The costs that are drawn: bounds that hold, bytes that fall, plots that show them."""
 
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.burst import Burst, Settings
-from bench.curves import QUICK, by_base, by_batch, by_relations, charts, cost, main
+from bench.curves import QUICK, Cost, by_base, by_batch, by_relations, charts, cost, main
 from streaming.linechart import drawn
 
 _TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, batch=100)
@@ -27,28 +27,41 @@ def test_a_large_batch_asks_exactly_as_often_as_the_bound_says(name: str, bound:
     assert found.most_questions == found.bound == bound
 
 
-def test_questions_stay_within_the_bound_and_bytes_per_update_fall() -> None:
-    for costs in by_batch(_TINY).values():
+@dataclass(frozen=True)
+class Measured:
+    """Figures that several tests look at."""
+
+    batches: dict[str, list[Cost]]
+    bases: dict[int, list[Cost]]
+    relations: list[Cost]
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    return Measured(by_batch(_TINY), by_base(_TINY), by_relations(_TINY))
+
+
+def test_questions_stay_within_the_bound_and_bytes_per_update_fall(measured: Measured) -> None:
+    for costs in measured.batches.values():
         assert all(each.most_questions <= each.bound for each in costs)
         assert all(
             large.bytes_per_update < small.bytes_per_update for small, large in pairwise(costs[1:])
         )
 
 
-def test_bases_and_relations_are_varied_one_at_a_time() -> None:
-    bases = by_base(_TINY)
+def test_bases_and_relations_are_varied_one_at_a_time(measured: Measured) -> None:
+    bases = measured.bases
     assert [c.batch for costs in bases.values() for c in costs] == [10, 10, 100, 100]
     for costs in bases.values():
         assert [(c.workload, c.base_rows) for c in costs] == [("chain4", 2_000), ("chain4", 4_000)]
-    found = by_relations(_TINY)
+    found = measured.relations
     assert [c.workload for c in found] == [f"chain{n}" for n in range(2, 9)]
     assert {(c.base_rows, c.batch) for c in found} == {(3_000, 100)}
     assert all(c.engine_us_per_update > 0 for c in found)
 
 
-def test_the_plots_are_drawn_with_a_line_for_each_series() -> None:
-    batches, bases, relations = by_batch(_TINY), by_base(_TINY), by_relations(_TINY)
-    picture = ET.fromstring(drawn(charts(batches, bases, relations)))
+def test_the_plots_are_drawn_with_a_line_for_each_series(measured: Measured) -> None:
+    picture = ET.fromstring(drawn(charts(measured.batches, measured.bases, measured.relations)))
     lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
     assert len(lines) == 6 + 3 + 2 * 2 + 2
     assert all(len((line.get("points") or "").split()) > 1 for line in lines)

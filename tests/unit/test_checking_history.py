@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from dataclasses import astuple
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -93,13 +94,22 @@ def brute_force(view: str, told: list[Any], vector: tuple[int, int]) -> Counter[
             left[source] -= 1
             for row, count in changes:
                 bags[source][row] += count
-    with duckdb.connect(":memory:") as db:
-        for source, relation in PLACES.items():
-            db.execute(f"CREATE SCHEMA {source}")
-            db.execute(f"CREATE TABLE {source}.{relation} (x BIGINT, y BIGINT)")
-            for row in bags[source].elements():
-                db.execute(f"INSERT INTO {source}.{relation} VALUES (?, ?)", list(row))
-        return Counter(db.execute(view).fetchall())
+    db = tables()
+    for source, relation in PLACES.items():
+        db.execute(f"DELETE FROM {source}.{relation}")
+        for row in bags[source].elements():
+            db.execute(f"INSERT INTO {source}.{relation} VALUES (?, ?)", list(row))
+    return Counter(db.execute(view).fetchall())
+
+
+@cache
+def tables() -> duckdb.DuckDBPyConnection:
+    """One database for all vectors: opening one costs more than what it is asked."""
+    db = duckdb.connect(":memory:", config={"threads": 1})
+    for source, relation in PLACES.items():
+        db.execute(f"CREATE SCHEMA {source}")
+        db.execute(f"CREATE TABLE {source}.{relation} (x BIGINT, y BIGINT)")
+    return db
 
 
 def named(history: History, counted: dict[int, int]) -> Counter[Any]:
