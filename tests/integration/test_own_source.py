@@ -141,7 +141,7 @@ def test_a_source_written_from_the_page_alone_is_kept_completely(shop: Shop) -> 
         eventually(lambda: shop.position_after_commits(dice) > 150, "the job is at work")
         eventually(lambda: shop.shown() == shop.truth(), "the view follows")
         job.terminate()
-        assert job.wait(60) == 0
+        assert job.wait(patience()) == 0
 
     assert shop.viewsweep("trace run.jsonl").returncode == 0
     judged = shop.viewsweep("check run.jsonl --json")

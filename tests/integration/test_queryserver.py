@@ -22,6 +22,7 @@ import orjson
 import polars as pl
 import pytest
 from pyarrow import flight
+from waiting import patience
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import And, Column, Comparison, IsNull, Literal, Not
@@ -133,7 +134,7 @@ def served(path: Path, *, committing: bool = False, **options: Any) -> Iterator[
             yield Served(address, process)
         finally:
             process.stdin.close()
-            process.wait(30)
+            process.wait(patience())
 
 
 def made(directory: Path) -> Path:
@@ -286,7 +287,7 @@ def test_rows_and_version_are_one_snapshot_under_sixteen_clients(tmp_path: Path)
     def ask(client: SourceClient, versions: list[int]) -> None:
         try:
             while len(set(versions)) < 8:
-                answer = client.ask(Query(MANY, ("link",)), timeout=60)
+                answer = client.ask(Query(MANY, ("link",)), timeout=patience())
                 assert answer.rows.data.height == INITIAL
                 assert answer.rows.data["link"].sum() == answer.version
                 versions.append(answer.version)
@@ -309,7 +310,7 @@ def test_fifty_clients_at_once_get_their_own_answers(server: Served) -> None:
 
     def ask(number: int) -> list[int]:
         with SourceClient(server.address) as client:
-            together.wait(60)
+            together.wait(patience())
             wanted = keys(id=[number, number + 50])
             answers = [client.ask(Query(MANY, ("id",), None, (wanted,))) for _ in range(5)]
         [ids] = {tuple(sorted(answer.rows.data["id"])) for answer in answers}
@@ -348,7 +349,7 @@ def test_a_client_finds_a_restarted_source_again(tmp_path: Path) -> None:
                 client.ask(query, timeout=5)
         port = int(running.address.rpartition(":")[2])
         with served(path, port=port):
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + patience()
             while True:
                 try:
                     answer = client.ask(query, timeout=5)

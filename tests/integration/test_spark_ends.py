@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from live import LiveSystem
-from waiting import eventually
+from waiting import eventually, patience
 
 from infra.localbroker import LocalBroker
 
@@ -54,7 +54,7 @@ def test_a_killed_jvm_is_one_message_and_exit_3_and_the_same_command_goes_on(
     assert not [file for file in opened(jvm) if file.startswith(elsewhere)]
     before = len(said(system))
     os.kill(jvm, signal.SIGKILL)
-    assert job.wait(60) == 3
+    assert job.wait(patience()) == 3
     [message] = said(system)[before:]
     assert "viewsweep: Spark's JVM has ended" in message
     assert "the same command goes on" in message
