@@ -112,18 +112,21 @@ def most_rows(question: Question[Frame]) -> int | None:
 # --------------------------------------------------------------------------- when all are here
 
 
-def fault(question: Question[Frame], rows: Frame) -> str | None:
-    """The first thing that is wrong with the rows of an answer; None if nothing is."""
+def fault(question: Question[Frame], rows: Frame, once: bool = True) -> str | None:
+    """The first thing that is wrong with the rows of an answer; None if nothing is.
+
+    Without `once` a key may come more than once, as it was read at different moments.
+    """
     if rows.is_empty():
         return None
     if isinstance(question, Joint):
         faults = _joint_faults(question, rows.data)
     else:
-        faults = _query_faults(question, rows.data)
+        faults = _query_faults(question, rows.data, once)
     return next((each for each in faults if each is not None), None)
 
 
-def _query_faults(query: Query[Frame], data: pl.DataFrame) -> Iterator[str | None]:
+def _query_faults(query: Query[Frame], data: pl.DataFrame, once: bool) -> Iterator[str | None]:
     key = query.relation.key
     has_key = bool(key) and set(key) <= set(data.columns)
     yield _miscounted(data, has_key)
@@ -131,7 +134,7 @@ def _query_faults(query: Query[Frame], data: pl.DataFrame) -> Iterator[str | Non
     yield _null_in_key(query, data)
     if query.page is not None:
         yield _out_of_order(query, data)
-    if has_key:
+    if has_key and once:
         yield _repeated(key, data)
     yield _not_asked_for(query, data)
     if query.condition is not None:

@@ -16,11 +16,13 @@ from pyarrow import flight
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse
-from protocols.exchange.inclusion import Prefix
-from protocols.exchange.questions import Answer, Question
+from protocols.exchange.correction import widened
+from protocols.exchange.inclusion import Inclusion, Prefix, Window
+from protocols.exchange.questions import Answer, Joint, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from sources.answers import fault, most_rows, schema_fault, subject
 from sources.history import digest_from_text
+from sources.inclusions import INCLUSION, NoInclusion, decode_inclusion
 from sources.status import checked_outcome, checked_status, object_in
 from sources.transaction import Transaction
 from sources.wire import (
@@ -111,25 +113,29 @@ class SourceClient:
         options = self._options(timeout or self._limits.seconds)
         with self._failing(SourceViolation):
             reader = self._client.do_get(flight.Ticket(ticket), options)
-            schema = reader.schema
-            self._refuse(question, schema_fault(question, schema))
-            metadata = schema.metadata or {}
+            metadata = reader.schema.metadata or {}
             version, digest = self._version(question, metadata), self._digest(question, metadata)
-            table = self._received(question, reader)
+            inclusion = self._inclusion(question, version, metadata)
+            # A source that reads row by row sends the keys as well.
+            told = widened(question) if isinstance(inclusion, Window) else question
+            self._refuse(question, schema_fault(told, reader.schema))
+            table = self._received(told, reader, once=told is question)
         rows = counted(table)
-        self._refuse(question, fault(question, rows), version)
+        self._refuse(question, fault(told, rows, once=told is question), version)
         self._refuse_copies(question, rows)
         return Answer(
             rows=rows,
-            inclusion=Prefix(version),
+            inclusion=inclusion,
             digest=digest,
             bytes_sent=len(ticket),
             bytes_received=table.nbytes,
         )
 
-    def _received(self, question: Question[Frame], reader: flight.FlightStreamReader) -> pa.Table:
+    def _received(
+        self, question: Question[Frame], reader: flight.FlightStreamReader, once: bool
+    ) -> pa.Table:
         """The rows, batch by batch; what goes on beyond all bounds is not waited for."""
-        batches, rows, size, most = [], 0, 0, most_rows(question)
+        batches, rows, size, most = [], 0, 0, most_rows(question) if once else None
         for chunk in reader:
             if chunk.data is None:
                 continue
@@ -238,6 +244,21 @@ class SourceClient:
         if not text.isdigit() or len(text) > _DIGITS or int(text) > _LAST_VERSION:
             self._refuse(question, f"has the version {text[:40]!r}, which is no number of a commit")
         return int(text)
+
+    def _inclusion(
+        self, question: Question[Frame], version: int, metadata: dict[bytes, bytes]
+    ) -> Inclusion:
+        """Which transactions the answer contains."""
+        try:
+            found = decode_inclusion(version, metadata.get(INCLUSION))
+        except NoInclusion as why:
+            self._refuse(question, f"says of the transactions that it contains what {why}")
+            raise
+        if found != Prefix(version) and isinstance(question, Joint):
+            self._refuse(question, "was not read from one version of the source")
+        if isinstance(found, Window) and isinstance(question, Query) and not question.relation.key:
+            self._refuse(question, "was read row by row, and the relation has no key")
+        return found
 
     def _digest(self, question: Question[Frame], metadata: dict[bytes, bytes]) -> int:
         """The digest of the source's history up to the answer's version."""

@@ -42,11 +42,13 @@ from protocols.algebra.frame import Frame
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.inclusion import Inclusion
 from protocols.exchange.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from protocols.views.view import Atom, Link, Output, View
 from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, loads, read_header
 from sources.history import UNKNOWN, digest_to_text
+from sources.inclusions import INCLUSION, encode_inclusion
 from sources.terms import Sum, Terms, in_groups
 from sources.transaction import RowChange, Transaction
 from sources.unpacking import unpacked
@@ -234,10 +236,16 @@ def check_token(token: str) -> None:
         raise WrongUse("a token consists of printable ASCII characters, and it is not empty")
 
 
-def answer_stream(rows: pa.Table, version: int, digest: int = UNKNOWN) -> pa.Table:
-    """The rows with the version, and the history's digest, in the metadata of their schema."""
-    history = {} if digest == UNKNOWN else {HISTORY: digest_to_text(digest).encode()}
-    return rows.replace_schema_metadata({VERSION: str(version).encode(), **history})
+def answer_stream(
+    rows: pa.Table, version: int, digest: int = UNKNOWN, inclusion: Inclusion | None = None
+) -> pa.Table:
+    """The rows, with version, history's digest and inclusion in the metadata of their schema."""
+    metadata = {VERSION: str(version).encode()}
+    if digest != UNKNOWN:
+        metadata[HISTORY] = digest_to_text(digest).encode()
+    if inclusion is not None:
+        metadata[INCLUSION] = encode_inclusion(inclusion)
+    return rows.replace_schema_metadata(metadata)
 
 
 def encode_status_question(versions: Sequence[int]) -> bytes:

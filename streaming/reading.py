@@ -135,7 +135,7 @@ class Reading:
         with self._measures.step("asking"):
             answers = self._sources.ask(list(questions))
         for question, answer in zip(questions, answers, strict=True):
-            self._refuse_older(question.source, answer.inclusion.version)
+            self._refuse_older(question.source, answer.newest)
             self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)

@@ -75,7 +75,10 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
 
 def _readings(answer: Answer[Any]) -> Sequence[tuple[Condition | None, Prefix | Window]]:
     """What was read at which moment; None stands for all rows."""
-    return answer.parts or ((None, answer.inclusion),)
+    if answer.parts:
+        return answer.parts
+    inclusion = answer.inclusion
+    return ((None, inclusion.longest() if isinstance(inclusion, Prefix) else inclusion),)
 
 
 def _towards(log: Log[D], inclusion: Prefix, version: int) -> Iterator[D]:

@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
-from protocols.errors import ProtocolBug
+from protocols.errors import ProtocolBug, SourceViolation
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Delivery
+from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.exchange.protocol import Install, Maintaining, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
@@ -330,6 +331,12 @@ class Driver(Generic[D]):
         """One answer to one view that wants it."""
         answer = asked.answer
         assert answer is not None, "it was among those that are ready"
+        if wanted.view.fifo and answer.inclusion != Prefix(answer.newest):
+            raise SourceViolation(
+                f"view {wanted.view.name}: its protocol counts on answers that come in turn with"
+                f" updates, and source {asked.question.source} answers from no single version."
+                " Choose one that is told what answers contain, as sweep or batched-sweep"
+            )
         asked.wanting.remove(wanted)
         if not asked.wanting:
             del self._out[asked]

@@ -38,6 +38,15 @@ class Prefix:
         """The version of the snapshot that is made of the answer."""
         return self.upto
 
+    def longest(self) -> "Prefix":
+        """The same with a prefix as long as it can be: none of `besides` follows it at once."""
+        if self.upto + 1 not in self.besides:
+            return self
+        upto = self.upto
+        while upto + 1 in self.besides:
+            upto += 1
+        return Prefix(upto, tuple(each for each in self.besides if each > upto), self.without)
+
     def contains(self, transaction: int) -> bool:
         """Whether the answer shows what a transaction did."""
         if transaction in self.without:

@@ -373,7 +373,10 @@ class _Simulation:
                 besides.append(version)
             else:
                 missing.append(version)
-        return Prefix(upto, tuple(besides), tuple(lacking))
+        # The same can be said with a shorter prefix.
+        shorter = max(0, upto - self._choices.below(3))
+        told = [v for v in range(shorter + 1, upto + 1) if v not in lacking]
+        return Prefix(shorter, (*told, *besides), tuple(v for v in lacking if v <= shorter))
 
     def _version(self, source: SimulatedSource, oldest: int) -> int:
         """At which of its versions a source reads; the choice 0 means the newest."""

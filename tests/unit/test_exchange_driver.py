@@ -215,6 +215,37 @@ def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
     assert [install.position for install in story.view.take_installs()] == [2]
 
 
+def test_what_follows_a_prefix_at_once_belongs_to_it() -> None:
+    """Told with a shorter prefix, an answer lacks nothing that is forgotten."""
+    story = Story(fifo=False)
+    story.versions = {"a": [1], "b": [0]}
+    story.receive("a", 1)
+    story.view.take_up({"a": 1})
+    assert story.run() == [1]
+    story.mailbox.forget(1)
+    story.receive("a", 2)
+    story.view.take_up({"a": 2})
+    story.view.begin()
+    for asked in story.driver.send():
+        contained = Prefix(0, (1, 2)) if asked.question.source == "a" else Prefix(0)
+        story.driver.answered(asked, Answer(NOTHING, contained))
+    story.driver.hand_over_all()
+    assert not story.driver.send()
+    assert [install.position for install in story.view.take_installs()] == [2]
+
+
+def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_no_version() -> None:
+    story = Story()
+    story.receive("a", 2)
+    story.view.take_up({"a": 1})
+    story.view.begin()
+    for asked in story.driver.send():
+        story.driver.answered(asked, Answer(NOTHING, Prefix(2, without=(1,))))
+    story.receive("b", 2)
+    with pytest.raises(SourceViolation, match="source a answers from no single version"):
+        story.driver.hand_over_all()
+
+
 def test_in_turn_the_mailbox_is_given_what_was_published() -> None:
     story = Story()
     story.receive("a", 3)
