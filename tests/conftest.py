@@ -12,27 +12,32 @@ import pytest
 _TESTS = Path(__file__).parent
 #: The slowest files, in the order in which they begin. A process that has nothing left takes the
 #: next file (`--dist loadfile`), so one of these at the end would run while the other processes are
-#: idle. Those that wait, for processes and Spark, take turns with those that compute: among their
-#: like, the first would leave the cores idle and the second would only share them.
+#: idle. Behind the very slowest, those that wait, for processes and Spark, take turns with those
+#: that compute: among their like, the first would leave the cores idle and the second would only
+#: share them.
 _FIRST = (
     "integration/test_live_crashes.py",
+    "integration/test_hostile.py",
+    "integration/test_bench.py",
     "integration/test_live_run.py",
     "simulation/test_sweep_variants.py",
-    "integration/test_bench.py",
-    "integration/test_hostile.py",
+    "integration/test_bad_input.py",
     "property/test_operators.py",
-    "integration/test_stopping.py",
     "integration/test_topics_replaced.py",
     "simulation/test_sweep_schedules.py",
-    "integration/test_spark_ends.py",
-    "integration/test_bad_input.py",
+    "integration/test_large_transaction.py",
+    "integration/test_source_process.py",
     "simulation/test_views_planted_defects.py",
     "integration/test_executors.py",
-    "integration/test_source_process.py",
-    "simulation/test_strobe_family.py",
-    "integration/test_large_transaction.py",
-    "integration/test_own_source.py",
+    "integration/test_spark_ends.py",
+    "unit/test_lookup.py",
+    "integration/test_protocols_live.py",
+    "integration/test_stopping.py",
+    "unit/test_explaining_costs.py",
     "integration/test_broker.py",
+    "integration/test_job_batches.py",
+    "unit/test_checking_history.py",
+    "integration/test_outer_views_live.py",
     "property/test_analysis_outer_joins.py",
 )
 #: After these, and before all others.
