@@ -90,6 +90,7 @@ class Report:
             "concurrent_answers": tally.concurrent,
             "vacuous": self.vacuous,
             "crashes": tally.crashes,
+            "several_views": tally.together,
             "states": tally.states,
             "queries": tally.queries,
             "shapes": dict(tally.shapes),
@@ -513,6 +514,8 @@ def _lines(report: Report) -> Iterator[tuple[str, str]]:
         f" met a concurrent update, {tally.crashes:,} crashes of the warehouse",
         "",
     )
+    if tally.together:
+        yield f"{tally.together:,} of them kept several views on one reading", ""
     if tally.met:
         yield f"{len(tally.plans):,} different plans; operators that met one: {_met(tally)}", ""
     if report.seconds:

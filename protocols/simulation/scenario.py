@@ -62,8 +62,10 @@ def scenario_from_json(form: Any) -> Scenario:
         except WrongUse as error:
             raise WrongUse(f"updates[{index}]: {error}") from None
         updates.append(update)
-    name, beside = str(form.get("name", "")), tuple(map(str, form.get("beside", ())))
-    return Scenario(name, form["view"], catalog, initial, tuple(updates), beside)
+    name, beside = str(form.get("name", "")), form.get("beside", [])
+    if not isinstance(beside, list) or not all(isinstance(sql, str) for sql in beside):
+        raise WrongUse('"beside" is a list of further views, each a SELECT')
+    return Scenario(name, form["view"], catalog, initial, tuple(updates), tuple(beside))
 
 
 def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:

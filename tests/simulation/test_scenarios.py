@@ -97,6 +97,14 @@ def test_initial_rows_that_break_their_key_are_refused() -> None:
         scenario_from_json(form)
 
 
+@pytest.mark.parametrize("beside", ["SELECT r.x FROM a.r", [5], {}])
+def test_further_views_are_a_list_of_texts(beside: Any) -> None:
+    sql = "SELECT r.x FROM a.r"
+    assert scenario_from_json({**FORM, "beside": [sql]}).beside == (sql,)
+    with pytest.raises(WrongUse, match="a list of further views"):
+        scenario_from_json({**FORM, "beside": beside})
+
+
 @pytest.mark.parametrize("form", [[], {}, {"view": "x"}, {**FORM, "updates": {}}])
 def test_what_is_no_scenario_is_refused(form: Any) -> None:
     with pytest.raises(WrongUse, match="a scenario is an object"):

@@ -135,6 +135,8 @@ def test_all_schedules_are_counted(tmp_path: Path) -> None:
         (("--random", "--views", "--protocol", "lca"), "inner joins only"),
         ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale is a knob"),
         (("--random", "--protocol", "strobe", "--stale"), "strobe needs FIFO"),
+        (("--random", "--protocol", "eca", "--reads", "holes"), "eca needs FIFO"),
+        (("--random", "--protocol", "sweep", "--reads", "x"), "versions, holes or windows"),
     ],
 )
 def test_wrong_use_exits_2_and_names_the_thing(words: tuple[str, ...], says: str) -> None:
