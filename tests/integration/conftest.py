@@ -3,8 +3,11 @@
 import itertools
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from jobs import World
+from runs import Command
 
 from infra.localbroker import LocalBroker
 
@@ -33,3 +36,19 @@ def topic(request: pytest.FixtureRequest) -> str:
     """The name of a topic, or what the names of several begin with, that no other test uses."""
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")
     return f"{name[:100]}-{next(_numbers)}"
+
+
+@pytest.fixture
+def published(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
+    """Sources that have each committed and published something."""
+    with World(tmp_path, broker.bootstrap, topic) as world:
+        world.publish()
+        yield world
+
+
+@pytest.fixture
+def command(
+    published: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """`viewsweep run` over these sources, in this process."""
+    return Command(published, capsys, monkeypatch)

@@ -3,37 +3,24 @@
 The job says what waits, since when and for whom; with `--once` it does not end as if all were well.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import orjson
 import pytest
-from jobs import World
 from runs import Command
 
-from infra.localbroker import LocalBroker
 from protocols.exchange.holdback import GlobalPart
 
 G = GlobalPart("g", frozenset("ab"))
 
 
 @pytest.fixture
-def command(
-    broker: LocalBroker,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    topic: str,
-) -> Iterator[Command]:
+def command(command: Command) -> Command:
     """A view that is up to date; then a's part of g comes (version 2), and something behind it."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        command = Command(world, capsys, monkeypatch)
-        command.goes_on()
-        world.sources["a"].commit(("r", (101, 1, "p"), 1), part=G)
-        world.sources["a"].commit(("r", (102, 1, "p"), 1))
-        world.wait_until_published()
-        yield command
+    command.goes_on()
+    source = command.world.sources["a"]
+    source.commit(("r", (101, 1, "p"), 1), part=G)
+    source.commit(("r", (102, 1, "p"), 1))
+    command.world.wait_until_published()
+    return command
 
 
 def test_once_ends_with_3_and_says_what_waits_for_whom(command: Command) -> None:

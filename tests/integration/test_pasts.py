@@ -5,16 +5,14 @@ message names is gone here.
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from brokertopics import write_topic
-from jobs import Source, World, records, start
+from jobs import Source, records, start
 from runs import Command
 from waiting import eventually
 
-from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation
 from sources.database import SourceDatabase
 from streaming.tracing import write_live_trace
@@ -81,18 +79,9 @@ class Forked:
 
 
 @pytest.fixture
-def forked(
-    broker: LocalBroker,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    topic: str,
-) -> Iterator[Forked]:
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        command = Command(world, capsys, monkeypatch)
-        command.goes_on()
-        yield Forked(command, tmp_path)
+def forked(command: Command, tmp_path: Path) -> Forked:
+    command.goes_on()
+    return Forked(command, tmp_path)
 
 
 def test_a_forked_source_is_named_with_its_version_until_the_other_past_is_back(

@@ -29,18 +29,11 @@ def _bound() -> float:
 
 
 @pytest.fixture
-def command(
-    broker: LocalBroker,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    topic: str,
-) -> Iterator[Command]:
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 12)
-        world.wait_until_published()
-        yield Command(world, capsys, monkeypatch)
+def command(command: Command) -> Command:
+    """The sources have committed more than a first state needs."""
+    command.world.commit_at_random(random.Random(1), 12)
+    command.world.wait_until_published()
+    return command
 
 
 def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:

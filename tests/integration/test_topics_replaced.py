@@ -5,8 +5,6 @@ Each time the way out that the message names is gone, and the same command goes 
 
 import random
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
 import pytest
@@ -15,27 +13,17 @@ from jobs import Source, World, records
 from runs import Command, running
 from waiting import eventually, patience
 
-from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation, WrongUse
 from sources.database import SourceDatabase
 from streaming.job import Job
 
 
 @pytest.fixture
-def kept(
-    broker: LocalBroker,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    topic: str,
-) -> Iterator[Command]:
+def kept(command: Command) -> Command:
     """A view that is up to date."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 12)
-        command = Command(world, capsys, monkeypatch)
-        command.goes_on()
-        yield command
+    command.world.commit_at_random(random.Random(1), 12)
+    command.goes_on()
+    return command
 
 
 def _values(world: World, source: Source) -> list[bytes]:
