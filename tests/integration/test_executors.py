@@ -18,11 +18,15 @@ from jobs import OneView, World, cut, start
 from pyspark.sql import SparkSession
 
 from infra.localbroker import LocalBroker
+from protocols.algebra.frame import Frame
 from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.questions import Snapshot
+from protocols.maintenance import batched_sweep
 from protocols.maintenance.registry import PROTOCOLS
+from protocols.views.view import Atom
 from streaming import executors, slices
 from streaming.configuration import read_configuration
 from streaming.executors import Executors
@@ -155,7 +159,10 @@ def test_the_threshold_counts_changed_rows_and_zero_means_never(world: World) ->
 def test_control_slices_without_compensation_are_caught(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices.BatchedSweep, "_errors", lambda *_: iter(()))
+    def as_told(_mailbox: Any, atom: Atom, _keys: Any, found: Snapshot[Frame], *_: int) -> Frame:
+        return found.rows.select(atom.renaming)
+
+    monkeypatch.setattr(batched_sweep, "over_span", as_told)
     job = sweep_all(world, InThisProcess(2), 2, batches=2)
     with pytest.raises(AssertionError, match="position"):
         world.assert_complete(job.tables)
@@ -230,13 +237,16 @@ def test_control_executors_of_spark_without_compensation_are_caught(
     def uncompensated(shared: Any) -> executors.Task:
         # What is defined in here is sent to the executor, and spoils the protocol there.
         def spoilt(batches: Any) -> Any:
-            from protocols.maintenance.batched_sweep import BatchedSweep
+            from protocols.maintenance import batched_sweep
 
-            right, BatchedSweep._errors = BatchedSweep._errors, lambda *_: iter(())
+            right = batched_sweep.over_span
+            batched_sweep.over_span = lambda _mailbox, atom, _keys, found, *_: found.rows.select(
+                atom.renaming
+            )
             try:
                 yield from task(shared)(batches)
             finally:
-                BatchedSweep._errors = right
+                batched_sweep.over_span = right
 
         return spoilt
 

@@ -169,7 +169,7 @@ def test_an_answer_has_rows_version_and_sizes(client: SourceClient) -> None:
     answer = client.ask(query)
     assert sorted(answer.rows.data.rows()) == [(0, 7, 1), (0, 9, 1)]
     assert answer.rows.columns == ("link", "id")
-    assert answer.version == client.status()["version"]
+    assert answer.inclusion.version == client.status()["version"]
     assert answer.bytes_sent == len(encode_query(query))
     assert answer.bytes_received == 32
 
@@ -289,8 +289,8 @@ def test_rows_and_version_are_one_snapshot_under_sixteen_clients(tmp_path: Path)
             while len(set(versions)) < 8:
                 answer = client.ask(Query(MANY, ("link",)), timeout=patience())
                 assert answer.rows.data.height == INITIAL
-                assert answer.rows.data["link"].sum() == answer.version
-                versions.append(answer.version)
+                assert answer.rows.data["link"].sum() == answer.inclusion.version
+                versions.append(answer.inclusion.version)
         except BaseException as fault:
             faults.append(fault)
 

@@ -18,9 +18,10 @@ from jobs import KEYED, OneView, World, cut, records, start
 
 from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
+from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
 from sources.client import SourceClient
-from streaming import feed, sharing
+from streaming import feed
 from streaming.configuration import Configuration, ViewSettings, read_configuration
 
 #: Over the sources a and b; b and c; all three. The last one can be kept by Strobe.

@@ -157,7 +157,7 @@ def test_a_workload_is_committed_published_and_served_and_the_source_stays(
         eventually(lambda: serving.status("published") == 300, serving.said)
         relation = next(iter(serving.client.relations().values()))
         answer = serving.client.ask(Query(relation, relation.column_names))
-        assert answer.version == 300
+        assert answer.inclusion.version == 300
         assert answer.rows.data.height > 0
         assert refused("status", "--database", database).count("in use by another process") == 1
         shown = json.loads(done("status", "--address", serving.client.address, "--json"))

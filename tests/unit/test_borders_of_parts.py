@@ -188,6 +188,8 @@ def test_ours_is_not_wrapped_again() -> None:
 def test_a_jvm_that_never_came_is_said_as_such(said: str, tmp_path: Path) -> None:
     with (
         mock.patch.object(tempfile, "tempdir", str(tmp_path)),
+        # Other tests of this process may have had one.
+        mock.patch("streaming.sparkprocess._jvm", return_value=None),
         pytest.raises(Exception, match="JVM has ended" if "GATEWAY" in said else "OTHER"),
         spark_process(),
     ):

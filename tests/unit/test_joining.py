@@ -338,12 +338,12 @@ def test_a_joint_answer_is_one_state_while_the_source_commits(source: SourceData
         seen = set()
         while not stop.is_set():
             one = client.ask(Joint(asked, ({},)))
-            if one.rows.data[COUNT].sum() != one.version:
-                failures.append((one.rows.data, one.version))
-            seen.add(one.version)
+            if one.rows.data[COUNT].sum() != one.inclusion.version:
+                failures.append((one.rows.data, one.inclusion.version))
+            seen.add(one.inclusion.version)
         writer.join()
         empty = client.ask(Joint(asked, ({}, {0: frame(asked.atoms[0], {})})))
-        assert empty.rows.data.height == empty.version == 60
+        assert empty.rows.data.height == empty.inclusion.version == 60
         bad = replace(asked, atoms=(replace(asked.atoms[0], relation=ELSEWHERE), asked.atoms[1]))
         with pytest.raises(SourceViolation, match="lies at another source"):
             client.ask(Joint(bad, ({},)))
