@@ -64,8 +64,6 @@ class Entry:
     #: Updates and answers of a source come in one channel, in the order in which they happened
     #: there. Protocols without this need compare versions and take messages in any order.
     fifo: bool = False
-    #: It takes the parts of a global transaction as they come, and waits for the others itself.
-    takes_parts: bool = False
     #: How it keeps views that are more than one inner join; None if it cannot.
     start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
     #: How many questions it may ask to keep an inner join; None where nothing is claimed.
@@ -198,7 +196,6 @@ PROTOCOLS = _by_name(
             STRONG,
             needs_keys=True,
             fifo=True,
-            takes_parts=True,
         ),
         Entry(
             "c-strobe",
