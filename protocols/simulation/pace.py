@@ -169,9 +169,11 @@ class _Metronome:
         """All of them at the same moment; what is asked next waits for the next round trip."""
         for each in questions:
             version = Prefix(self._sources[each.source].version)
-            answer = self._life.answering.from_state(each.question, version)
-            self._weigh(each.question, answer)
-            self._life.answered(each, answer)
+            for wanted in each.asked.wanting:
+                # What coincides goes out once; a protocol's own cost is that of all it asks.
+                alone = self._life.answering.from_state(wanted.question, version)
+                self._weigh(wanted.question, alone)
+            self._life.answered(each, self._life.answering.from_state(each.question, version))
         while messages := self._life.driver.next_ones():
             self._life.hand_over(messages[0])
         self._deliver()
