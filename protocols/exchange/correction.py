@@ -104,13 +104,14 @@ def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) 
     """The rows at the window's end: those of keys that it touched as the log has them.
 
     A row that nobody touched was the same whenever it was read. Of any other the answer may show
-    every state that it had in between, or none, or two; the log shows the last one.
+    every state that it had in between, or none, or two; the log shows the last one. A transaction
+    that takes a row away and gives the same one back has not touched it.
     """
     numbers = range(-window.low - 1, -window.high - 1, -1)
     touched = log.placed(window.low, window.high, numbers)
     if touched is None:
         return answer.rows
-    key = question.relation.key
+    key, touched = question.relation.key, touched.consolidated()
     _, untouched = answer.rows.apart(touched, key)
     # Of numbers below zero the smallest is the last transaction.
     last = touched.earliest(key, POSITION).positive()
