@@ -14,6 +14,7 @@ Either way the inclusion says up to which number the mailbox has to be filled be
 be used; `correction.py` then makes a snapshot at one version of it.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -40,12 +41,12 @@ class Prefix:
 
     def longest(self) -> "Prefix":
         """The same with a prefix as long as it can be: none of `besides` follows it at once."""
-        if self.upto + 1 not in self.besides:
-            return self
         upto = self.upto
-        while upto + 1 in self.besides:
-            upto += 1
-        return Prefix(upto, tuple(each for each in self.besides if each > upto), self.without)
+        for each in self.besides:
+            if each != upto + 1:
+                break
+            upto = each
+        return Prefix(upto, self.besides[bisect_right(self.besides, upto) :], self.without)
 
     def contains(self, transaction: int) -> bool:
         """Whether the answer shows what a transaction did."""

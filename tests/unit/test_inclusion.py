@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
+from sources import inclusions
 from sources.inclusions import NoInclusion, decode_inclusion, encode_inclusion
 
 LAST = 12
@@ -27,6 +28,12 @@ def test_a_set_can_be_told_in_many_ways_and_is_the_same(told: tuple[Prefix, set[
         assert {each for each in range(1, LAST + 2) if one.contains(each)} == contained
     assert not prefix.longest().contains(prefix.longest().upto + 1)
     assert prefix.newest >= max(contained, default=0)
+
+
+def test_as_many_exceptions_as_an_answer_may_have_are_gone_through_once() -> None:
+    """One by one among all of them it would take the better part of a minute."""
+    last = inclusions._MOST
+    assert Prefix(0, tuple(range(1, last + 1))).longest() == Prefix(last)
 
 
 INCLUSIONS = prefixes().map(lambda told: told[0]) | st.builds(
