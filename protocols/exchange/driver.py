@@ -201,6 +201,20 @@ class Maintained(Generic[D]):
         self._tell("asks again", *_subject(wanted.question))
         self._unsent.append(wanted)
 
+    def refuse_out_of_turn(self, source: str, answer: Answer[D]) -> None:
+        """SourceViolation if an answer has no place among the updates of a FIFO channel."""
+        fault, last = None, self.delivery.in_line[source]
+        if answer.parts or answer.inclusion != Prefix(answer.newest):
+            fault = "answers from no single version"
+        elif answer.newest < last:
+            fault = f"answers at version {answer.newest} after it has published {last}"
+        if fault is not None:
+            raise SourceViolation(
+                f"view {self.name}: its protocol counts on answers that come in turn with"
+                f" updates, and source {source} {fault}."
+                " Choose one that is told what answers contain, as sweep or batched-sweep"
+            )
+
     def hand_over(self, wanted: Wanted[D], answer: Answer[D], found: Snapshot[D]) -> None:
         """An answer reaches the protocol; with the last one of a round its piece goes on."""
         source, piece = wanted.question.source, wanted._piece
@@ -331,12 +345,8 @@ class Driver(Generic[D]):
         """One answer to one view that wants it."""
         answer = asked.answer
         assert answer is not None, "it was among those that are ready"
-        if wanted.view.fifo and answer.inclusion != Prefix(answer.newest):
-            raise SourceViolation(
-                f"view {wanted.view.name}: its protocol counts on answers that come in turn with"
-                f" updates, and source {asked.question.source} answers from no single version."
-                " Choose one that is told what answers contain, as sweep or batched-sweep"
-            )
+        if wanted.view.fifo:
+            wanted.view.refuse_out_of_turn(asked.question.source, answer)
         asked.wanting.remove(wanted)
         if not asked.wanting:
             del self._out[asked]

@@ -156,8 +156,9 @@ def test_in_turn_no_update_gets_in_line_while_a_question_to_its_source_is_under_
     assert story.driver.may_take_up(story.view, "a"), "nothing has gone out yet"
     sent = story.driver.send()
     assert not story.driver.may_take_up(story.view, "a")
+    versions = {"a": 1, "b": 0}
     for asked in sent:
-        story.driver.answered(asked, Answer(NOTHING, Prefix(0)))
+        story.driver.answered(asked, Answer(NOTHING, Prefix(versions[asked.question.source])))
     assert not story.driver.may_take_up(story.view, "a")
     story.driver.hand_over_all()
     assert story.driver.may_take_up(story.view, "a")
@@ -243,6 +244,19 @@ def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_no_version() -> No
         story.driver.answered(asked, Answer(NOTHING, Prefix(2, without=(1,))))
     story.receive("b", 2)
     with pytest.raises(SourceViolation, match="source a answers from no single version"):
+        story.driver.hand_over_all()
+
+
+def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_older_than_its_updates() -> None:
+    """It would take the answer of a replica that lags behind for one that contains them."""
+    story = Story()
+    story.receive("a", 2)
+    story.view.take_up({"a": 2})
+    story.view.begin()
+    versions = {"a": 1, "b": 0}
+    for asked in story.driver.send():
+        story.driver.answered(asked, Answer(NOTHING, Prefix(versions[asked.question.source])))
+    with pytest.raises(SourceViolation, match="a answers at version 1 after it has published 2"):
         story.driver.hand_over_all()
 
 
