@@ -363,6 +363,7 @@ class Life:
         """Drops what no cut behind the last visible states needs."""
         for kept in self.views:
             kept.mailbox.forget(kept.journal.position)
+        self.received.forget()
 
 
 def _rows(changes: Any) -> int:

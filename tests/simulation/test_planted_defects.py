@@ -326,6 +326,14 @@ def test_a_view_that_takes_what_an_earlier_one_needs_is_caught(
     assert _several_views()
 
 
+def test_a_channel_that_lets_go_of_what_has_not_passed_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What FIFO protocols have not been given is nowhere else."""
+    monkeypatch.setattr(delivery.Channel, "base", lambda channel, s: channel._received.received(s))
+    assert _hunted(PROTOCOLS["strobe"]).of("wrong")
+
+
 # -- crashes -------------------------------------------------------------------------------------
 
 
