@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from protocols.errors import SourceViolation
 from protocols.exchange.mailbox import Group
 
 
@@ -59,6 +60,11 @@ class HoldBack:
         self._queues[source].append((version, part))
         if part is not None:
             here = self._here.setdefault(part.id, {})
+            if source in here:
+                raise SourceViolation(
+                    f"source {source}, version {version}: a second part of global transaction"
+                    f" {part.id!r}, which has version {here[source]} there. Each source has one"
+                )
             here[source] = version
             self._missing[part.id] = (part.participants & self._queues.keys()) - here.keys()
             if not self._missing[part.id]:

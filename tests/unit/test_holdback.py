@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from protocols.errors import SourceViolation
 from protocols.exchange.holdback import GlobalPart, HoldBack, Incomplete
 
 
@@ -69,6 +70,12 @@ def test_a_chain_of_globals_is_complete_only_with_its_last_part(held: HoldBack) 
 def test_a_participant_that_no_queue_is_kept_for_is_not_waited_for(held: HoldBack) -> None:
     held.arrived("a", 1, part("g", "az"))
     assert held.ready() == [(("a", 1),)]
+
+
+def test_a_source_has_one_part_of_a_global_transaction(held: HoldBack) -> None:
+    held.arrived("a", 1, part("g"))
+    with pytest.raises(SourceViolation, match=r"source a, version 2: a second part of .* 'g'"):
+        held.arrived("a", 2, part("g"))
 
 
 def test_any_arrivals_are_delivered_whole_in_order_and_to_the_last() -> None:
