@@ -5,6 +5,7 @@ who is handed which answer when, is the driver's affair (protocols/exchange/driv
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
@@ -23,9 +24,12 @@ from streaming.feed import Feed, Numbers
 from streaming.lookahead import Lookahead, Wanted
 from streaming.measuring import Measures
 from streaming.spilling import put_away
+from streaming.stopping import Stopped
 from warehouse.standing import Standing
 
 _MEGABYTE = 2**20
+#: Who lacks an update that it has published has it a moment later.
+_MOMENT = 0.02
 
 
 def nothing_received(
@@ -55,6 +59,10 @@ class Reading:
         self._measures = measures
         #: Source → the version that a view has seen of it; no answer may be older.
         self._seen = dict(standing.vector)
+        self._patience = configuration.job.patience_seconds
+        self._stopping = stopping
+        #: Source → since when all of its answers have lacked what is forgotten here.
+        self._lacking: dict[str, float] = {}
         #: Everything below the standing's offsets, and what comes behind them.
         self.received = received
         self.feeds = {
@@ -137,6 +145,7 @@ class Reading:
         for question, answer in zip(questions, answers, strict=True):
             self._refuse_older(question.source, answer.newest)
             self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
+            self._bear_with(question, answer)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
         return answers
@@ -172,6 +181,20 @@ class Reading:
             [answer] = self.ask([question])
             self.catch_up({question.source: answer.newest})
         return answer, snapshot(self.received, question, answer)
+
+    def _bear_with(self, question: Question[Frame], answer: Answer[Frame]) -> None:
+        """What came too late is asked for again, not at once and not for ever."""
+        source, now = question.source, time.monotonic()
+        if not came_too_late(self.received, question, answer):
+            self._lacking.pop(source, None)
+        elif now - self._lacking.setdefault(source, now) > self._patience:
+            raise SourceViolation(
+                f"source {source} has answered for {self._patience:g} s without an update that it"
+                " published before and that a view has. Nothing of that was used. Repair the query"
+                " server; then the same command goes on"
+            )
+        elif self._stopping.wait(_MOMENT):
+            raise Stopped
 
     def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:

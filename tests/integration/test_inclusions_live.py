@@ -237,6 +237,26 @@ def test_a_live_run_over_databases_is_as_consistent_as_claimed(
         assert found.verdict == "valid", found.contradiction
 
 
+def test_a_source_that_goes_on_lacking_what_it_has_published_ends_the_job(
+    broker: LocalBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment it may; then it would be asked for ever."""
+    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
+        world.publish()
+
+        def without_the_first(_service: object, ticket: bytes, _turn: object) -> pa.Table:
+            query = decode_question(ticket)
+            lacking = Prefix(1, without=(1,))
+            return answer_stream(_table(query, Counter()), 1, inclusion=lacking)
+
+        monkeypatch.setattr(queryserver._Service, "_answer", without_the_first)
+        with (
+            world.job(patience_seconds=1.0) as job,
+            pytest.raises(SourceViolation, match="has answered for 1 s without an update"),
+        ):
+            start(job)
+
+
 @pytest.mark.parametrize("reads", ["holes", "windows"])
 def test_control_answers_that_are_taken_for_their_version_are_caught(
     broker: LocalBroker,
