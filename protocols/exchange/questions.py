@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition
-from protocols.exchange.inclusion import Inclusion
+from protocols.exchange.inclusion import Inclusion, Prefix
 from protocols.views.catalog import Relation
 from protocols.views.view import View
 
@@ -82,7 +82,7 @@ class Answer(Generic[D]):
     bytes_received: int = 0
     #: A source in partitions reads each at its own moment: (which rows, what these contain),
     #: disjoint and together all rows. `inclusion` is then that of the newest. Empty: one for all.
-    parts: tuple[tuple[Condition, Inclusion], ...] = ()
+    parts: tuple[tuple[Condition, Prefix], ...] = ()
 
     @property
     def newest(self) -> int:
