@@ -431,7 +431,7 @@ class FirstState:
 
 def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:
     """What a version changes, as a log takes it."""
-    return changes.data.with_columns(pl.lit(version).alias(VERSION))
+    return changes.data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
 
 
 def _for_nothing(relation: Relation) -> Question[Frame]:
