@@ -115,7 +115,7 @@ def most_rows(question: Question[Frame]) -> int | None:
 def fault(question: Question[Frame], rows: Frame, once: bool = True) -> str | None:
     """The first thing that is wrong with the rows of an answer; None if nothing is.
 
-    Without `once` a key may come more than once, as it was read at different moments.
+    Without `once` a key may come more than once, in the states that it had at different moments.
     """
     if rows.is_empty():
         return None
@@ -134,8 +134,8 @@ def _query_faults(query: Query[Frame], data: pl.DataFrame, once: bool) -> Iterat
     yield _null_in_key(query, data)
     if query.page is not None:
         yield _out_of_order(query, data)
-    if has_key and once:
-        yield _repeated(key, data)
+    if has_key:
+        yield _repeated(key if once else query.columns, data)
     yield _not_asked_for(query, data)
     if query.condition is not None:
         yield _against(query.condition, data)

@@ -30,6 +30,7 @@ from bench.attacks import Outcome, Settings
 from infra.localbroker import LocalBroker
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError
+from sources.inclusions import INCLUSION
 from sources.wire import VERSION
 
 #: Small enough for attacks to reach.
@@ -160,6 +161,17 @@ def _version(text: bytes | None) -> Telling:
     return tell
 
 
+def _contains(text: bytes) -> Telling:
+    """What the answer contains, beside the honest version, for which VERSION stands in the text."""
+
+    def tell(rows: pa.Table) -> pa.Table:
+        metadata = rows.schema.metadata
+        said = text.replace(b"VERSION", metadata[VERSION])
+        return rows.replace_schema_metadata({**metadata, INCLUSION: said})
+
+    return tell
+
+
 def _with_garbage(rows: pa.Table) -> pa.Table:
     """Metadata that are no text beside the version, and a lie that is found later."""
     fields = [field.with_metadata({b"\xfe": b"\xff"}) for field in rows.schema]
@@ -270,6 +282,32 @@ _MORE = (
     Lie("text that is not UTF-8", "u", _no_text, "has values that its types"),
     Lie("no version", "s", _version(None), "has the version b''"),
     Lie("metadata that are no text", "s", _with_garbage, "has the count -1"),
+    Lie("an inclusion that is no JSON", "s", _contains(b"{"), "contains what is not JSON"),
+    Lie(
+        "an inclusion of another version",
+        "s",
+        _contains(b'{"window": [0, 0]}'),
+        "is one of version 0",
+    ),
+    Lie(
+        "exceptions on the wrong side",
+        "s",
+        _contains(b'{"upto": VERSION, "besides": [0], "without": []}'),
+        "exceptions on the wrong side",
+    ),
+    Lie(
+        "a window over a relation without key",
+        "s",
+        _contains(b'{"window": [0, VERSION]}'),
+        "was read row by row, and the relation has no key",
+    ),
+    Lie(
+        "an update that is always lacking",
+        "s",
+        _contains(b'{"upto": VERSION, "besides": [], "without": [1]}'),
+        "without an update that it published before",
+        waits=True,
+    ),
     Lie("version -1", "s", _version(b"-1"), "has the version b'-1'"),
     Lie("version 2^63", "s", _version(str(2**63).encode()), "has the version b'92233"),
     Lie("version of 5,000 digits", "s", _version(b"9" * 5000), "has the version b'999"),

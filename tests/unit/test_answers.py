@@ -88,6 +88,14 @@ def test_a_row_of_a_key_twice_is_a_fault() -> None:
     assert said == "has two rows of one key: k = 1, l = p, x = 5"
 
 
+def test_read_row_by_row_a_key_may_come_in_two_states_but_no_row_twice() -> None:
+    question = Query(KEYED, ("k", "l", "x"))
+    states = frame("klx", (1, "p", 5, 1), (1, "p", 6, 1))
+    assert fault(question, states, once=False) is None
+    again = fault(question, frame("klx", (1, "p", 5, 1), (1, "p", 5, 1)), once=False)
+    assert again == "has two rows of one key: k = 1, l = p, x = 5"
+
+
 def test_a_row_has_to_match_one_of_the_key_sets() -> None:
     question = Query(BAG, ("x", "y"), None, (frame("x", (5, 1)), frame("y", ("p", 1))))
     assert fault(question, frame("xy", (5, "q", 1), (6, "p", 1), (5, None, 1))) is None
