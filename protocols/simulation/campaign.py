@@ -28,7 +28,8 @@ from protocols.simulation.journal import Outcome
 from protocols.simulation.judging import AnyContents, contents_of, objection
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule, drawn_schedule
-from protocols.simulation.simulator import beside_of, setting_of, simulate, sources_of
+from protocols.simulation.setting import beside_of, setting_of, sources_of
+from protocols.simulation.simulator import simulate
 from protocols.views.tree import AnyView
 
 Kind = Literal["wrong", "bound", "broke"]

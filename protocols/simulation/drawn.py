@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry
 from protocols.simulation.scenario import Scenario, scenario_from_json
-from protocols.simulation.simulator import setting_of
+from protocols.simulation.setting import setting_of
 
 SHAPES = ("chain", "star", "tree", "cycle", "clique", "self-join", "self-join in a chain")
 #: Type of the linked columns → its values; few, so that links meet.

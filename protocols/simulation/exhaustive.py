@@ -42,13 +42,8 @@ from protocols.simulation.judging import contents_of
 from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Schedule
-from protocols.simulation.simulator import (
-    commit_event,
-    run_event,
-    setting_of,
-    simulate,
-    sources_of,
-)
+from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
+from protocols.simulation.simulator import simulate
 
 #: Rows per page of the first state: all of them, for it is made in peace.
 _ALL = 1_000_000

@@ -30,32 +30,18 @@ from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 from protocols.exchange.together import finish
 from protocols.maintenance.firststate import next_stretch
-from protocols.maintenance.registry import Entry
 from protocols.maintenance.tree_sweep import validate
 from protocols.operators.memory import Memories
-from protocols.simulation.algebras import Algebra
 from protocols.simulation.answering import Answering
 from protocols.simulation.journal import Journal, VisibleState
-from protocols.simulation.scenario import Scenario
+from protocols.simulation.setting import Setting
 from protocols.simulation.source import SimulatedSource
 from protocols.views.catalog import Relation
 from protocols.views.partials import total
-from protocols.views.tree import AnyView, TreeView
+from protocols.views.tree import TreeView
 
 #: After one in so many installs it is read again what the operators of a view remember.
 _VALIDATED = 16
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is the same in all lives of a view."""
-
-    scenario: Scenario
-    entry: Entry
-    view: AnyView
-    algebra: Algebra
-    #: The global transactions, each with the sources that take part.
-    globals: Mapping[str, GlobalPart]
 
 
 @dataclass(eq=False)

@@ -23,7 +23,7 @@ from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.journal import Journal
 from protocols.simulation.life import Life, Opened
 from protocols.simulation.scenario import Scenario, scenario_from_json
-from protocols.simulation.simulator import commit_event, run_event, setting_of, sources_of
+from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 
 _BAG = ALGEBRAS["bag"]
 #: Rows of each relation at first, and the number of link values: a row has about two partners.

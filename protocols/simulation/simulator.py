@@ -26,27 +26,24 @@ one statement at its source, so it is never read in parts.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 from protocols.algebra.expressions import Condition
 from protocols.checking import trace
 from protocols.errors import ProtocolBug
-from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Group
 from protocols.exchange.questions import Joint, Query, Question
-from protocols.maintenance.registry import PROTOCOLS, Entry
-from protocols.simulation.algebras import ALGEBRAS
+from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Choices, Drawn, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
-from protocols.simulation.life import Kept, Life, Opened, Setting
+from protocols.simulation.life import Kept, Life, Opened
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
+from protocols.simulation.setting import Setting, commit_event, run_event, settings_of, sources_of
 from protocols.simulation.source import SimulatedSource
 from protocols.views.catalog import Relation
-from protocols.views.sql import parse_view
-from protocols.views.tree import TreeView
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
 
@@ -58,8 +55,6 @@ _CRASH = 1
 _SEND = 8
 #: So much the clocks of sources differ, in commits.
 _CLOCKS = 6
-#: Keeps a further view that the protocol of the run cannot keep.
-BESIDE = PROTOCOLS["batched-sweep"]
 #: So far back and ahead of a snapshot there are transactions that it lacks or has all the same.
 _HOLES = 3
 
@@ -72,73 +67,6 @@ def simulate(scenario: Scenario, protocol: Entry, schedule: Schedule) -> Outcome
     settled = schedule.settled(scenario.catalog.sources)
     first, *beside = _Simulation(scenario, protocol, settled).run()
     return replace(first, beside=tuple(beside))
-
-
-def settings_of(scenario: Scenario, protocol: Entry, algebra: str) -> tuple[Setting, ...]:
-    """What all runs over a scenario share, for each of its views."""
-    first = setting_of(scenario, protocol, algebra)
-    beside = [beside_of(scenario, number, protocol) for number in range(len(scenario.beside))]
-    # The operators above inner joins work on columns only, and views of one job share answers.
-    used = "frame" if any(isinstance(s.view, TreeView) for s in (first, *beside)) else algebra
-    return tuple(replace(s, algebra=ALGEBRAS[used]) for s in (first, *beside))
-
-
-@lru_cache(maxsize=16)
-def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
-    """One of the further views, kept by the same protocol if it can."""
-    sql = scenario.beside[number]
-    alone = replace(scenario, name=f"{scenario.name or 'view'} {number + 2}", view=sql, beside=())
-    view = parse_view(alone.name, sql, scenario.catalog)
-    return setting_of(alone, protocol if protocol.keeps(view) else BESIDE, "bag")
-
-
-@lru_cache(maxsize=16)
-def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
-    """What all runs over a scenario share; WrongUse if the protocol cannot keep it."""
-    view = parse_view(scenario.name or "view", scenario.view, scenario.catalog)
-    protocol.refuse_view(view)
-    participants: dict[str, set[str]] = {}
-    for update in scenario.updates:
-        if update.global_id is not None:
-            protocol.refuse_global(update.global_id)
-            participants.setdefault(update.global_id, set()).add(update.source)
-    parts = {id_: GlobalPart(id_, frozenset(sources)) for id_, sources in participants.items()}
-    # The operators above inner joins work on columns only.
-    used = "frame" if isinstance(view, TreeView) else algebra
-    return Setting(scenario, protocol, view, ALGEBRAS[used], parts)
-
-
-def sources_of(scenario: Scenario) -> dict[str, SimulatedSource]:
-    """The sources before anything was committed."""
-    sources = {}
-    for name in scenario.catalog.sources:
-        initial = {r: rows for r, rows in scenario.initial.items() if r.source == name}
-        updates = [update for update in scenario.updates if update.source == name]
-        sources[name] = SimulatedSource(name, initial, updates)
-    return sources
-
-
-def run_event(setting: Setting, seed: int | None) -> trace.Run:
-    """The first line of the trace."""
-    scenario = setting.scenario
-    initial = {
-        (relation.source, relation.name): tuple(
-            row for row, count in rows.counts.items() for _ in range(count)
-        )
-        for relation, rows in scenario.initial.items()
-    }
-    return trace.Run(setting.entry.name, scenario.view, scenario.catalog, initial, seed)
-
-
-def commit_event(source: SimulatedSource, at: int = 0) -> trace.Commit:
-    """The source commits its next update."""
-    update = source.commit(at)
-    changes = tuple(
-        trace.Change(relation.name, row, count)
-        for relation, rows in update.changes.items()
-        for row, count in rows.counts.items()
-    )
-    return trace.Commit(source.name, source.version, changes, update.global_id)
 
 
 @dataclass(eq=False)

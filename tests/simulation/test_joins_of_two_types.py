@@ -18,7 +18,7 @@ from protocols.algebra.types import BIGINT, ColumnType, column_type
 from protocols.analysis.outerjoins import BlockAnalysis
 from protocols.explaining.explanation import explain
 from protocols.maintenance.registry import PROTOCOLS
-from protocols.simulation import campaign, simulator
+from protocols.simulation import campaign, setting
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.scenario import scenario_from_json
@@ -104,7 +104,7 @@ def test_it_is_kept_as_duckdb_computes_it(name: str, protocol: str) -> None:
 @pytest.fixture
 def _nothing_known_from_before() -> Iterator[None]:
     """What was parsed with a defect must not be met without it, nor the other way round."""
-    caches = (campaign._contents, simulator.setting_of)
+    caches = (campaign._contents, setting.setting_of)
     for cache in caches:
         cache.cache_clear()
     yield

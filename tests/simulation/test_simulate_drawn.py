@@ -11,7 +11,8 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.drawn import LINKED, SHAPES, Shaped, random_scenario, scenario_for
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule, drawn_schedule
-from protocols.simulation.simulator import setting_of, simulate
+from protocols.simulation.setting import setting_of
+from protocols.simulation.simulator import simulate
 from protocols.simulation.source import SimulatedSource
 
 SWEEP = PROTOCOLS["sweep"]

@@ -24,13 +24,8 @@ from protocols.simulation.drawnviews import view_scenario
 from protocols.simulation.judging import Contents, objection
 from protocols.simulation.life import Life
 from protocols.simulation.schedule import drawn_schedule
-from protocols.simulation.simulator import (
-    Outcome,
-    Schedule,
-    setting_of,
-    simulate,
-    sources_of,
-)
+from protocols.simulation.setting import setting_of, sources_of
+from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.simulation.sqlcontents import SqlContents
 from protocols.views.catalog import Relation
 from protocols.views.tree import TreeView

@@ -19,7 +19,7 @@ from protocols.operators.counting import Counted
 from protocols.operators.groups import Group
 from protocols.operators.joins import Join
 from protocols.operators.memory import Memory
-from protocols.simulation import campaign, simulator
+from protocols.simulation import campaign, setting, simulator
 from protocols.simulation.campaign import Tally
 from protocols.simulation.life import Life
 from protocols.views.binding.subqueries import Subqueries
@@ -32,7 +32,7 @@ BATCHED = PROTOCOLS["batched-sweep"]
 @pytest.fixture(autouse=True)
 def _nothing_known_from_before() -> Iterator[None]:
     """What was parsed with a defect must not be met without it, nor the other way round."""
-    caches = (campaign._drawn, campaign._contents, simulator.setting_of)
+    caches = (campaign._drawn, campaign._contents, setting.setting_of)
     for cache in caches:
         cache.cache_clear()
     yield

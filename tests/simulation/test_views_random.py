@@ -14,7 +14,7 @@ from protocols.operators import memory
 from protocols.simulation.campaign import Campaign, Tally
 from protocols.simulation.coverage import operators, outline
 from protocols.simulation.drawnviews import view_scenario
-from protocols.simulation.simulator import setting_of
+from protocols.simulation.setting import setting_of
 from protocols.views.tree import TreeView
 
 BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))

@@ -15,7 +15,7 @@ from protocols.exchange.questions import Maintenance
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.maintenance.tree_sweep import validate
 from protocols.operators.memory import Memory
-from protocols.simulation import campaign, life, simulator
+from protocols.simulation import campaign, life, setting
 from protocols.simulation.campaign import Campaign, Tally
 
 BATCHED = PROTOCOLS["batched-sweep"]
@@ -23,7 +23,7 @@ BATCHED = PROTOCOLS["batched-sweep"]
 
 @pytest.fixture(autouse=True)
 def _nothing_known_from_before() -> Iterator[None]:
-    caches = (campaign._drawn, campaign._contents, simulator.setting_of)
+    caches = (campaign._drawn, campaign._contents, setting.setting_of)
     for cache in caches:
         cache.cache_clear()
     yield

@@ -16,7 +16,7 @@ from protocols.maintenance.registry import protocol as protocol_named
 from protocols.simulation.journal import Journal
 from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario, Update
-from protocols.simulation.simulator import commit_event, run_event, setting_of, sources_of
+from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
 from sources.workloads import workload
