@@ -189,7 +189,12 @@ def _retyped(name: str, type_: pa.DataType) -> Telling:
 
 
 def _renamed(change: Callable[[list[str]], list[str]]) -> Telling:
-    return lambda rows: rows.rename_columns(change(rows.column_names))
+    def tell(rows: pa.Table) -> pa.Table:
+        # Renaming loses the version, which would be another lie.
+        renamed = rows.rename_columns(change(rows.column_names))
+        return renamed.replace_schema_metadata(rows.schema.metadata)
+
+    return tell
 
 
 def _run_ends(rows: pa.Table) -> pa.Table:
