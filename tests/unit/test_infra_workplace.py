@@ -68,8 +68,9 @@ _STARTER = """
 import subprocess, sys, time
 from infra.workplace import all_temporary_files_in, workplace
 with workplace("job") as directory, all_temporary_files_in(directory):
-    print(directory, flush=True)
     subprocess.Popen([sys.executable, "-c", "input()"])
+    # From here on it is a program of its own: killed before, it would have no TMPDIR yet.
+    print(directory, flush=True)
     if sys.argv[1] == "stays":
         time.sleep(600)
 """
