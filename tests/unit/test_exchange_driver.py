@@ -194,7 +194,8 @@ def test_an_answer_waits_until_all_that_it_contains_is_here() -> None:
     assert len(story.driver.ready()) == 2
 
 
-def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
+def one_forgotten() -> Story:
+    """Position 1 is installed and forgotten, position 2 has begun."""
     story = Story(fifo=False)
     story.versions = {"a": [1], "b": [0]}
     story.receive("a", 1)
@@ -204,6 +205,11 @@ def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
     story.receive("a", 2)
     story.view.take_up({"a": 2})
     story.view.begin()
+    return story
+
+
+def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
+    story = one_forgotten()
     for asked in story.driver.send():
         lacking = (1,) if asked.question.source == "a" else ()
         upto = 2 if asked.question.source == "a" else 0
@@ -218,15 +224,7 @@ def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
 
 def test_what_follows_a_prefix_at_once_belongs_to_it() -> None:
     """Told with a shorter prefix, an answer lacks nothing that is forgotten."""
-    story = Story(fifo=False)
-    story.versions = {"a": [1], "b": [0]}
-    story.receive("a", 1)
-    story.view.take_up({"a": 1})
-    assert story.run() == [1]
-    story.mailbox.forget(1)
-    story.receive("a", 2)
-    story.view.take_up({"a": 2})
-    story.view.begin()
+    story = one_forgotten()
     for asked in story.driver.send():
         contained = Prefix(0, (1, 2)) if asked.question.source == "a" else Prefix(0)
         story.driver.answered(asked, Answer(NOTHING, contained))
