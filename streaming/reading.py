@@ -16,6 +16,7 @@ from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Question, Snapshot
+from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.asking import Sources
@@ -166,13 +167,18 @@ class Reading:
     def look_up(
         self, questions: Sequence[Question[Frame]]
     ) -> list[tuple[Answer[Frame], Snapshot[Frame]]]:
-        """For somebody who works alone: each answer, with the snapshot that it becomes."""
-        answers = self.ask(questions)
+        """For somebody who works alone: each answer, with the snapshot that it becomes.
+
+        What coincides goes out once, as the driver sees to it for the views of a job.
+        """
+        shared = Shared(questions)
+        answers = self.ask(shared.questions)
         newest: dict[str, int] = {}
-        for question, answer in zip(questions, answers, strict=True):
+        for question, answer in zip(shared.questions, answers, strict=True):
             newest[question.source] = max(answer.newest, newest.get(question.source, 0))
         self.catch_up(newest)
-        return [self._found(q, a) for q, a in zip(questions, answers, strict=True)]
+        told = (answers[place] for place in shared.places)
+        return [self._found(q, a) for q, a in zip(questions, told, strict=True)]
 
     def _found(
         self, question: Question[Frame], answer: Answer[Frame]

@@ -127,6 +127,22 @@ def test_global_transactions_keep_their_one_position_in_slices(world: World) -> 
         assert world.assert_complete(job.tables) > 30
 
 
+def test_what_two_atoms_of_a_slice_ask_alike_goes_out_once(world: World) -> None:
+    sql = (
+        "SELECT r.id, one.y, two.y AS other FROM a.r r"
+        " JOIN b.s one ON r.x = one.x JOIN b.s two ON r.x = two.x"
+    )
+    given = {"sql": sql, "executors": InThisProcess(1), "executor_rows": 1}
+    with world.job(protocol="batched-sweep", **given) as job:
+        start(job)
+        world.sources["a"].commit(("r", (900, 1, "p"), 1))
+        world.wait_until_published()
+        job.take(world.records_after(job))
+        figures: Any = job.measures.to_json()
+        assert sum(each["queries"] for each in figures["executors"].values()) == 1
+        assert job.tables.progress()["questions"].list.len().sum() == 2
+
+
 def test_a_batch_below_the_threshold_stays_with_the_driver(world: World) -> None:
     cluster = InThisProcess(2)
     with world.job(protocol="batched-sweep", executors=cluster, executor_rows=10_000) as job:
