@@ -191,6 +191,10 @@ def simulate(
         str | None,
         typer.Option(help="How sources read: versions, snapshots with holes, rows in windows."),
     ] = None,
+    copies: Annotated[
+        str | None,
+        typer.Option(help="Relations with a copy that answers for the source: none, some, all."),
+    ] = None,
     crashes: Annotated[
         int | None, typer.Option(min=0, help="How often the warehouse crashes at most.")
     ] = None,
@@ -217,6 +221,7 @@ def simulate(
         "stale": stale,
         "partitions": partitions,
         "reads": reads,
+        "copies": copies,
         "crashes": crashes,
         "redelivery": redelivery,
     }

@@ -23,6 +23,10 @@ class Bag:
     columns: tuple[str, ...]
     counts: Mapping[Row, int] = field(default_factory=dict)
 
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
     def is_empty(self) -> bool:
         return not self.counts
 

@@ -38,6 +38,11 @@ class Delta(Protocol):
         """The names of its columns, in order."""
         ...
 
+    @property
+    def size(self) -> int:
+        """How many rows it takes to hold it, those included that cancel out."""
+        ...
+
     def is_empty(self) -> bool:
         """Whether there is no row to work on. Rows that cancel out may still count as present."""
         ...

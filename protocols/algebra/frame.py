@@ -31,6 +31,10 @@ class Frame:
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name in self.data.columns if name != COUNT)
 
+    @property
+    def size(self) -> int:
+        return self.data.height
+
     def is_empty(self) -> bool:
         return self.data.is_empty()
 

@@ -67,7 +67,7 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
             else:
                 for change in _towards(log, inclusion, version):
                     part = change if condition is None else change.where(condition)
-                    rows = rows.plus(_asked_for(part, told, answer.last_key))
+                    rows = rows.plus(restricted(part, told, answer.last_key))
         if rows.columns != question.columns:
             rows = rows.select([(name, name) for name in question.columns])
     return Snapshot(rows, version, answer.last_key)
@@ -115,7 +115,7 @@ def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) 
     _, untouched = answer.rows.apart(touched, key)
     # Of numbers below zero the smallest is the last transaction.
     last = touched.earliest(key, POSITION).positive()
-    return untouched.plus(_asked_for(last, question, answer.last_key))
+    return untouched.plus(restricted(last, question, answer.last_key))
 
 
 def widened(question: Question[D]) -> Question[D]:
@@ -140,7 +140,7 @@ def at_cut(mailbox: Mailbox[D], question: Query[D], found: Snapshot[D], cut: int
     error = _difference(mailbox, question.relation, found.version, cut)
     if error is None:
         return found.rows
-    return found.rows.plus(_asked_for(error, question, found.last_key))
+    return found.rows.plus(restricted(error, question, found.last_key))
 
 
 def _difference(mailbox: Mailbox[D], relation: Relation, version: int, cut: int) -> D | None:
@@ -211,7 +211,7 @@ def _sum(parts: Sequence[D]) -> D:
 # -- restrictions --------------------------------------------------------------------------------
 
 
-def _asked_for(changes: D, question: Query[D], last_key: tuple[Any, ...] | None) -> D:
+def restricted(changes: D, question: Query[D], last_key: tuple[Any, ...] | None = None) -> D:
     """Of these changes of the relation those that the answer to the question would show."""
     if question.page is not None:
         inside = key_range(question.relation, question.page.after, last_key)

@@ -8,7 +8,8 @@ Somebody else brings updates and carries questions and answers: the job reads to
 servers, the simulator draws what happens next. What follows from it is decided here, for both:
 
 * Every protocol begins what it can whenever something has changed for it.
-* Questions of all views that coincide go out once (`sharing.py`).
+* Questions of all views that coincide go out once (`sharing.py`), unless a copy that is kept here
+  answers them (`copies.py`).
 * An answer is handed over when everything that it contains has been received, and then as a
   snapshot at one version (`correction.py`); one that lacks what is forgotten is asked for again.
 * Protocols that compare versions take answers in any order. Those that count on FIFO get updates
@@ -21,10 +22,11 @@ servers, the simulator draws what happens next. What follows from it is decided 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.errors import ProtocolBug, SourceViolation
+from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Delivery
@@ -49,14 +51,45 @@ class _Piece(Generic[D]):
     found: list[Snapshot[D] | None] = field(default_factory=list)
 
 
+class Asker(Protocol[D]):
+    """Asks questions and is handed the answers: a view, or a copy in the making."""
+
+    @property
+    def fifo(self) -> bool:
+        """Whether it counts on answers that come in turn with updates."""
+        ...
+
+    @property
+    def mailbox(self) -> Mailbox[D]:
+        """Its own view of what has been received."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """How many questions have not been sent."""
+        ...
+
+    def take_unsent(self) -> "list[Wanted[D]]":
+        """Questions that have not been sent."""
+        ...
+
+    def ask_again(self, wanted: "Wanted[D]") -> None:
+        """Its answer is of no use here."""
+        ...
+
+    def hand_over(self, wanted: "Wanted[D]", answer: Answer[D], found: Snapshot[D]) -> None:
+        """An answer, and the snapshot made of it."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Wanted(Generic[D]):
-    """A question of one view: whose it is, and its place in the round."""
+    """A question: whose it is, and for a piece of work its place in the round."""
 
-    view: "Maintained[D]"
+    asker: Asker[D]
     question: Question[D]
-    _piece: _Piece[D]
-    _place: int
+    _piece: _Piece[D] | None = None
+    _place: int = 0
 
     @property
     def round(self) -> object:
@@ -64,9 +97,9 @@ class Wanted(Generic[D]):
         return self._piece
 
     @property
-    def key(self) -> tuple["Maintained[D]", str]:
+    def key(self) -> tuple[Asker[D], str]:
         """The FIFO channel that its answer belongs to."""
-        return self.view, self.question.source
+        return self.asker, self.question.source
 
 
 @dataclass(eq=False)
@@ -218,6 +251,7 @@ class Maintained(Generic[D]):
     def hand_over(self, wanted: Wanted[D], answer: Answer[D], found: Snapshot[D]) -> None:
         """An answer reaches the protocol; with the last one of a round its piece goes on."""
         source, piece = wanted.question.source, wanted._piece
+        assert piece is not None, "a view asks as part of a piece of work"
         if self.fifo and self._protocol is not None:
             for version in range(self.delivery.in_line[source] + 1, found.version + 1):
                 self.delivery.get_in_line(source, version)
@@ -271,6 +305,10 @@ class Driver(Generic[D]):
         #: What has been received for all views.
         self.received = received
         self.views: list[Maintained[D]] = []
+        #: Who asks besides the views.
+        self.asking: list[Asker[D]] = []
+        #: Who answers for a source.
+        self.router: Router[D] = Router()
         #: What has gone out and has not been handed to all who want it.
         self._out: dict[Asked[D], None] = {}
 
@@ -282,7 +320,7 @@ class Driver(Generic[D]):
     @property
     def unsent(self) -> bool:
         """Whether any question has not gone out."""
-        return any(view.unsent for view in self.views)
+        return any(asker.unsent for asker in (*self.views, *self.asking))
 
     def begin(self) -> None:
         """Lets every protocol begin whatever it can."""
@@ -290,14 +328,17 @@ class Driver(Generic[D]):
             view.begin()
 
     def send(self) -> list[Asked[D]]:
-        """The questions that have to go out now: those of all views, what coincides once."""
-        wanted = [each for view in self.views for each in view.take_unsent()]
+        """The questions that have to go out now: what coincides once, what a copy answers not."""
+        askers: list[Asker[D]] = [*self.views, *self.asking]
+        wanted = [each for asker in askers for each in asker.take_unsent()]
         shared = Shared([each.question for each in wanted])
         sent: list[Asked[D]] = [Asked(question, []) for question in shared.questions]
         for each, place in zip(wanted, shared.places, strict=True):
             sent[place].wanting.append(each)
         self._out |= dict.fromkeys(sent)
-        return sent
+        for asked in sent:
+            asked.answer = self.router.answer(asked.question)
+        return [asked for asked in sent if asked.answer is None]
 
     def answered(self, asked: Asked[D], answer: Answer[D]) -> None:
         """An answer has arrived."""
@@ -328,14 +369,14 @@ class Driver(Generic[D]):
                 yield from ((asked, wanted) for wanted in asked.wanting)
 
     def _has_turn(self, wanted: Wanted[D], under_way: Any) -> bool:
-        return not wanted.view.fifo or wanted.key not in under_way
+        return not wanted.asker.fifo or wanted.key not in under_way
 
     def next_ones(self) -> list[tuple[Asked[D], Wanted[D]]]:
         """Of those each that may come first: any one, and of a FIFO channel only its next one."""
         seen: set[Any] = set()
         found = []
         for asked, wanted in self.ready():
-            if wanted.view.fifo and wanted.key in seen:
+            if wanted.asker.fifo and wanted.key in seen:
                 continue
             seen.add(wanted.key)
             found.append((asked, wanted))
@@ -345,15 +386,15 @@ class Driver(Generic[D]):
         """One answer to one view that wants it."""
         answer = asked.answer
         assert answer is not None, "it was among those that are ready"
-        if wanted.view.fifo:
-            wanted.view.refuse_out_of_turn(asked.question.source, answer)
+        if isinstance(wanted.asker, Maintained) and wanted.asker.fifo:
+            wanted.asker.refuse_out_of_turn(asked.question.source, answer)
         asked.wanting.remove(wanted)
         if not asked.wanting:
             del self._out[asked]
         if came_too_late(self.received, wanted.question, answer):
-            wanted.view.ask_again(wanted)
+            wanted.asker.ask_again(wanted)
         else:
-            wanted.view.hand_over(wanted, answer, snapshot(self.received, wanted.question, answer))
+            wanted.asker.hand_over(wanted, answer, snapshot(self.received, wanted.question, answer))
 
     def hand_over_all(self) -> None:
         """Everything that may be handed over, in its order."""
@@ -367,6 +408,11 @@ class Driver(Generic[D]):
             each.key != (view, source) for asked in self._out for each in asked.wanting
         )
 
+    def forget(self) -> None:
+        """Drops what no view and no copy needs any more."""
+        self.router.advance()
+        self.received.forget()
+
     def validate(self) -> None:
         """ProtocolBug if something is not as it has to be."""
         for view in self.views:
@@ -379,12 +425,12 @@ def _needed(asked: Asked[Any], wanted: Wanted[Any]) -> int:
     A view that is further than others may stand at versions that have not been received again.
     """
     assert asked.answer is not None, "it has been answered"
-    return max(asked.answer.newest, wanted.view.mailbox.base(asked.question.source))
+    return max(asked.answer.newest, wanted.asker.mailbox.base(asked.question.source))
 
 
 def _turn(message: tuple[Asked[Any], Wanted[Any]]) -> tuple[str, int]:
     """By version within a FIFO channel; all others as they were asked."""
     asked, wanted = message
-    if not wanted.view.fifo or asked.answer is None:
+    if not wanted.asker.fifo or asked.answer is None:
         return "", 0
     return asked.question.source, asked.answer.inclusion.version

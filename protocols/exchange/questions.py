@@ -83,6 +83,8 @@ class Answer(Generic[D]):
     #: A source in partitions reads each at its own moment: (which rows, what these contain),
     #: disjoint and together all rows. `inclusion` is then that of the newest. Empty: one for all.
     parts: tuple[tuple[Condition, Prefix], ...] = ()
+    #: Whether a copy that is kept here has answered for the source (copies.py).
+    copied: bool = False
 
     @property
     def newest(self) -> int:

@@ -31,7 +31,7 @@ def _exact(view: View, outcome: Outcome) -> str | None:
     others = len(view.atoms) - 1
     for position in range(1, len(outcome.groups) + 1):
         due = others * _changed(view, outcome, position)
-        asked, skipped = outcome.queries.get(position, 0), outcome.skipped.get(position, 0)
+        asked, skipped = _asked(outcome, position), outcome.skipped.get(position, 0)
         if asked + skipped != due:
             return f"position {position}: {asked} asked and {skipped} saved instead of {due}"
     return None
@@ -42,7 +42,7 @@ def _composite(view: View, outcome: Outcome) -> str | None:
     shown = [state.position for state in outcome.states]
     for before, last in pairwise(shown):
         inside = range(before + 1, last + 1)
-        asked = sum(outcome.queries.get(position, 0) for position in inside)
+        asked = sum(_asked(outcome, position) for position in inside)
         allowed = others * sum(_changed(view, outcome, position) for position in inside)
         if asked > allowed:
             return f"positions {before + 1} to {last}: {asked} asked, {allowed} allowed"
@@ -51,10 +51,16 @@ def _composite(view: View, outcome: Outcome) -> str | None:
 
 def _batched(view: View, outcome: Outcome) -> str | None:
     allowed = queries_per_batch(view)
-    for position, asked in outcome.queries.items():
+    for position in outcome.queries.keys() | outcome.copied.keys():
+        asked = _asked(outcome, position)
         if position > 0 and asked > allowed:
             return f"batch up to position {position}: {asked} asked, {allowed} allowed"
     return None
+
+
+def _asked(outcome: Outcome, position: int) -> int:
+    """Questions for a position, whoever answered them."""
+    return outcome.queries.get(position, 0) + outcome.copied.get(position, 0)
 
 
 def _changed(view: View, outcome: Outcome, position: int) -> int:

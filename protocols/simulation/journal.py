@@ -34,6 +34,8 @@ class Outcome:
     queries: dict[int, int]
     #: Questions that the protocol could save, by position.
     skipped: dict[int, int]
+    #: Questions that a copy answered, by position; no source was asked.
+    copied: dict[int, int]
     #: Answers that differed from what the relation held at the position they were for.
     concurrent: dict[int, int]
     #: The sources at the end, which remember all their versions.
@@ -70,6 +72,7 @@ class Journal:
     states: list[VisibleState] = field(default_factory=list)
     queries: dict[int, int] = field(default_factory=dict)
     skipped: dict[int, int] = field(default_factory=dict)
+    copied: dict[int, int] = field(default_factory=dict)
     concurrent: dict[int, int] = field(default_factory=dict)
     #: The number of the last question; never given twice.
     last_id: int = 0
@@ -91,6 +94,9 @@ class Journal:
 
     def answered(self, id_: int, version: int, rows: int) -> None:
         self.events.append(trace.Answer(id_, version, rows))
+
+    def answered_by_a_copy(self, position: int) -> None:
+        self.copied[position] = self.copied.get(position, 0) + 1
 
     def differed(self, position: int) -> None:
         self.concurrent[position] = self.concurrent.get(position, 0) + 1
@@ -115,6 +121,7 @@ class Journal:
             tuple(self.states),
             self.queries,
             self.skipped,
+            self.copied,
             self.concurrent,
             sources,
             crashes,
@@ -142,4 +149,5 @@ class Journal:
         self.events = kept
         self.queries = {p: number for p, number in self.queries.items() if number}
         self.concurrent = {p: n for p, n in self.concurrent.items() if p <= durable}
+        self.copied = {p: n for p, n in self.copied.items() if p <= durable}
         return [tuple(undone[position]) for position in sorted(undone)]

@@ -10,7 +10,7 @@ sources send again everything behind it, and answers to questions of an earlier 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from protocols.algebra.bag import bag
+from protocols.exchange.copying import Copying
 from protocols.exchange.correction import snapshot
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Channel, Delivery
@@ -165,8 +166,13 @@ class Life:
         rows = self._algebra.rows(changes)
         return self._algebra.changes(dict(relation.columns), version, rows)
 
-    def begin(self, page: int) -> None:
-        """Goes to work, each view with its first state if it has none yet."""
+    def begin(self, page: int, copied: Iterable[Relation] = ()) -> None:
+        """Goes to work, each view with its first state if it has none yet.
+
+        Copies are made beside that, of these relations.
+        """
+        for relation in copied:
+            Copying(self.driver, relation, page, _untold)
         for number, kept in enumerate(self.views):
             if kept.journal.states:
                 self._begin_to_maintain(number, kept)
@@ -242,9 +248,9 @@ class Life:
             self.open.append(Opened(asked, self._sources[asked.question.source].version))
 
     def _record_question(self, wanted: Wanted[Any]) -> None:
-        kept = next(kept for kept in self.views if kept.maintained is wanted.view)
-        if wanted in kept.ids:
-            return  # asked again
+        kept = next((kept for kept in self.views if kept.maintained is wanted.asker), None)
+        if kept is None or wanted in kept.ids:
+            return  # for a copy, or asked again
         question = wanted.question
         name = "*" if isinstance(question, Joint) else question.relation.name
         keys = self.answering.keys_of(question)
@@ -268,8 +274,12 @@ class Life:
         version = kept.mailbox.version_at(question.source, question.position)
         if self.answering.differs(question, answer, version):
             kept.journal.differed(question.position)
+        asked = kept.ids.pop(wanted, None)
+        if asked is None:
+            kept.journal.answered_by_a_copy(question.position)
+            return
         rows = len(self._algebra.rows(answer.rows).counts)
-        kept.journal.answered(kept.ids.pop(wanted), found.version, rows)
+        kept.journal.answered(asked, found.version, rows)
 
     # -- what becomes visible ------------------------------------------------------------------
 
@@ -349,11 +359,15 @@ class Life:
         """Drops what no cut behind the last visible states needs."""
         for kept in self.views:
             kept.mailbox.forget(kept.journal.position)
-        self.received.forget()
+        self.driver.forget()
 
 
 def _rows(changes: Any) -> int:
     return sum(abs(count) for count in changes.counts.values())
+
+
+def _untold(_rows: int, _complete: bool) -> None:
+    """How far a copy is concerns nobody in a simulation."""
 
 
 def _first_state(kept: Kept, limit: int) -> Work[Any]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
+from protocols.views.catalog import Relation
 
 #: What can happen next to a source or to a message from it.
 KINDS = ("commit", "arrive", "deliver", "evaluate", "hand over")
@@ -17,7 +18,11 @@ Delays = Mapping[str, Mapping[str, int]]
 Redelivery = Literal["same", "other"]
 #: How sources read: all at one version, from snapshots with holes, row by row inside a window.
 Reads = Literal["versions", "holes", "windows"]
+#: Copies of some relations: which ones depends on the seed.
+Copies = Literal["none", "some", "all"]
 _SPEEDS = (1, 4, 16)
+#: The knobs of a run in which answers come in turn with updates.
+_IN_TURN = {"stale": False, "partitions": 1, "reads": "versions", "copies": "none"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Schedule:
     partitions: int = 1
     #: What an answer contains of its source's transactions (exchange/inclusion.py).
     reads: Reads = "versions"
+    #: Of which relations the warehouse keeps a copy that answers for the source.
+    copies: Copies = "none"
     #: How often the warehouse loses everything but what it has installed.
     crashes: int = 0
     #: Whether what a crash undid is delivered again in the same order, or in any other.
@@ -52,11 +59,19 @@ class Schedule:
             raise WrongUse(f"redelivery is same or other, not {self.redelivery!r}")
         if self.reads not in ("versions", "holes", "windows"):
             raise WrongUse(f"reads is versions, holes or windows, not {self.reads!r}")
+        if self.copies not in ("none", "some", "all"):
+            raise WrongUse(f"copies are of none, some or all relations, not {self.copies!r}")
         if min(self.page, self.partitions) < 1 or self.crashes < 0:
             raise WrongUse("a page has a row, a relation a part, and crashes are not negative")
         speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
         if any(not isinstance(speed, int) or speed < 1 for speed in speeds):
             raise WrongUse("delays are whole numbers from 1, by kind of event and source")
+
+    def copied(self, relation: Relation) -> bool:
+        """Whether the warehouse keeps a copy of a relation."""
+        if self.copies == "some":
+            return Random(f"copy {relation} {self.seed}").random() < 0.5
+        return self.copies == "all"
 
     def settled(self, sources: Iterable[str]) -> "Schedule":
         """With nothing left to draw but the choices themselves."""
@@ -82,7 +97,7 @@ class Schedule:
         knobs = [f"seed {self.seed}", f"algebra {self.algebra}", f"page {self.page}"]
         knobs += [f"stale {_yes(self.stale)}", f"late start {_yes(self.late_start)}"]
         knobs += [f"reads {self.reads}", f"partitions {self.partitions}", f"crashes {self.crashes}"]
-        knobs += [f"redelivery {self.redelivery}"]
+        knobs += [f"redelivery {self.redelivery}", f"copies {self.copies}"]
         for kind, speeds in (self.delays or {}).items():
             each = " ".join(f"{source}:{speed}" for source, speed in speeds.items())
             knobs.append(f"{kind} {each}")
@@ -107,7 +122,7 @@ def schedule_from_json(form: Any) -> Schedule:
 def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedule:
     """The knobs of a seed, as far as they are not given.
 
-    A protocol over FIFO channels knows no replicas, partitions, holes or windows.
+    A protocol over FIFO channels knows no replicas, partitions, holes, windows or copies.
     """
     rng = Random(f"knobs {seed}")
     drawn: dict[str, Any] = {
@@ -119,14 +134,15 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
         "crashes": rng.choice((0, 0, 0, 1, 2)),
         "redelivery": rng.choice(("same", "other")),
         "reads": rng.choice(("versions", "versions", "versions", "holes", "windows")),
+        "copies": rng.choice(("none", "none", "none", "some", "all")),
     }
     if entry.fifo:
-        drawn.update(stale=False, partitions=1, reads="versions")
-        odd = given.get("stale") or given.get("partitions", 1) > 1
-        if odd or given.get("reads", "versions") != "versions":
+        drawn |= _IN_TURN
+        if any(given.get(knob, usual) != usual for knob, usual in _IN_TURN.items()):
             raise WrongUse(
                 f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
-                " of the moment, so there are neither stale reads nor partitions, holes or windows"
+                " of the moment, so there are neither stale reads nor partitions, holes, windows or"
+                " copies"
             )
     return Schedule(seed, **{**drawn, **given})
 

@@ -118,7 +118,7 @@ class _Simulation:
 
     def run(self) -> tuple[Outcome, ...]:
         """The outcomes of all views."""
-        self._life.begin(self._schedule.page)
+        self._begin()
         self._settle(self._shown())
         while True:
             while events := self._possible():
@@ -141,6 +141,11 @@ class _Simulation:
             for kept in self._life.views
         )
 
+    def _begin(self) -> None:
+        relations = self._life.received.logs
+        copied = [relation for relation in relations if self._schedule.copied(relation)]
+        self._life.begin(self._schedule.page, copied)
+
     def _check_nothing_is_left(self) -> None:
         """Nothing can happen any more: then everything has to have happened."""
         for kept in self._life.views:
@@ -151,7 +156,7 @@ class _Simulation:
                         f"the run stands still: {len(source.updates)} updates of {name} were to be"
                         f" delivered, and {delivered[name]} were"
                     )
-        if not self._life.idle:
+        if not self._life.idle or self._life.driver.asking:
             raise ProtocolBug("the run stands still with work begun that asks nothing")
 
     def _possible(self) -> list[_Event]:
@@ -315,7 +320,7 @@ class _Simulation:
     def _parts_of(self, opened: Opened) -> tuple[Condition, ...]:
         """The conditions of a relation that is read in parts, or none."""
         question, number = opened.question, self._schedule.partitions
-        if number == 1 or self._fifo or isinstance(question, Joint):
+        if number == 1 or self._fifo or isinstance(question, Joint) or question.page is not None:
             return ()
         if self._schedule.reads != "versions":
             return ()
@@ -342,7 +347,7 @@ class _Simulation:
             if not view.created and self._choices.below(2) == 0:
                 view.created, view.vector = True, self._past_of([view])
         self._life = self._new_life()
-        self._life.begin(self._schedule.page)
+        self._begin()
 
     def _created(self) -> list[_View]:
         return [view for view in self._views if view.created]

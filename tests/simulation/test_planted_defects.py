@@ -141,7 +141,7 @@ def test_using_an_answer_before_all_that_it_contains_is_here_is_caught(
 WINDOWS = {
     "touched keys taken from the answer": ("touched is None", "True"),
     "touched keys left out": (
-        "return untouched.plus(_asked_for(last, question, answer.last_key))",
+        "return untouched.plus(restricted(last, question, answer.last_key))",
         "return untouched",
     ),
     "any after-image instead of the last one": (
@@ -149,7 +149,7 @@ WINDOWS = {
         "touched.positive()",
     ),
     "a row that moved out of what was asked for": (
-        "_asked_for(last, question, answer.last_key)",
+        "restricted(last, question, answer.last_key)",
         "last.select([(name, name) for name in question.columns])",
     ),
     "a row that moved into what was asked for": (
@@ -212,7 +212,7 @@ def test_errors_that_the_condition_of_the_atom_excludes_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     right = "changes = changes.where(question.condition)"
-    _correcting(monkeypatch, correction._asked_for, right, "pass")
+    _correcting(monkeypatch, correction.restricted, right, "pass")
     assert _hunted().of("wrong")
 
 
@@ -225,7 +225,7 @@ def test_an_uncorrected_page_of_the_first_state_is_caught(monkeypatch: pytest.Mo
 
 def test_a_correction_beyond_the_page_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = "changes if inside is None else changes.where(inside)"
-    _correcting(monkeypatch, correction._asked_for, right, "changes")
+    _correcting(monkeypatch, correction.restricted, right, "changes")
     assert _hunted().of("wrong")
 
 
@@ -311,7 +311,7 @@ def test_using_an_answer_before_all_that_the_view_stands_at_is_here_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A view that was created later than others is further than what has been received."""
-    right = "max(asked.answer.newest, wanted.view.mailbox.base(asked.question.source))"
+    right = "max(asked.answer.newest, wanted.asker.mailbox.base(asked.question.source))"
     hasty = planted(driver._needed, right, "asked.answer.newest")
     monkeypatch.setattr(driver, "_needed", hasty)
     assert _several_views(stale=True, crashes=2)

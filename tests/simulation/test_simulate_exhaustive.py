@@ -97,7 +97,7 @@ def test_the_control_fails_in_most_schedules_and_duckdb_agrees_with_the_judge() 
     ("right", "wrong"),
     [
         ("found.version, cut)", "found.version + 1, cut)"),
-        ("found.rows.plus(_asked_for(error, question, found.last_key))", "found.rows"),
+        ("found.rows.plus(restricted(error, question, found.last_key))", "found.rows"),
         ("found.version, cut)", "found.version, cut + 1)"),
     ],
 )
