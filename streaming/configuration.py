@@ -4,13 +4,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, protocol
-from protocols.views.catalog import refuse_source_name
+from protocols.views.catalog import Catalog, refuse_source_name
 from protocols.views.sql import sources_named_in
 from sources.topics import checked_bootstrap
 from streaming.sqlfiles import sql_in
@@ -18,7 +18,7 @@ from streaming.sqlfiles import sql_in
 _TABLES = {
     "warehouse": {"path"},
     "kafka": {"bootstrap"},
-    "sources": {"address", "topic", "token_env", "tls_roots"},
+    "sources": {"address", "topic", "token_env", "tls_roots", "keep"},
     "views": {"sql", "protocol", "history_hours"},
     "job": {
         "records_per_batch",
@@ -40,6 +40,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _NONE_AT_ZERO = {"executor_rows"}
 
 
+#: What is kept of a relation: nothing, so that its source is asked, or all of its rows in memory.
+Keep: TypeAlias = Literal["ask", "full"]
+
+
 @dataclass(frozen=True)
 class SourceSettings:
     """Where one source answers and publishes."""
@@ -50,6 +54,22 @@ class SourceSettings:
     #: Name of the environment variable that holds the token, for servers off loopback.
     token_env: str | None
     tls_roots: Path | None
+    #: Relation → what is kept of it; "ask" if it is not named.
+    keep: Mapping[str, Keep] = field(default_factory=dict)
+
+    def keeps_copy_of(self, relation: str) -> bool:
+        """Whether a copy of it is to answer for this source."""
+        return self.keep.get(relation) == "full"
+
+    def refuse_unknown_copies(self, catalog: Catalog) -> None:
+        """WrongUse if it is said of something that the source does not have what is kept of it."""
+        known = [relation.name for relation in catalog.relations if relation.source == self.name]
+        for relation in self.keep:
+            if relation not in known:
+                raise WrongUse(
+                    f"sources.{self.name}.keep.{relation}: source {self.name} has no relation"
+                    f" {relation!r}; it has: {', '.join(known)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -197,7 +217,16 @@ class _Reader:
             self._text(table, "topic", where, name) or name,
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
+            self._keep(table, where),
         )
+
+    def _keep(self, table: dict[str, Any], where: str) -> dict[str, Keep]:
+        kept = self._table(table, "keep", f"{where}.")
+        for relation, value in kept.items():
+            if value not in get_args(Keep):
+                problem = f"has to be one of {', '.join(get_args(Keep))}, not {value!r}"
+                self._refuse(f"{where}.keep.{relation}", problem)
+        return kept
 
     def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:
         owners: dict[str, str] = {}

@@ -16,8 +16,10 @@ checkpoint says. A batch that is there already delivers nothing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from protocols.algebra.frame import Frame
+from protocols.exchange.copying import Copying
 from protocols.exchange.driver import Driver
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
@@ -87,11 +89,14 @@ class Job:
         self._versions, self._digests = versions_in(statuses), digests_in(statuses)
         self._resuming = Resuming(known.bootstrap, topics, self._ends, self._sources, self._digests)
         catalog = catalog_in(statuses)
+        for source in used.values():
+            source.refuse_unknown_copies(catalog)
         self.views = [
             KeptView(known, settings, catalog, self.measures, self._report)
             for settings in self._settings
         ]
         for view in self.views:
+            view.refuse_copies(self._configuration)
             if view.tables.exists:
                 view.standing = self._checked(view.tables.standing())
 
@@ -115,10 +120,13 @@ class Job:
             self._reading.seen(view.standing.vector)
             self._reading.expect(view.standing)
         self._commits = Commits()
-        self._driver = Driver(self._reading.received)
+        self._driver = Driver(self._reading.received, self._reading.router)
         for view in self.views:
             view.start(self._reading, self._commits, self._executors)
             self._driver.views.append(view.work)
+        for relation in self._copied():
+            page = self._configuration.job.page_rows
+            Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
         self.measures.positions = {v.view.name: v.standing.position for v in self.views}
         self.measures.view_rows = sum(view.tables.rows() for view in self.views)
         self._watching = Watching(
@@ -130,6 +138,21 @@ class Job:
             self.stopping,
         )
         self._watching.start(self._sources.watched())
+
+    def _copied(self) -> list[Relation]:
+        """The relations of which the configuration asks for a copy."""
+        known = self._configuration.sources
+        return [r for r in self._reading.received.logs if known[r.source].keeps_copy_of(r.name)]
+
+    def _tell_of_copy(self, relation: Relation, rows: int, complete: bool) -> None:
+        """How far a copy is; it answers as soon as it is complete."""
+        if complete:
+            self.measures.copies[str(relation)] = rows
+            self._report(
+                f"copy of {relation}: {rows:,} rows; it answers for the source from now on"
+            )
+        else:
+            self._report(f"copy of {relation}: {rows:,} rows so far")
 
     def _first_state(self, view: KeptView) -> Standing:
         vector = {source: self._versions[source] for source in view.view.sources}
@@ -200,7 +223,7 @@ class Job:
         self._work()
         for view in self.views:
             view.end_batch()
-        self._driver.received.forget()
+        self._driver.forget()
         self._reading.forget(_earliest([view.standing for view in self.views]).vector)
         return any(waiting)
 
@@ -258,6 +281,8 @@ class Job:
 
     def look_after(self) -> None:
         """Called between batches: what goes on beside them does not wait for the next one."""
+        if self._driver.asking:
+            self._wave()
         if self._commits.idle:
             self._note_reached()
             for view in self.views:

@@ -17,7 +17,7 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.framelog import VERSION, FrameLog
-from protocols.errors import ProtocolBug
+from protocols.errors import ProtocolBug, WrongUse
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.delivery import Channel, Delivery
@@ -101,6 +101,18 @@ class KeptView:
 
     # -- before the first batch ------------------------------------------------------------------
 
+    def refuse_copies(self, known: Configuration) -> None:
+        """WrongUse if a copy would answer questions of a protocol that counts on FIFO."""
+        copied = (r for r in self.view.relations if known.sources[r.source].keeps_copy_of(r.name))
+        relation = next(copied, None) if self.entry.fifo else None
+        if relation is not None:
+            raise WrongUse(
+                f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', and view"
+                f" {self.view.name} reads it by protocol {self.entry.name}, which counts on answers"
+                " that come in turn with updates; those of a copy do not. Leave the key out, or"
+                " choose a protocol as batched-sweep"
+            )
+
     def resume(self) -> None:
         """Goes on where the tables stand, which is the standing that was checked."""
         discard_pages(self.tables)
@@ -170,6 +182,9 @@ class KeptView:
     def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
         """Remembers for `progress` what was asked for a position."""
         question = wanted.question
+        if answer.copied:
+            self._measures.answers_of_copies += 1
+            return
         self._measures.corrected += ahead(self._mailbox, question, found) > 0
         if question.position:
             said = noted(question, answer, found.version)
@@ -180,7 +195,9 @@ class KeptView:
         received = {source: self._mailbox.received(source) for source in view.sources}
         logs, offsets = self._reading.received.logs, self._offsets(received)
         digests = self._digests(received)
-        return batch_of(self._configuration, view, self._mailbox, logs, offsets, digests)
+        self._reading.router.advance()
+        copies = self._reading.router.copies.values()
+        return batch_of(self._configuration, view, self._mailbox, logs, copies, offsets, digests)
 
     def _swept(self, slices: Sequence[Swept], seconds: float) -> None:
         """Takes note of what executors have done."""
@@ -188,6 +205,7 @@ class KeptView:
             self._asked.setdefault(each.slice.last, []).extend(each.questions)
             self._measures.swept_elsewhere(each.executor, each.queries, each.bytes, each.seconds)
             self._measures.corrected += each.corrected
+            self._measures.answers_of_copies += each.answers_of_copies
             if each.file is not None:
                 self._written.append(each.file)
         self._measures.batches_on_executors += 1

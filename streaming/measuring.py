@@ -86,6 +86,10 @@ class Measures:
     #: Questions not asked because a partial change was empty.
     skipped: int = 0
     bytes: int = 0
+    #: Questions that a copy answered, so that no source was asked.
+    answers_of_copies: int = 0
+    #: Relation → the rows of its copy when it was complete.
+    copies: dict[str, int] = field(default_factory=dict)
     view_rows: int = 0
     #: Batches that were cut into slices, and what each executor did of them.
     batches_on_executors: int = 0
@@ -154,6 +158,8 @@ class Measures:
             "corrected_answers": self.corrected,
             "skipped_queries": self.skipped,
             "bytes": self.bytes,
+            "answers_of_copies": self.answers_of_copies,
+            "copies": self.copies,
             "view_rows": self.view_rows,
             "freshness_p50_ms": p50,
             "freshness_p99_ms": p99,

@@ -12,6 +12,7 @@ from functools import partial
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog, Room
 from protocols.errors import SourceViolation
+from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Received
@@ -66,6 +67,8 @@ class Reading:
         self._lacking: dict[str, float] = {}
         #: Everything below the standing's offsets, and what comes behind them.
         self.received = received
+        #: Who answers for a source.
+        self.router: Router[Frame] = Router()
         self.feeds = {
             source: Feed(
                 source,
@@ -172,13 +175,20 @@ class Reading:
         What coincides goes out once, as the driver sees to it for the views of a job.
         """
         shared = Shared(questions)
-        answers = self.ask(shared.questions)
+        answers = self._answers(shared.questions)
         newest: dict[str, int] = {}
         for question, answer in zip(shared.questions, answers, strict=True):
             newest[question.source] = max(answer.newest, newest.get(question.source, 0))
         self.catch_up(newest)
         told = (answers[place] for place in shared.places)
         return [self._found(q, a) for q, a in zip(questions, told, strict=True)]
+
+    def _answers(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+        """Of copies, and of the sources where there is none."""
+        here = [self.router.answer(question) for question in questions]
+        left = [q for q, answer in zip(questions, here, strict=True) if answer is None]
+        asked = iter(self.ask(left))
+        return [next(asked) if answer is None else answer for answer in here]
 
     def _found(
         self, question: Question[Frame], answer: Answer[Frame]

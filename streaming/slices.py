@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -35,6 +35,7 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION
+from protocols.exchange.copies import Copy
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Log, Mailbox
@@ -76,6 +77,8 @@ class Batch:
     changes: Mapping[Relation, pl.DataFrame]
     #: What has positions behind the standing.
     order: Deliveries
+    #: Relation → all of its rows as of `received`, if a copy answers for its source.
+    copies: Mapping[Relation, pl.DataFrame]
 
 
 @dataclass
@@ -93,6 +96,8 @@ class Swept:
     corrected: int = 0
     queries: int = 0
     bytes: int = 0
+    #: Questions that copies answered.
+    answers_of_copies: int = 0
     #: How long it took, and how much of that until its mailbox held the whole batch.
     seconds: float = 0.0
     ready: float = 0.0
@@ -125,12 +130,14 @@ def batch_of(
     view: View,
     mailbox: Mailbox[Frame],
     logs: Mapping[Relation, Log[Frame]],
+    copies: Iterable[Copy[Frame]],
     offsets: Mapping[str, int],
     digests: Mapping[str, int],
 ) -> Batch:
     """What executors have to know.
 
-    `offsets` lie behind all that the mailbox has received, `digests` are of the histories up to it.
+    `offsets` lie behind all that the mailbox has received, `digests` are of the histories up to it,
+    and `copies` are up to date.
     """
     base = mailbox.vector_at(mailbox.start)
     received = {source: mailbox.received(source) for source in view.sources}
@@ -143,7 +150,8 @@ def batch_of(
     order = mailbox.deliveries(mailbox.start, mailbox.last_position)
     standing = Standing(mailbox.start, base, dict(offsets), dict(digests))
     directory = configuration.warehouse / view.name / "changes"
-    return Batch(configuration, view, standing, directory, received, changes, order)
+    held = {copy.relation: copy.rows.data for copy in copies if copy.relation in view.relations}
+    return Batch(configuration, view, standing, directory, received, changes, order, held)
 
 
 # -- at an executor ------------------------------------------------------------------------------
@@ -165,6 +173,9 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
         def ask(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
             told = reading.look_up(questions)
             for question, (answer, found) in zip(questions, told, strict=True):
+                if answer.copied:
+                    swept.answers_of_copies += 1
+                    continue
                 swept.corrected += ahead(mailbox, question, found) > 0
                 swept.questions.append(noted(question, answer, found.version))
             return [found for _, found in told]
@@ -198,7 +209,11 @@ def _reading(
         if version > standing.vector[source]:
             changes = {r: rows for r, rows in batch.changes.items() if r.source == source}
             received.receive(source, version, changes)
-    return Reading(batch.configuration, sources, received, standing, measures, _report, stopping)
+    reading = Reading(batch.configuration, sources, received, standing, measures, _report, stopping)
+    for relation, rows in batch.copies.items():
+        version = received.received(relation.source)
+        reading.router.add(Copy(relation, received, Frame(rows), version))
+    return reading
 
 
 def _deliver(mailbox: Mailbox[Frame], order: Deliveries) -> None:

@@ -301,14 +301,14 @@ def _subject(question: Question[Any]) -> tuple[Any, ...]:
 class Driver(Generic[D]):
     """All views over what one reading receives."""
 
-    def __init__(self, received: Received[D]) -> None:
+    def __init__(self, received: Received[D], router: Router[D] | None = None) -> None:
         #: What has been received for all views.
         self.received = received
         self.views: list[Maintained[D]] = []
         #: Who asks besides the views.
         self.asking: list[Asker[D]] = []
         #: Who answers for a source.
-        self.router: Router[D] = Router()
+        self.router = Router[D]() if router is None else router
         #: What has gone out and has not been handed to all who want it.
         self._out: dict[Asked[D], None] = {}
 

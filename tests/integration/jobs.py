@@ -291,14 +291,19 @@ class World:
     # -- the job -------------------------------------------------------------------------------
 
     def write_configuration(self, sql: str | None = None, **changes: Any) -> Path:
-        """`warehouse.toml`; changes are values for [job] and, under `toml`, text replaced."""
+        """`warehouse.toml`; changes are values for [job] and, under `toml`, text replaced.
+
+        `copies` are relations (source.name) of which a copy is kept.
+        """
         replaced: Mapping[str, str] = changes.pop("toml", {})
+        copies = [relation.split(".") for relation in changes.pop("copies", ())]
         settings = {"patience_seconds": 60.0, "current_every_seconds": 0.001, **changes}
         (self.directory / "v.sql").write_text(self.story.sql if sql is None else sql)
         lines = ["[warehouse]", 'path = "tables"', "[kafka]", f'bootstrap = "{self.bootstrap}"']
         for source in self.sources.values():
             lines += [f"[sources.{source.name}]", f'address = "{source.address}"']
             lines += [f'topic = "{source.topic}"']
+            lines += [f'keep.{name} = "full"' for at, name in copies if at == source.name]
         lines += ["[views.v]", 'sql = "v.sql"', "[job]"]
         lines += [f"{key} = {value}" for key, value in settings.items()]
         text = "\n".join(lines)
