@@ -60,7 +60,9 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
     if isinstance(question, Query):
         log = received.logs[question.relation]
         # Whoever shares a question, or closes a window, gets more columns than he asked for.
-        told = replace(question, columns=rows.columns)
+        told = question
+        if rows.columns != question.columns:
+            told = replace(question, columns=rows.columns)
         for condition, inclusion in readings:
             if isinstance(inclusion, Window):
                 rows = _closed(log, told, answer, inclusion)

@@ -329,6 +329,8 @@ class Driver(Generic[D]):
 
     def send(self) -> list[Asked[D]]:
         """The questions that have to go out now: what coincides once, what a copy answers not."""
+        if not self.unsent:
+            return []
         askers: list[Asker[D]] = [*self.views, *self.asking]
         wanted = [each for asker in askers for each in asker.take_unsent()]
         shared = Shared([each.question for each in wanted])
@@ -354,7 +356,9 @@ class Driver(Generic[D]):
 
     def ready(self) -> list[tuple[Asked[D], Wanted[D]]]:
         """What may be handed over now, to whom; one after the other, in this order."""
-        under_way = {w.key for a in self._out if a.answer is None for w in a.wanting}
+        if not self._out:
+            return []
+        under_way = {w.key for a in self._out if a.answer is None for w in a.wanting if w.view.fifo}
         found = [
             (asked, wanted)
             for asked, wanted in self._answers()

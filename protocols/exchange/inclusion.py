@@ -41,6 +41,8 @@ class Prefix:
 
     def longest(self) -> "Prefix":
         """The same with a prefix as long as it can be: none of `besides` follows it at once."""
+        if not self.besides:
+            return self
         upto = self.upto
         for each in self.besides:
             if each != upto + 1:

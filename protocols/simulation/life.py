@@ -205,12 +205,11 @@ class Life:
         """Source → up to which version its updates may line up for a view now."""
         if kept.loading and kept.setting.entry.fifo:
             return {}  # its channel begins with the protocol
-        in_line = kept.maintained.delivery.in_line
+        received, in_line = self.received.received, kept.maintained.delivery.in_line
         return {
-            name: self.received.received(name)
+            name: received(name)
             for name in self._sources
-            if self.received.received(name) > in_line[name]
-            and self.driver.may_take_up(kept.maintained, name)
+            if received(name) > in_line[name] and self.driver.may_take_up(kept.maintained, name)
         }
 
     def take_up(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
@@ -316,7 +315,10 @@ class Life:
         return found
 
     def _record_deliveries(self, kept: Kept) -> None:
-        delivered = kept.mailbox.deliveries(kept.recorded, kept.mailbox.last_position)
+        last = kept.mailbox.last_position
+        if kept.recorded == last:
+            return
+        delivered = kept.mailbox.deliveries(kept.recorded, last)
         for position, number, version in zip(
             delivered.position.tolist(),
             delivered.source.tolist(),
@@ -327,7 +329,7 @@ class Life:
             kept.journal.delivered(((source, version),), position)
             if kept.again and (source, version) == kept.again[0][-1]:
                 kept.again.popleft()
-        kept.recorded = kept.mailbox.last_position
+        kept.recorded = last
 
     def _show(self, kept: Kept, install: Install[Any]) -> None:
         for state in install.each():
