@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from protocols.algebra.types import ColumnType, column_type
@@ -24,7 +25,7 @@ class Relation:
     def __str__(self) -> str:
         return f"{self.source}.{self.name}"
 
-    @property
+    @cached_property
     def column_names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.columns)
 

@@ -8,7 +8,7 @@ graph is no chain, an atom that is not linked to what has been gathered so far w
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from protocols.algebra.expressions import Condition, conjunction
 from protocols.views.view import Atom, View
@@ -24,12 +24,12 @@ class Step:
     #: What can be tested now and could not before.
     residual: Condition | None
 
-    @property
+    @cached_property
     def join_on(self) -> tuple[tuple[str, str], ...]:
         """The links with both sides qualified."""
         return tuple((there, self.atom.qualified(column)) for there, column in self.links)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
         """The key set asked for: (column of the atom, qualified column there), one per column."""
         return tuple({column: there for there, column in self.links}.items())

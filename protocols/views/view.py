@@ -10,6 +10,7 @@ a single atom every column is called `alias.column`. The conditions of a view ar
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from protocols.algebra.expressions import Condition, columns_of
 from protocols.algebra.types import ColumnType
@@ -34,12 +35,12 @@ class Atom:
     def qualified(self, column: str) -> str:
         return f"{self.alias}.{column}"
 
-    @property
+    @cached_property
     def qualified_columns(self) -> tuple[str, ...]:
         """Its used columns by their qualified names."""
         return tuple(self.qualified(column) for column in self.columns)
 
-    @property
+    @cached_property
     def renaming(self) -> tuple[tuple[str, str], ...]:
         """Its used columns as (qualified name, own name)."""
         return tuple((self.qualified(column), column) for column in self.columns)
@@ -84,22 +85,22 @@ class View:
     def __hash__(self) -> int:
         return hash((self.name, self.sql))
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(atom.relation.source for atom in self.atoms))
 
-    @property
+    @cached_property
     def relations(self) -> tuple[Relation, ...]:
         return tuple(dict.fromkeys(atom.relation for atom in self.atoms))
 
     def relations_of(self, source: str) -> tuple[Relation, ...]:
         return tuple(relation for relation in self.relations if relation.source == source)
 
-    @property
+    @cached_property
     def projection(self) -> tuple[tuple[str, str], ...]:
         return tuple((output.name, output.column) for output in self.outputs)
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, ColumnType]:
         return {output.name: output.type for output in self.outputs}
 
