@@ -31,6 +31,8 @@ class Bag:
         return not self.counts
 
     def plus(self, other: "Bag") -> "Bag":
+        if not other.counts:
+            return self
         return bag(self.columns, [*self.counts.items(), *other.counts.items()])
 
     def negated(self) -> "Bag":
@@ -45,9 +47,12 @@ class Bag:
         return Bag(self.columns, kept)
 
     def select(self, outputs: Sequence[tuple[str, str]]) -> "Bag":
-        pick = self._picker([column for _, column in outputs])
-        names = tuple(name for name, _ in outputs)
-        return bag(names, ((pick(row), count) for row, count in self.counts.items()))
+        columns = tuple([column for _, column in outputs])
+        names = tuple([name for name, _ in outputs])
+        if columns == self.columns:
+            return self if names == columns else Bag(names, self.counts)
+        pick = self._picker(columns)
+        return bag(names, [(pick(row), count) for row, count in self.counts.items()])
 
     def consolidated(self) -> "Bag":
         return self
@@ -62,15 +67,17 @@ class Bag:
         ours, theirs = self._picker([a for a, _ in on]), other._picker([b for _, b in on])
         partners: dict[Row, list[tuple[Row, int]]] = {}
         for row, count in other.counts.items():
-            if None not in theirs(row):
-                partners.setdefault(theirs(row), []).append((row, count))
-        pairs = bag(
+            link = theirs(row)
+            if None not in link:
+                partners.setdefault(link, []).append((row, count))
+        # No two pairs are the same row.
+        pairs = Bag(
             self.columns + other.columns,
-            (
-                (row + partner, count * partner_count)
+            {
+                row + partner: count * partner_count
                 for row, count in self.counts.items()
                 for partner, partner_count in partners.get(ours(row), ())
-            ),
+            },
         )
         found = pairs if where is None else pairs.where(where)
         return found.select([(name, name) for name in found.columns if name not in without])
@@ -83,6 +90,8 @@ class Bag:
         return Bag(names, {row: 1 for row in found if None not in row})
 
     def matching(self, keys: "Bag") -> "Bag":
+        if not self.counts:
+            return self
         pick = self._picker(keys.columns)
         kept = {row: n for row, n in self.counts.items() if pick(row) in keys.counts}
         return Bag(self.columns, kept)
@@ -130,7 +139,8 @@ class Bag:
         return {value: Bag(names, counts) for value, counts in parts.items()}
 
     def _picker(self, columns: Iterable[str]) -> Callable[[Row], Row]:
-        indexes = [self.columns.index(column) for column in columns]
+        place = self.columns.index
+        indexes = [place(column) for column in columns]
         if len(indexes) > 1:
             return itemgetter(*indexes)
         if not indexes:

@@ -188,7 +188,7 @@ def test_reading_all_other_atoms_at_one_cut_is_caught(
 def test_null_that_equals_null_is_caught(algebra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slips: keys without NULL and a join that never links NULL each suffice alone."""
     monkeypatch.setattr(Bag, "keys", planted(Bag.keys, " if None not in row", ""))
-    monkeypatch.setattr(Bag, "join", planted(Bag.join, "if None not in theirs(row):", "if True:"))
+    monkeypatch.setattr(Bag, "join", planted(Bag.join, "if None not in link:", "if True:"))
     monkeypatch.setattr(Frame, "keys", planted(Frame.keys, "known_once(", "once("))
     equal = planted(Frame.join, "other.data, on)", "other.data, on, nulls_equal=True)")
     monkeypatch.setattr(Frame, "join", equal)

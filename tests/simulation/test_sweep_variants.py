@@ -304,7 +304,7 @@ def test_inferring_from_fifo_what_an_answer_contains_is_caught(
 
 def test_null_that_equals_null_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bag, "keys", planted(Bag.keys, " if None not in row", ""))
-    monkeypatch.setattr(Bag, "join", planted(Bag.join, "if None not in theirs(row):", "if True:"))
+    monkeypatch.setattr(Bag, "join", planted(Bag.join, "if None not in link:", "if True:"))
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
 
