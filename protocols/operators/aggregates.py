@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import chosen, picked
+from protocols.algebra.frame import chosen, picked, taken
 from protocols.algebra.types import ColumnType
 from protocols.operators.average import average
 from protocols.operators.counting import Counted
@@ -41,7 +41,7 @@ class Groups:
     def in_the_end(self) -> pl.DataFrame:
         """The last row of each group, for others to go on from."""
         ends = np.flatnonzero(np.append(self.begins[1:], True)[: self.rows.height])
-        return picked(self.rows, [name for name in self.rows.columns if name != POSITION])[ends]
+        return taken(picked(self.rows, [n for n in self.rows.columns if n != POSITION]), ends)
 
 
 def aggregated(

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from protocols.algebra.delta import BEGINNING, COUNT, POSITION
-from protocols.algebra.frame import empty_frame
+from protocols.algebra.frame import empty_frame, taken
 from protocols.operators.aggregates import (
     ROWS,
     Groups,
@@ -176,8 +176,8 @@ class Group:
             same &= column.eq_missing(column.shift()).to_numpy()
         comes = np.flatnonzero(is_there & ~same & (at.to_numpy() > BEGINNING))
         goes = np.flatnonzero(was_there & ~same)
-        new = _placed(rows[comes], at[comes], 1)
-        old = _placed(rows[goes - 1], at[goes], -1)
+        new = _placed(taken(rows, comes), at[comes], 1)
+        old = _placed(taken(rows, goes - 1), at[goes], -1)
         return pl.concat([new, old])
 
     def _shown(self, groups: pl.DataFrame) -> pl.DataFrame:

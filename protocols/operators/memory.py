@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from protocols.algebra.frame import all_equal, chosen, once, picked, row_hashes
+from protocols.algebra.frame import all_equal, chosen, once, picked, row_hashes, taken
 from protocols.operators.keys import NOBODY, Nobody, These
 
 #: How many groups are remembered. When there are more, those that were not learnt for longest are
@@ -40,7 +40,7 @@ class _Part:
 
     def gathered(self, places: NDArray[np.intp]) -> "_Part":
         """Some of them."""
-        return _Part(self.rows[places], self.hashes[places], self.learnt[places])
+        return _Part(taken(self.rows, places), self.hashes[places], self.learnt[places])
 
 
 class Memory:
@@ -67,7 +67,7 @@ class Memory:
         hashes = row_hashes(wanted, self._by).to_numpy()
         # In ascending order they are found in one pass, by and large.
         places = np.argsort(hashes)
-        hashes, rest = hashes[places], wanted[places]
+        hashes, rest = hashes[places], taken(wanted, places)
         known = [self._parts[0].rows.clear()]
         for part in reversed(self._parts):
             rows, found = self._known(part, rest, hashes)
@@ -122,7 +122,7 @@ class Memory:
         found = part.hashes[places] == hashes
         if not found.any():
             return part.rows.clear(), found
-        rows, asked = part.rows[places[found]], picked(chosen(wanted, found), self._by)
+        rows, asked = taken(part.rows, places[found]), picked(chosen(wanted, found), self._by)
         if picked(rows, self._by).equals(asked):
             return rows, found
         # Another group has the same hash.

@@ -20,8 +20,8 @@ from typing import Protocol, TypeAlias
 
 import polars as pl
 
-from protocols.algebra.delta import POSITION
-from protocols.algebra.frame import Frame
+from protocols.algebra.delta import BEGINNING, POSITION
+from protocols.algebra.frame import Frame, with_columns
 from protocols.exchange.questions import Maintenance
 from protocols.operators.keys import Asked, Keys, Nobody
 
@@ -74,4 +74,4 @@ def before(operator: Operator, span: Span, keys: Keys) -> Task:
 
 def no_change(operator: Operator) -> pl.DataFrame:
     """An empty change."""
-    return operator.nothing.with_columns(pl.lit(0, pl.Int64).alias(POSITION))
+    return with_columns(operator.nothing, {POSITION: BEGINNING})

@@ -27,6 +27,7 @@ from protocols.algebra.frame import (
     met,
     once,
     picked,
+    taken,
     with_columns,
 )
 from protocols.operators.order import in_order
@@ -157,7 +158,7 @@ def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     if placed.is_empty():
         return placed.select(*by, POSITION, COUNT, pl.lit(True).alias(_BEGINS))
     order = in_order(placed, by)
-    rows = picked(placed, by)[order.lasts].get_columns() if by else []
+    rows = taken(picked(placed, by), order.lasts).get_columns() if by else []
     at = placed.get_column(POSITION)[order.lasts]
     numbers = order.sums(placed.get_column(COUNT))
     return pl.DataFrame([*rows, at, numbers, pl.Series(_BEGINS, order.begins)])

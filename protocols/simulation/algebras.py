@@ -12,7 +12,7 @@ import polars as pl
 
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.delta import COUNT
-from protocols.algebra.frame import Frame
+from protocols.algebra.frame import Frame, picked
 from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.algebra.types import ColumnType
 from protocols.exchange.mailbox import Log
@@ -74,8 +74,8 @@ class _Frames:
         return self.delta(types, rows).data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
 
     def rows(self, delta: Frame) -> Bag:
-        data = delta.data.select(*delta.columns, COUNT).iter_rows()
-        return bag(delta.columns, ((tuple(map(one_nan, row[:-1])), row[-1]) for row in data))
+        data = picked(delta.data, [*delta.columns, COUNT]).rows()
+        return bag(delta.columns, [(tuple(map(one_nan, row[:-1])), row[-1]) for row in data])
 
 
 def one_nan(value: Any) -> Any:
