@@ -11,11 +11,11 @@ the text as it was written, over tables that have the names of the relations. To
 leave out sources that are called `system` or `temp`, which are databases to DuckDB.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import duckdb
-import polars as pl
 
 from protocols.algebra.bag import Bag, Row
 from protocols.algebra.types import ColumnType
@@ -61,11 +61,8 @@ class SqlContents:
             if known is held:
                 return name
         name = f'"{relation} {len(tables)}"'
-        schema = {column: type_.dtype for column, type_ in relation.columns}
         rows = [row for row, count in held.counts.items() for _ in range(count)]
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
-        self._db.register("rows", frame.to_arrow())
-        self._db.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM rows")
+        self._db.execute(*_creating(name, relation, rows))
         tables.append((held, name))
         return name
 
@@ -81,6 +78,26 @@ class SqlContents:
             row = tuple(map(one_nan, cells))
             counted[row] = counted.get(row, 0) + 1
         return counted
+
+
+def _creating(name: str, relation: Relation, rows: Sequence[Row]) -> tuple[str, list[Any]]:
+    """The statement that makes a table of these rows, and its values."""
+    numbers = [f"c{i}" for i in range(len(relation.columns))]
+    columns = ", ".join(
+        f"{number}::{type_.name} AS {_quoted(column)}"
+        for number, (column, type_) in zip(numbers, relation.columns, strict=True)
+    )
+    # VALUES has at least one row: this one is left out again.
+    values = rows or [(None,) * len(numbers)]
+    marks = ", ".join([f"({', '.join('?' * len(numbers))})"] * len(values))
+    sql = f"SELECT {columns} FROM (VALUES {marks}) AS v({', '.join(numbers)})"
+    sql += "" if rows else " WHERE false"
+    return f"CREATE TEMP TABLE {name} AS {sql}", [value for row in values for value in row]
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
 
 
 @cache
