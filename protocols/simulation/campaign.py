@@ -6,6 +6,7 @@ judge honest. A campaign in which (almost) nothing was concurrent proves nothing
 """
 
 import gc
+import os
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -240,6 +241,8 @@ class Campaign:
             self.double_checked,
             self.family,
         )
+        # There is a worker for each core; their frames are small.
+        os.environ.setdefault("POLARS_MAX_THREADS", "1")
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         try:
             yield from pool.map(_worker, [(order, part) for part in chunks])
