@@ -1,8 +1,9 @@
 """Formulas of relational algebra for the nodes of a tree, over the aliases below them.
 
     δ(s)                DISTINCT
-    γ(s ⟕ t)            groups; INTERSECT and EXCEPT are groups of a union
+    γ(s ⟕ t)            groups
     (s ⊎ u)             UNION ALL
+    (s ∩ u)  (s - u)    INTERSECT, EXCEPT; (s ∩ all u), (s - all u)
     (s ⋉ t)  (s ▷ t)    EXISTS, NOT EXISTS
     σ[t](s)             rows of s chosen or shown with what a subquery over t says
 
@@ -12,7 +13,19 @@ Conditions and columns are left out.
 from collections.abc import Mapping, Sequence
 
 from protocols.views.catalog import Relation
-from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union, nodes
+from protocols.views.tree import (
+    Compute,
+    Core,
+    Filter,
+    Group,
+    Join,
+    Multiply,
+    Node,
+    SetOperation,
+    Union,
+    inputs,
+    nodes,
+)
 
 SYMBOLS: Mapping[str, str] = {
     "inner": "⋈",
@@ -21,6 +34,13 @@ SYMBOLS: Mapping[str, str] = {
     "full": "⟗",
     "semi": "⋉",
     "anti": "▷",
+}
+
+_SET_OPERATIONS: Mapping[SetOperation, str] = {
+    "intersect": "∩",
+    "intersect all": "∩ all",
+    "except": "-",
+    "except all": "- all",
 }
 
 
@@ -33,6 +53,8 @@ def formula(node: Node) -> str:
             return formula(below)
         case Union(sides):
             return _in_brackets([formula(side) for side in sides], "⊎")
+        case Group(both, sides_of=str(operation)):
+            return _in_brackets(list(map(formula, inputs(both))), _SET_OPERATIONS[operation])
         case Group(below, _, aggregates):
             return f"{'γ' if aggregates else 'δ'}({_bare(formula(below))})"
         case Join(kind, left, right) if not node.of_subquery:

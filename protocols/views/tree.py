@@ -138,6 +138,10 @@ class Aggregate:
     distinct: bool = False
 
 
+#: The set operations that a Group over a Union decides.
+SetOperation: TypeAlias = Literal["intersect", "intersect all", "except", "except all"]
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """A row per combination of keys that occurs (NULL equals NULL), with its aggregates.
@@ -148,6 +152,8 @@ class Group:
     input: "Node"
     keys: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+    #: The operation of the text that its counts are for; the input is the Union of the two sides.
+    sides_of: SetOperation | None = None
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:

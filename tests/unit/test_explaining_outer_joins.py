@@ -49,6 +49,31 @@ def test_a_union_without_all_is_one_of_different_rows() -> None:
     assert blocks(left_joined("SELECT x FROM db.s UNION SELECT x FROM db.u")) == ["r ⟕ δ(s ⊎ u)"]
 
 
+@pytest.mark.parametrize(
+    ("operation", "symbol"),
+    [("INTERSECT", "∩"), ("INTERSECT ALL", "∩ all"), ("EXCEPT", "-"), ("EXCEPT ALL", "- all")],
+)
+def test_what_both_sides_or_one_of_them_have_is_no_group_of_all(
+    operation: str, symbol: str
+) -> None:
+    sql = left_joined(f"SELECT x FROM db.s WHERE y > 3 {operation} SELECT x FROM db.u")
+    both = f"(s {symbol} u)"
+    assert blocks(sql) == [f"r ⟕ {both}"]
+    assert terms(sql) == [f"{{r, {both}}} where r.x = {both}.x", "{r}"]
+    told = page(explained(sql)).partition("Outer joins\n")[2]
+    assert f"maintenance, update of {both}" in told
+    assert f"D together: Δ{both} ⋈ r" in told
+
+
+def test_set_operations_in_an_outer_join_are_nested_as_in_the_text() -> None:
+    left = "SELECT x FROM db.s INTERSECT SELECT x FROM db.t EXCEPT SELECT x FROM db.u"
+    assert blocks(left_joined(left)) == ["r ⟕ ((s ∩ t) - u)"]
+    right = "SELECT x FROM db.s EXCEPT (SELECT x FROM db.t INTERSECT SELECT x FROM db.u)"
+    assert blocks(left_joined(right)) == ["r ⟕ (s - (t ∩ u))"]
+    groups = "SELECT x, MAX(y) AS y FROM db.s GROUP BY x INTERSECT SELECT x, y FROM db.u"
+    assert blocks(left_joined(groups)) == ["r ⟕ (γ(s) ∩ u)"]
+
+
 def test_exists_in_an_outer_join_is_no_inner_join() -> None:
     query = "SELECT s.x FROM db.s s WHERE {} (SELECT 1 FROM db.t t WHERE t.x = s.y)"
     sql = left_joined(query.format("EXISTS"))

@@ -40,12 +40,18 @@ def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right:
         for side, own in zip((left, right), marks, strict=True)
     )
     sums = [tree.Aggregate(names.fresh(f"rows_{mark}"), "count", mark, BIGINT) for mark in marks]
-    counted = tree.Group(tree.Union(sides), keys, tuple(sums))
+    less, distinct = isinstance(query, exp.Except), bool(query.args.get("distinct"))
+    counted = tree.Group(tree.Union(sides), keys, tuple(sums), _operation(less, distinct))
     ours, theirs = (Column(each.name) for each in sums)
-    less = isinstance(query, exp.Except)
-    if query.args.get("distinct"):
+    if distinct:
         return _plain(tree.Filter(counted, _shown(ours, theirs, less)), columns), columns
     return _as_often(names, counted, columns, ours, theirs, less), columns
+
+
+def _operation(less: bool, distinct: bool) -> tree.SetOperation:
+    if distinct:
+        return "except" if less else "intersect"
+    return "except all" if less else "intersect all"
 
 
 def _columns(
