@@ -67,6 +67,15 @@ class Facts:
         """Whether no two rows agree on these columns."""
         return self.marks <= self.determined_by(columns)
 
+    def has_no_null(self, value: ex.Expression) -> bool:
+        """Whether it is known of a value that it is NULL in no row."""
+        match value:
+            case ex.Column(name):
+                return name in self.never_null
+            case ex.Literal(constant, _):
+                return constant is not None
+        return False
+
 
 def mark(alias: str) -> str:
     """Stands for the row of an alias."""
@@ -224,7 +233,7 @@ def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) 
             continue
         dependencies.append(Dependency(frozenset(ex.columns_of(value)), frozenset({name})))
         parts = coalesced(value) or (value,)
-        if any(_is_never_null(part, known) for part in parts):
+        if any(map(known.has_no_null, parts)):
             never_null.add(name)
         match parts:
             case (ex.Column(below),):
@@ -234,15 +243,6 @@ def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) 
                 if _coalesced(a, b) in known.never_null:
                     never_null.add(name)
     return Facts(tuple(dependencies), known.marks, frozenset(never_null))
-
-
-def _is_never_null(value: ex.Expression, known: Facts) -> bool:
-    match value:
-        case ex.Column(name):
-            return name in known.never_null
-        case ex.Literal(constant, _):
-            return constant is not None
-    return False
 
 
 def _group(node: Group) -> Facts:

@@ -33,6 +33,7 @@ from protocols.analysis.block import (
     columns_of_aliases,
     leaves,
 )
+from protocols.analysis.dependencies import inner_join
 from protocols.analysis.foreignkeys import ForeignKey, equality, joined_children
 from protocols.analysis.wording import condition_text, conditions_text, listed
 from protocols.errors import WrongUse
@@ -86,6 +87,12 @@ class NormalForm:
     def aliases_of(self, relation: Relation) -> tuple[str, ...]:
         """Where a relation occurs; twice if it is joined with itself."""
         return tuple(alias for alias, r in self.relations.items() if r == relation)
+
+    def never_null(self, term: Term) -> frozenset[str]:
+        """The columns that are NULL in no row of a term, as far as its leaves are relations."""
+        known = self.known_relations
+        relations = ((alias, known[alias]) for alias in term.aliases if alias in known)
+        return inner_join(relations, term.conditions).never_null
 
     def __str__(self) -> str:
         return " ⊕\n".join(map(str, self.terms))
@@ -168,10 +175,10 @@ def _always_extended(
     condition of the other term may be left that no key vouches for.
     """
     there, vouched = set(term.sources), set[frozenset[str]]()
-    references = list(_references(other, form, keys))
+    references, never_null = list(_references(other, form, keys)), form.never_null(term)
     for _ in references:
         for key, child, parent in references:
-            sure = key.mandatory or _is_never_null(key, child, term)
+            sure = key.mandatory or {f"{child}.{c}" for c in key.columns} <= never_null
             if child in there and parent not in there and sure:
                 there.add(parent)
                 vouched |= key.equalities(child, parent)
@@ -187,14 +194,3 @@ def _references(
         for parent in form.aliases_of(key.parent):
             children = joined_children(parent, form.known_relations, term.conditions, (key,))
             yield from ((key, child, parent) for child in children & term.sources)
-
-
-def _is_never_null(key: ForeignKey, child: str, term: Term) -> bool:
-    """Whether the rows of a term that have this child name a parent with it."""
-    for column in key.columns:
-        qualified = (f"{child}.{column}",)
-        if column not in key.child.key and not any(
-            rejects_null(c, qualified) for c in term.conditions
-        ):
-            return False
-    return True

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from protocols.algebra import expressions as ex
 from protocols.analysis.block import block_of
-from protocols.analysis.dependencies import inner_join
-from protocols.analysis.normalform import NormalForm, Term, normal_form
+from protocols.analysis.normalform import NormalForm, normal_form
 from protocols.analysis.wording import listed, value_text
 from protocols.views.tree import Aggregate, Group
 
@@ -74,16 +73,10 @@ def _counter(
         return None
     alias = value.name.rpartition(".")[0]
     with_alias = [term for term in form.terms if alias in term.sources]
-    if not all(value.name in _never_null(form, term) for term in with_alias):
+    if not all(value.name in form.never_null(term) for term in with_alias):
         return None
     leaf = next(leaf for leaf in form.leaves if alias in leaf)
     return f"the number of rows with {listed(leaf)}" if leaf in padded else "the number of rows"
-
-
-def _never_null(form: NormalForm, term: Term) -> frozenset[str]:
-    known = form.known_relations
-    relations = ((alias, known[alias]) for alias in term.aliases if alias in known)
-    return inner_join(relations, term.conditions).never_null
 
 
 def _named(each: Aggregate, value: ex.Expression) -> str:

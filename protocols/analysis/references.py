@@ -43,11 +43,6 @@ class TableReference:
     def columns(self) -> tuple[str, ...]:
         return tuple(f"{self.name}.{column}" for column in self.relation.column_names)
 
-    @property
-    def never_null(self) -> tuple[str, ...]:
-        """The columns of the key that its source keeps; others may hold NULL."""
-        return tuple(f"{self.name}.{column}" for column in self.relation.key)
-
 
 SubqueryKind: TypeAlias = Literal["positive", "negative"]
 

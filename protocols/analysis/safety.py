@@ -18,14 +18,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from protocols.algebra.expressions import Column, Expression, columns_of
-from protocols.algebra.nullrejection import never_null_where
+from protocols.algebra.expressions import columns_of
 from protocols.analysis.boundcolumns import (
     BoundColumn,
     bound_columns,
     bound_key,
     correlated_columns,
 )
+from protocols.analysis.dependencies import inner_join
 from protocols.analysis.references import Keys, Selected, Subquery, TableReference, selects_of
 from protocols.analysis.wording import listed, value_text
 from protocols.views.catalog import Catalog
@@ -196,12 +196,6 @@ def _columns(key: tuple[str, ...]) -> str:
 
 def _nullable(subquery: Subquery, select: Selected) -> list[str]:
     """What a subquery compares and no key or condition keeps from being NULL."""
-    references = (*select.references, *subquery.references)
-    in_keys = {column for each in references for column in each.never_null}
-    conditions = (*select.conditions, *subquery.conditions)
-    never_null = in_keys.union(*(never_null_where(c, columns_of(c)) for c in conditions))
-
-    def is_known(value: Expression) -> bool:
-        return value.name in never_null if isinstance(value, Column) else not columns_of(value)
-
-    return sorted(value_text(each) for each in subquery.compared if not is_known(each))
+    relations = ((r.name, r.relation) for r in (*select.references, *subquery.references))
+    known = inner_join(relations, (*select.conditions, *subquery.conditions))
+    return sorted(value_text(each) for each in subquery.compared if not known.has_no_null(each))

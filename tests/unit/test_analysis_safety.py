@@ -163,6 +163,9 @@ def test_not_in_is_du_safe_only_if_nothing_compared_can_be_null() -> None:
     assert _verdict(between, "flight").delete_safe
     by_key = NOT_IN.format("res_id", "flight_id")
     assert _verdict(by_key, "flight").delete_safe
+    assert _verdict(NOT_IN.format("7", "flight_id"), "flight").delete_safe
+    nothing = NOT_IN.format("CAST(NULL AS BIGINT)", "flight_id")
+    assert not _verdict(nothing, "flight").delete_safe
 
 
 def test_whatever_cannot_be_kept_is_not_judged_either() -> None:
