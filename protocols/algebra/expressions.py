@@ -135,8 +135,10 @@ class Or(_Part):
 Condition = Comparison | In | IsNull | IsTrue | Not | And | Or
 
 
-def conjuncts(condition: Condition) -> Iterator[Condition]:
-    """The parts that must all hold."""
+def conjuncts(condition: Condition | None) -> Iterator[Condition]:
+    """The parts that must all hold; None, no condition, has none."""
+    if condition is None:
+        return
     if isinstance(condition, And):
         for part in condition.parts:
             yield from conjuncts(part)
@@ -145,7 +147,7 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
 
 
 def conjunction(parts: tuple[Condition, ...]) -> Condition | None:
-    """All of them in one, or None when there are none."""
+    """All of them in one, or None when there are none: the inverse."""
     if len(parts) <= 1:
         return parts[0] if parts else None
     return And(parts)

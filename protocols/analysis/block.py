@@ -213,8 +213,8 @@ def _within(node: Node) -> Iterator[Node]:
 def _joined(node: Join, left: NamedBlock, right: NamedBlock) -> NamedBlock:
     both = NamedBlock(left.block, {**left.columns, **right.columns})
     pairs = [(both.columns[a], both.columns[b]) for a, b in node.on]
-    others = ex.conjuncts(node.condition) if node.condition is not None else ()
-    conditions = (*_equalities(pairs), *(in_condition(each, both.of) for each in others))
+    others = (in_condition(each, both.of) for each in ex.conjuncts(node.condition))
+    conditions = (*_equalities(pairs), *others)
     block = Joined(node.kind, left.block, right.block, conditions)  # type: ignore[arg-type]
     return NamedBlock(block, both.columns)
 
@@ -239,18 +239,8 @@ def _compared(value: ex.Expression) -> ex.Expression:
 
 
 def _core(view: View) -> NamedBlock:
-    conditions = [
-        in_condition(each, lambda column, atom=atom: ex.Column(atom.qualified(column.name)))  # type: ignore[misc]
-        for atom in view.atoms
-        if atom.condition is not None
-        for each in ex.conjuncts(atom.condition)
-    ]
-    for link in view.links:
-        left, right = (view.atoms[index].qualified(c) for index, c in (link.left, link.right))
-        conditions.append(ex.Comparison(ex.Column(left), "=", ex.Column(right)))
-    conditions += [each for residual in view.residuals for each in ex.conjuncts(residual)]
     aliases = tuple(atom.alias for atom in view.atoms)
-    leaf = Leaf(aliases, tuple(atom.relation for atom in view.atoms), tuple(conditions))
+    leaf = Leaf(aliases, tuple(atom.relation for atom in view.atoms), view.conditions)
     return NamedBlock(leaf, {o.name: ex.Column(o.column) for o in view.outputs})
 
 

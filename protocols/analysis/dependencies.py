@@ -22,7 +22,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from protocols.algebra import expressions as ex
-from protocols.algebra.expressions import in_condition
 from protocols.algebra.nullrejection import never_null_where
 from protocols.analysis.coalesce import coalesced
 from protocols.views.catalog import Relation
@@ -140,19 +139,7 @@ def conditioned(known: Facts, conditions: Sequence[ex.Condition]) -> Facts:
 def _core(core: Core) -> Facts:
     """An inner join; `@` tells the columns of its atoms from those that the tree calls the same."""
     view = core.view
-    conditions = [
-        in_condition(each, lambda column, atom=atom: ex.Column(f"@{atom.qualified(column.name)}"))  # type: ignore[misc]
-        for atom in view.atoms
-        if atom.condition is not None
-        for each in ex.conjuncts(atom.condition)
-    ]
-    for link in view.links:
-        ends = (f"@{view.atoms[index].qualified(c)}" for index, c in (link.left, link.right))
-        left, right = map(ex.Column, ends)
-        conditions.append(ex.Comparison(left, "=", right))
-    for residual in view.residuals:
-        named = in_condition(residual, lambda column: ex.Column(f"@{column.name}"))
-        conditions += ex.conjuncts(named)
+    conditions = [ex.renamed(each, lambda name: f"@{name}") for each in view.conditions]
     joined = inner_join(((f"@{atom.alias}", atom.relation) for atom in view.atoms), conditions)
     shown = [d for output in view.outputs for d in _same(output.name, f"@{output.column}")]
     never = {o.name for o in view.outputs if f"@{o.column}" in joined.never_null}
@@ -163,14 +150,11 @@ def _join(node: Join) -> Facts:
     left, right = facts(node.left), facts(node.right)
     if node.kind in ("semi", "anti"):
         return left
-    pairs = (ex.Comparison(ex.Column(a), "=", ex.Column(b)) for a, b in node.on)
-    others = ex.conjuncts(node.condition) if node.condition is not None else ()
-    conditions = (*pairs, *others)
     if node.kind == "inner":
-        return conditioned(_beside(left, right), conditions)
+        return conditioned(_beside(left, right), node.conditions)
     if node.kind == "left":
         # Only rows of the right that satisfy the conditions are seen.
-        met = tuple(c for c in conditions if ex.columns_of(c) <= node.right.columns.keys())
+        met = tuple(c for c in node.conditions if ex.columns_of(c) <= node.right.columns.keys())
         on = frozenset(b for _, b in node.on)
         seen = conditioned(right, met)
         seen = replace(seen, never_null=seen.never_null | on)

@@ -354,7 +354,7 @@ def _failing(test: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
 def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:
     """The condition by what it reads: the left side only, the right side only, both."""
     parts: tuple[list[Condition], list[Condition], list[Condition]] = ([], [], [])
-    for test in () if node.condition is None else conjuncts(node.condition):
+    for test in conjuncts(node.condition):
         read = columns_read(test)
         own = 0 if read <= node.left.columns.keys() else 1
         parts[own if own == 0 or read <= node.right.columns.keys() else 2].append(test)

@@ -9,7 +9,7 @@ Operators ask by these statements and by nothing else, and `explaining` follows 
 tree by the same ones: so what is not said here is neither asked nor explained.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocols.algebra.expressions import Column, Condition, columns_of, conjuncts
@@ -100,7 +100,7 @@ def _read_of_side(node: tree.Join, side: int) -> Read:
     if not _pads(node.kind, side):
         return Read(side, by, (1 - side,))
     both = (1 - side, side)
-    if not by or any(_is_of_pairs(node, test) for test in _tests(node)):
+    if not by or any(_is_of_pairs(node, test) for test in conjuncts(node.condition)):
         return Read(side, by, both)
     return Read(side, by, both, both if node.kind in ("semi", "anti") else (side,))
 
@@ -108,10 +108,6 @@ def _read_of_side(node: tree.Join, side: int) -> Read:
 def _pads(kind: tree.JoinKind, side: int) -> bool:
     """Whether it matters on the other side if there are rows on this one."""
     return kind == "full" or (kind != "inner" and side == 1)
-
-
-def _tests(node: tree.Join) -> Iterator[Condition]:
-    return iter(()) if node.condition is None else conjuncts(node.condition)
 
 
 def _is_of_pairs(node: tree.Join, test: Condition) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from protocols.algebra.expressions import Column, Condition, Expression
+from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjuncts
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 from protocols.views.view import View
@@ -115,6 +115,12 @@ class Join:
     condition: Condition | None = None
     #: Whether it brings in what a subquery in an expression says, not what a JOIN in FROM does.
     of_subquery: bool = False
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that a pair has to satisfy, one by one."""
+        equal = (Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in self.on)
+        return (*equal, *conjuncts(self.condition))
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:

@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from protocols.algebra.expressions import Condition, columns_of
+from protocols.algebra.expressions import (
+    Column,
+    Comparison,
+    Condition,
+    columns_of,
+    conjuncts,
+    renamed,
+)
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 
@@ -103,6 +110,26 @@ class View:
     @cached_property
     def schema(self) -> dict[str, ColumnType]:
         return {output.name: output.type for output in self.outputs}
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All that its rows satisfy, one by one, over qualified columns."""
+        own = (
+            renamed(each, atom.qualified)
+            for atom in self.atoms
+            for each in conjuncts(atom.condition)
+        )
+        others = (each for residual in self.residuals for each in conjuncts(residual))
+        return (*own, *self.equalities, *others)
+
+    @property
+    def equalities(self) -> tuple[Condition, ...]:
+        """The links as conditions."""
+        ends = (
+            [Column(self.atoms[index].qualified(column)) for index, column in (one.left, one.right)]
+            for one in self.links
+        )
+        return tuple(Comparison(left, "=", right) for left, right in ends)
 
     def residuals_within(self, atoms: Iterable[Atom]) -> tuple[Condition, ...]:
         """The residual conditions that speak of these atoms only."""

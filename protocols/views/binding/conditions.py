@@ -21,7 +21,10 @@ class Asked:
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts that must all hold."""
+    """The parts that must all hold, still as text: some ask subqueries and never are conditions.
+
+    (Those of a condition: `algebra.expressions.conjuncts`.)
+    """
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.And):
         for part in inner.flatten():

@@ -65,7 +65,7 @@ def _join(node: tree.Join, tests: Sequence[Condition]) -> tree.Node:
     node = _simplified(node, tests)
     if node.kind == "inner":
         return pushed(node, tests)
-    own = [] if node.condition is None else list(conjuncts(node.condition))
+    own = list(conjuncts(node.condition))
     # Conditions that stand above see rows of a side that is not padded as they are below it.
     of_left, above = _apart(tests, () if node.kind == "full" else node.left.columns)
     if node.kind == "semi":

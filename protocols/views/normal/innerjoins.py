@@ -80,7 +80,7 @@ def _linked(
 ) -> tree.Join:
     """The join with the equalities of its conditions as what it is joined on."""
     there = {*join.left.columns, *join.right.columns}
-    own = [] if join.condition is None else list(conjuncts(join.condition))
+    own = list(conjuncts(join.condition))
     if tests is not None:
         own += _take(tests, lambda test: columns_of(test) <= there)
     equal = _equalities(join.left, join.right, own)
@@ -163,9 +163,8 @@ def _with_condition(view: View, test: Condition) -> View:
     if len(atoms) <= 1:
         # A condition on constants is true or false for every row of the first relation.
         atom = next(iter(atoms), view.atoms[0])
-        before = () if atom.condition is None else conjuncts(atom.condition)
         own = renamed(test, lambda name: places[name][1])
-        changed = replace(atom, condition=conjunction((*before, own)))
+        changed = replace(atom, condition=conjunction((*conjuncts(atom.condition), own)))
         return replace(view, atoms=tuple(changed if a is atom else a for a in view.atoms))
     match test:
         case Comparison(Column(one), "=", Column(other)) if len(atoms) == 2:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 
-from protocols.algebra.expressions import Column, Comparison, Condition, conjunction, conjuncts
+from protocols.algebra.expressions import Condition, conjunction, conjuncts
 from protocols.views import tree
 
 
@@ -15,9 +15,7 @@ def region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
             return parts, [*tests, *conjuncts(node.condition)]
         case tree.Join(kind="inner"):
             left, right = region(node.left), region(node.right)
-            own = [] if node.condition is None else list(conjuncts(node.condition))
-            equal = [Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in node.on]
-            return [*left[0], *right[0]], [*left[1], *right[1], *equal, *own]
+            return [*left[0], *right[0]], [*left[1], *right[1], *node.conditions]
     return [node], []
 
 
