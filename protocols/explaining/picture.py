@@ -1,11 +1,11 @@
 """The tree of a view: as text for a terminal, and as a drawing for Mermaid and SVG."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocols.algebra.expressions import Column
 from protocols.analysis.drawing import Box, Drawing
-from protocols.analysis.wording import condition_text, value_text
+from protocols.analysis.wording import condition_text, conditions_text, value_text
 from protocols.views import tree
 from protocols.views.tree import Aggregate, Node, headline, inputs
 from protocols.views.view import Atom, View
@@ -82,9 +82,8 @@ def label(node: Node) -> str:
         case tree.Multiply(_, times):
             return f"each row as often as {times} says"
         case tree.Join():
-            tests = [f"{ours} = {theirs}" for ours, theirs in node.on]
-            tests += [condition_text(node.condition)] if node.condition is not None else []
-            return headline(node) + (f" on {' AND '.join(tests)}" if tests else "")
+            tests = node.conditions
+            return headline(node) + (f" on {conditions_text(tests)}" if tests else "")
         case tree.Group(_, _, aggregates):
             sums = [f"{aggregate_text(each)} AS {each.name}" for each in aggregates]
             return headline(node) + (f": {', '.join(sums)}" if sums else "")
@@ -103,15 +102,7 @@ def _core(view: View) -> Branch:
     atoms = tuple(map(_atom, view.atoms))
     if len(atoms) == 1:
         return atoms[0]
-    return Branch(f"join on {' AND '.join(_conditions(view))}", atoms)
-
-
-def _conditions(view: View) -> Iterator[str]:
-    for link in view.links:
-        left, right = (view.atoms[index].qualified(c) for index, c in (link.left, link.right))
-        yield f"{left} = {right}"
-    for residual in view.residuals:
-        yield condition_text(residual)
+    return Branch(f"join on {conditions_text((*view.equalities, *view.residuals))}", atoms)
 
 
 def _atom(atom: Atom) -> Branch:

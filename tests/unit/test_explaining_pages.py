@@ -27,6 +27,13 @@ def test_the_tree_reads_like_the_sql() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["JOIN", "FULL JOIN"])
+def test_an_alternative_beside_an_equality_stands_in_brackets(kind: str) -> None:
+    on = "c.id = o.customer AND (o.amount > 5.00 OR c.name = 'x')"
+    found = explained(f"SELECT c.name, o.amount FROM crm.customers c {kind} sales.orders o ON {on}")
+    assert f"└─ {kind.lower()} on {on}" in found.picture.lines()
+
+
 def test_an_inner_join_is_one_leaf_with_its_relations_below() -> None:
     found = explained(
         "SELECT o.id, c.name FROM crm.customers c, sales.orders o WHERE o.customer = c.id"
