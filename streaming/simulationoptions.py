@@ -1,0 +1,152 @@
+"""The options of `viewsweep simulate`: each with its help, and which of them go together."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import PROTOCOLS, Entry
+from protocols.maintenance.registry import protocol as protocol_named
+
+_EXAMPLE = "examples/scenarios/three-sources-four-updates.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, as it was given."""
+
+    scenario: Annotated[
+        Path | None, typer.Argument(help="Scenario (JSON) to run; none with --random.")
+    ] = None
+    protocol: Annotated[str | None, typer.Option(help=f"Which one: {', '.join(PROTOCOLS)}.")] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of one run (0 if nothing is said).")] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds of a campaign, as 1..20000.")] = None
+    random: Annotated[
+        bool, typer.Option("--random", help="Draw the scenario from the seed, too.")
+    ] = False
+    views: Annotated[
+        bool, typer.Option("--views", help="Draw views of SQL beyond inner joins (with --random).")
+    ] = False
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Try all schedules of a small scenario.")
+    ] = False
+    replay: Annotated[
+        Path | None, typer.Option(help="Run again what was written down about a failing run.")
+    ] = None
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the trace of the run (JSON Lines), for `check`.")
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    algebra: Annotated[
+        str | None, typer.Option(help="bag (default: plain and quick) or frame (production).")
+    ] = None
+    stale: Annotated[
+        bool | None, typer.Option("--stale/--no-stale", help="Reads at older versions.")
+    ] = None
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Parts of a relation, read at moments of their own.")
+    ] = None
+    reads: Annotated[
+        str | None,
+        typer.Option(help="How sources read: versions, snapshots with holes, rows in windows."),
+    ] = None
+    copies: Annotated[
+        str | None,
+        typer.Option(help="Relations with a copy that answers for the source: none, some, all."),
+    ] = None
+    crashes: Annotated[
+        int | None, typer.Option(min=0, help="How often the warehouse crashes at most.")
+    ] = None
+    redelivery: Annotated[
+        str | None, typer.Option(help="What a crash undid comes again in the same or other order.")
+    ] = None
+    updates: Annotated[int | None, typer.Option(min=0, help="Updates of a drawn scenario.")] = None
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of a campaign (default: all cores).")
+    ] = None
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Make the first failing run small.")
+    ] = True
+    failures: Annotated[Path, typer.Option(help="Where failing runs are written down.")] = Path(
+        ".viewsweep/failures"
+    )
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With the traceback when viewsweep broke.")
+    ] = False
+
+    @cached_property
+    def knobs(self) -> dict[str, Any]:
+        """Those that were given, by name."""
+        names = ("algebra", "stale", "partitions", "reads", "copies", "crashes", "redelivery")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @cached_property
+    def range_of_seeds(self) -> range:
+        """The seeds to run, in order; none if what was given is no range."""
+        if self.seeds is None:
+            return range(self.seed or 0, (self.seed or 0) + 1)
+        first, dots, last = self.seeds.partition("..")
+        try:
+            return range(int(first), int(last) + 1) if dots else range(0)
+        except ValueError:
+            return range(0)
+
+    @property
+    def processes(self) -> int:
+        """How many work on a campaign."""
+        return self.workers or os.cpu_count() or 1
+
+    def entry(self) -> Entry:
+        """The protocol that is named."""
+        if self.protocol is None:
+            raise WrongUse(f"name one: --protocol {' | '.join(PROTOCOLS)}")
+        return protocol_named(self.protocol)
+
+    def refuse_contradictions(self) -> None:
+        """WrongUse if two of them do not go together, or none says what to run."""
+        self._refuse_modes()
+        if self.updates is not None and not self.random:
+            raise WrongUse("--updates is for drawn scenarios: it needs --random")
+        if self.views and not self.random:
+            raise WrongUse("--views says which views are drawn: it needs --random")
+        if not self.range_of_seeds:
+            raise WrongUse(f"--seeds is a range as 1..20000, not {self.seeds!r}")
+        if self.knobs and (self.exhaustive or self.replay is not None):
+            raise WrongUse(f"--{next(iter(self.knobs))} is a knob of seeded runs, and this is none")
+
+    def _refuse_modes(self) -> None:
+        seeded = self.seed is not None or self.seeds is not None
+        if sum((self.scenario is not None, self.random, self.replay is not None)) != 1:
+            hint = f", e.g. {_EXAMPLE}" if self.exhaustive else ""
+            raise WrongUse(f"say what to run: a SCENARIO{hint}, or --random, or --replay FILE")
+        if self.exhaustive and (self.random or seeded):
+            raise WrongUse("--exhaustive tries all schedules of a SCENARIO: no --random, no seeds")
+        if self.seed is not None and self.seeds is not None:
+            raise WrongUse("either --seed N or --seeds N..M")
+        if self.trace is not None and (self.exhaustive or self.seeds is not None):
+            raise WrongUse("--trace writes the trace of one run: give --seed N")
+
+    def repeated(self, mode: str, seeds: str) -> str:
+        """The command that does the same again."""
+        words = ["viewsweep simulate"]
+        words += [str(self.scenario)] if self.scenario else []
+        words += [word for word in (mode, f"--protocol {self.protocol}", seeds) if word]
+        for knob, value in self.knobs.items():
+            words.append(
+                f"--{'' if value else 'no-'}{knob}"
+                if isinstance(value, bool)
+                else f"--{knob} {value}"
+            )
+        words += [f"--updates {self.updates}"] if self.updates is not None else []
+        return " ".join(words)
+
+    def say(self, words: str, style: str = "") -> None:
+        """To the reader of the result; with --json the result is the only thing on stdout."""
+        Console(stderr=self.json).print(Text(words, style=style), soft_wrap=True)
