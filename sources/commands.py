@@ -1,26 +1,23 @@
 """`viewsweep sources …`: make, run, change and look at the simulated sources."""
 
 import json
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
+from infra.options import taking
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
-from sources.bounds import MB, Bounds
 from sources.client import CommitStopped, SourceClient
-from sources.connections import allow_many_connections
 from sources.database import SourceDatabase
 from sources.loading import load_relation
-from sources.process import Drive, Driver, SourceProcess, write_atomically
-from sources.publisher import Publisher
-from sources.queryserver import Endpoint, QueryServer, commit_until_refused, status_of
-from sources.topics import checked_bootstrap
+from sources.queryserver import commit_until_refused, status_of
+from sources.serving import DatabaseArgument, TokenOption, serve
 from sources.transaction import Transaction
 from sources.wire import transaction_from_json
 from sources.workloads import WORKLOADS, workload
@@ -30,18 +27,11 @@ app = typer.Typer(
     help="The databases that views are made over: make one, run it, change it, look at it.",
 )
 
-DatabaseArgument = Annotated[
-    Path, typer.Argument(help="The DuckDB file of the source.", show_default=False)
-]
 DatabaseOption = Annotated[
     Path | None, typer.Option("--database", help="The file of a source that is not running.")
 ]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="The address of a running source, grpc://host:port.")
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(envvar="VIEWSWEEP_TOKEN", help="What clients have to send to be let in."),
 ]
 TlsRootsOption = Annotated[
     Path | None, typer.Option("--tls-roots", help="Certificate (PEM) to trust, for grpc+tls://.")
@@ -54,57 +44,68 @@ IndexOption = Annotated[
 ]
 
 
-@app.command()
-def init(
-    database: DatabaseArgument,
-    source: Annotated[str, typer.Option("--source", help="The name of the source in views.")],
+@dataclass(frozen=True)
+class New:
+    """A source that is to be made, from a workload or from files."""
+
+    database: DatabaseArgument
+    source: Annotated[str, typer.Option("--source", help="The name of the source in views.")]
     workload_name: Annotated[
         str | None,
         typer.Option(
             "--workload", help=f"Fill it as this workload needs it: {', '.join(WORKLOADS)}."
         ),
-    ] = None,
+    ] = None
     scale: Annotated[
         int, typer.Option(min=1, help="Size of the workload; its relations have a few times more.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the workload; same seed, same rows.")] = 0,
+    ] = 1000
+    seed: Annotated[int, typer.Option(help="Seed of the workload; same seed, same rows.")] = 0
     relation: Annotated[
         list[str] | None,
         typer.Option(help="name=FILE.parquet or name=FILE.csv; once per relation."),
-    ] = None,
+    ] = None
     key: Annotated[
         list[str] | None,
         typer.Option(help="name=column,column; without it the relation may hold equal rows."),
-    ] = None,
-    index: IndexOption = None,
+    ] = None
+    index: IndexOption = None
     type_: Annotated[
         list[str] | None,
         typer.Option("--type", help="name.column=TYPE; else a file's types are guessed."),
-    ] = None,
-) -> None:
+    ] = None
+
+    def content(self) -> tuple[Catalog, dict[str, pl.DataFrame], dict[str, Any]]:
+        """What it holds, the rows by relation, and what they were made from."""
+        if self.workload_name is not None:
+            chosen = workload(self.workload_name).source(self.source, self.scale, self.seed)
+            origin = {"workload": self.workload_name, "scale": self.scale, "seed": self.seed}
+            return chosen.catalog, dict(chosen.initial_rows()), origin
+        loaded = _load(
+            self.source,
+            _pairs(self.relation or [], "--relation"),
+            _pairs(self.key or [], "--key"),
+            _pairs(self.type_ or [], "--type"),
+        )
+        catalog = Catalog(tuple(relation for relation, _ in loaded))
+        return catalog, {relation.name: rows for relation, rows in loaded}, {}
+
+
+@app.command()
+@taking(New)
+def init(new: New) -> None:
     """Make a new source, filled from a workload or from files. Its content is version 0.
 
     For example: viewsweep sources init orders.db --source orders --workload retail, or
     … init shop.db --source shop --relation item=items.csv --key item=id
     --type 'item.price=DECIMAL(10,2)'. The first line of a CSV file names the columns.
     """
-    if (workload_name is None) == (not relation):
+    if (new.workload_name is None) == (not new.relation):
         raise WrongUse("give either --workload or at least one --relation")
-    indexes = _columns(_pairs(index or [], "--index"))
-    if workload_name is not None:
-        chosen = workload(workload_name).source(source, scale, seed)
-        origin = {"workload": workload_name, "scale": scale, "seed": seed}
-        rows = chosen.initial_rows()
-        made = SourceDatabase.create(database, source, chosen.catalog, rows, origin, indexes)
-    else:
-        files, keys = _pairs(relation or [], "--relation"), _pairs(key or [], "--key")
-        loaded = _load(source, files, keys, _pairs(type_ or [], "--type"))
-        catalog = Catalog(tuple(each for each, _ in loaded))
-        rows = {each.name: frame for each, frame in loaded}
-        made = SourceDatabase.create(database, source, catalog, rows, indexes=indexes)
-    with made:
+    indexes = _columns(_pairs(new.index or [], "--index"))
+    catalog, rows, origin = new.content()
+    with SourceDatabase.create(new.database, new.source, catalog, rows, origin, indexes) as made:
         sizes = ", ".join(f"{each.name} ({rows[each.name].height} rows)" for each in made.catalog)
-        typer.echo(f"source {source} made at {database}: {sizes}")
+        typer.echo(f"source {new.source} made at {new.database}: {sizes}")
         _show_relations(status_of(made))
 
 
@@ -122,81 +123,7 @@ def index(
         _show_relations(status_of(source))
 
 
-@app.command()
-def serve(
-    database: DatabaseArgument,
-    broker: Annotated[str, typer.Option(help="Kafka broker to publish to, HOST:PORT.")],
-    topic: Annotated[
-        str | None, typer.Option(help="Topic to publish to; the source's name if not given.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where questions are answered.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
-    workload_name: Annotated[
-        str | None, typer.Option("--workload", help="Keep committing what this workload does.")
-    ] = None,
-    rate: Annotated[float, typer.Option(min=0.001, help="Transactions per second.")] = 10.0,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the workload; the one given to init by default.")
-    ] = None,
-    transactions: Annotated[
-        int | None,
-        typer.Option(min=0, help="End the workload after so many, restarts included."),
-    ] = None,
-    after: Annotated[
-        Path | None, typer.Option(help="Let the workload begin when this file is there.")
-    ] = None,
-    token: TokenOption = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) of this host.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    address_file: Annotated[
-        Path | None, typer.Option(help="Write the address here once questions are answered.")
-    ] = None,
-    memory: Annotated[
-        int, typer.Option(min=64, help="MB that the database may take, for all questions together.")
-    ] = Bounds.memory // MB,
-    seconds: Annotated[
-        float, typer.Option(min=0.1, help="How long one question may take.")
-    ] = Bounds.seconds,
-    largest_question: Annotated[
-        int, typer.Option(min=1, help="MB of one question, unpacked.")
-    ] = Bounds.question // MB,
-    largest_answer: Annotated[int, typer.Option(min=1, help="MB of one answer.")] = Bounds.answer
-    // MB,
-    largest_commit: Annotated[int, typer.Option(min=1, help="MB of one commit.")] = Bounds.commit
-    // MB,
-    waiting: Annotated[
-        int, typer.Option(min=0, help="How many questions wait until the next is told to.")
-    ] = Bounds.waiting,
-) -> None:
-    """Run a source: answer questions, publish what is committed, and let a workload commit.
-
-    It goes on after the workload's last transaction, until Ctrl-C. Killed or crashed, it goes on
-    where it was when started again. Without its broker it keeps committing and publishes later.
-    """
-    checked_bootstrap(broker)
-    stop = _told_to_stop()
-    if address_file is not None:
-        # One of an earlier run would send clients to a port where nobody is.
-        address_file.unlink(missing_ok=True)
-    endpoint = Endpoint(host, port, token, tls_cert, tls_key)
-    sizes = (memory * MB, seconds, largest_question * MB, largest_answer * MB)
-    bounds = Bounds(*sizes, waiting, largest_commit * MB)
-    allow_many_connections()
-    with SourceDatabase.open(database) as source:
-        driver = None
-        if workload_name is not None:
-            drive = Drive(_workload_of(source, workload_name, seed), rate, transactions, after)
-            driver = Driver(source, drive)
-        topic = topic or source.source
-        server = QueryServer(source, endpoint, topic, bounds)
-        publisher = Publisher(source, broker, topic, typer.echo)
-        if address_file is not None:
-            write_atomically(address_file, server.address)
-        typer.echo(
-            f"source {source.source} ready at {server.address}, version {source.version},"
-            f" publishing to topic {topic} at {broker}"
-        )
-        SourceProcess(source, server, publisher, driver, typer.echo).run(stop)
+app.command()(serve)
 
 
 @app.command()
@@ -291,7 +218,7 @@ def _pairs(options: Sequence[str], option: str) -> dict[str, str]:
 
 def _load(
     source: str, files: dict[str, str], keys: dict[str, str], types: dict[str, str]
-) -> list[tuple[Relation, Any]]:
+) -> list[tuple[Relation, pl.DataFrame]]:
     by_relation: dict[str, dict[str, str]] = {}
     for place, type_ in types.items():
         name, _, column = place.partition(".")
@@ -309,20 +236,6 @@ def _load(
 def _columns(lists: dict[str, str]) -> dict[str, list[str]]:
     """name → the columns of "column,column"."""
     return {name: [column for column in text.split(",") if column] for name, text in lists.items()}
-
-
-def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterator[Transaction]:
-    """The transactions of the workload that the database was made for; another would not fit."""
-    made_for = source.origin.get("workload")
-    if made_for != name or seed not in (None, source.origin.get("seed")):
-        made = f"workload {made_for}, seed {source.origin.get('seed')}" if made_for else "files"
-        raise WrongUse(
-            f"source {source.source} was made from {made}: workload {name}"
-            + (f" with seed {seed}" if seed is not None else "")
-            + " does not fit; make a new one with 'sources init --workload'"
-        )
-    scale, seed = source.origin["scale"], source.origin["seed"]
-    return workload(name).source(source.source, scale, seed).transactions()
 
 
 def _running(database: Path | None, address: str | None) -> bool:
@@ -352,13 +265,6 @@ def _before_it(committed: int) -> str:
         if committed > 1
         else "The one before it is committed"
     )
-
-
-def _told_to_stop() -> threading.Event:
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 # ---------------------------------------------------------------------------------- transactions
