@@ -30,6 +30,7 @@ from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.protocol import here
 from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.exchange.together import finish
 from protocols.maintenance.registry import protocol
@@ -204,7 +205,7 @@ class Kept:
         self._mailbox.deliver_each(("lines",), which, versions)
         work = self._protocol.begin()
         assert work is not None
-        [install] = finish(work, self._ask)
+        [install] = finish(here(work), self._ask)
         self._mailbox.forget(self._mailbox.last_position)
         seconds = time.perf_counter() - begun - self.away
         columns = [*self.view.schema, POSITION, COUNT]

@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from protocols.errors import ViewsweepError
-from streaming.slices import Batch, Slice, Swept, sweep
+from protocols.exchange.slices import Slice
+from streaming.slices import Batch, Swept, sweep
 
 #: A slice holds no more rows than this, so that its memory does not grow with the batch.
 _SLICE_ROWS = 200_000
@@ -42,6 +43,8 @@ class Executors:
     def sweep(self, batch: Batch, slices: Sequence[Slice]) -> list[Swept]:
         """All slices, swept, in their order."""
         spark = self._session()
+        # It belongs to this thread, so what is swept for other views is none of it.
+        spark.sparkContext.setJobGroup(_group(batch.view.name), batch.view.name, True)
         shared = spark.sparkContext.broadcast((batch, tuple(slices)))
         numbers = spark.range(0, len(slices), 1, len(slices))
         try:
@@ -55,6 +58,14 @@ class Executors:
         finally:
             shared.destroy()
         return sorted(map(_good, table["outcome"]), key=lambda swept: swept.slice.first)
+
+    def cancel(self, view: str) -> None:
+        """Ends the Spark jobs that sweep for a view."""
+        self._session().sparkContext.cancelJobGroup(_group(view))
+
+
+def _group(view: str) -> str:
+    return f"viewsweep {view}"
 
 
 def task(shared: Any) -> Task:

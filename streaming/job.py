@@ -16,6 +16,7 @@ checkpoint says. A batch that is there already delivers nothing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from functools import partial
 
 from protocols.algebra.frame import Frame
@@ -39,6 +40,8 @@ from warehouse.standing import Standing
 Report = Callable[[str], None]
 #: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
 _COMMIT_SECONDS = 1.0
+#: So long it is waited for executors before it is seen whether there is anything else to do.
+_LOOK_SECONDS = 0.1
 
 
 class Job:
@@ -269,10 +272,17 @@ class Job:
                 committed = time.monotonic()
 
     def _wave(self) -> None:
-        """All questions that have come up go out together; their answers go to who asked."""
+        """All questions that have come up go out together; their answers go to who asked.
+
+        Executors are waited for when nothing else is left to do.
+        """
         if self.stopping.is_set():
             raise Stopped
+        elsewhere = [work for view in self.views for work in view.sweep_elsewhere()]
         sent = self._driver.send()
+        if not sent:
+            wait(elsewhere, _LOOK_SECONDS, FIRST_COMPLETED)
+            return
         answers = self._reading.ask([asked.question for asked in sent])
         for asked, answer in zip(sent, answers, strict=True):
             self._driver.answered(asked, answer)

@@ -8,6 +8,7 @@ over batches and restarts if need be: it is in no commit, and the standing's off
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,12 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Query, Question, Snapshot
 from protocols.exchange.together import finish
-from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.maintenance.registry import Entry, protocol
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
-from protocols.views.view import View
 from sources.history import UNKNOWN
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
@@ -41,8 +40,8 @@ from streaming.heldback import held_back
 from streaming.measuring import Measures
 from streaming.noting import noted
 from streaming.reading import Reading
-from streaming.slices import Batch, Swept, batch_of
-from streaming.sweeping import Cluster, Sweeping
+from streaming.slices import Batch, batch_of
+from streaming.sweeping import Cluster, Done, Sweeping
 from warehouse.files import WrittenFile
 from warehouse.mending import mend
 from warehouse.progress import QUESTION
@@ -91,6 +90,8 @@ class KeptView:
         self._mailbox: Mailbox[Frame]
         self._delivery: Delivery[Frame]
         self._commits: Commits
+        #: None if this process sweeps everything.
+        self._sweeping: Sweeping | None = None
         #: What the operators of a tree know; nothing after a restart.
         self._memories = Memories()
         #: Questions asked and not committed yet, by position.
@@ -151,16 +152,18 @@ class KeptView:
         self._delivery = Delivery(
             self._mailbox, view.sources, reading, self.entry.refuse_global, channel
         )
-        self.work = Maintained(
-            view.name, self._mailbox, self._delivery, self.entry.fifo, self._told
-        )
-        maintaining = self.entry.begin_with(view, self._mailbox, self._contents, self._memories)
         least_rows = self._configuration.job.executor_rows
-        if executors is not None and least_rows and isinstance(maintaining, BatchedSweep):
-            assert isinstance(view, View), "a tree is swept by the driver"
-            sweeping = Sweeping(maintaining, view, self._mailbox, executors, least_rows)
-            sweeping.batch, sweeping.swept = partial(self._batch, view), self._swept
-        self.work.start(maintaining)
+        if executors is not None and least_rows:
+            self._sweeping = Sweeping(view, self._mailbox, executors, least_rows)
+        self.work = Maintained(
+            view.name,
+            self._mailbox,
+            self._delivery,
+            self.entry.fifo,
+            self._told,
+            None if self._sweeping is None else self._sweeping.wants,
+        )
+        self.work.start(self.entry.begin_with(view, self._mailbox, self._contents, self._memories))
         self._upkeep = Upkeep(self.tables, self._upkeep_settings, self._report)
 
     def _contents(self) -> Frame:
@@ -190,17 +193,38 @@ class KeptView:
             said = noted(question, answer, found.version)
             self._asked.setdefault(question.position, []).append(said)
 
-    def _batch(self, view: View) -> Batch:
-        """All that executors have to know to sweep a part of the batch."""
-        received = {source: self._mailbox.received(source) for source in view.sources}
-        logs, offsets = self._reading.received.logs, self._offsets(received)
-        digests = self._digests(received)
-        self._reading.router.advance()
-        copies = self._reading.router.copies.values()
-        return batch_of(self._configuration, view, self._mailbox, logs, copies, offsets, digests)
+    def sweep_elsewhere(self) -> list[Future[Done]]:
+        """Takes what executors have swept, and hands out what they may sweep.
 
-    def _swept(self, slices: Sequence[Swept], seconds: float) -> None:
-        """Takes note of what executors have done."""
+        Returns what can be waited for.
+        """
+        if self._sweeping is None:
+            return []
+        for stretch, done in self._sweeping.take_done():
+            self._note_swept(done)
+            self.work.swept(stretch, None)
+        for stretch in self.work.take_stretches():
+            self._sweeping.begin(stretch, self._batch())
+        return self._sweeping.at_work
+
+    def _batch(self) -> Batch:
+        """All that executors have to know to sweep a part of the batch."""
+        received = {source: self._mailbox.received(source) for source in self.view.sources}
+        self._reading.router.advance()
+        return batch_of(
+            self._configuration,
+            self.view,
+            self.entry.name,
+            self._mailbox,
+            self._reading.received.logs,
+            self._reading.router.copies.values(),
+            self._offsets(received),
+            self._digests(received),
+        )
+
+    def _note_swept(self, done: Done) -> None:
+        """The changes are written and wait for their commit."""
+        slices = done.slices
         for each in slices:
             self._asked.setdefault(each.slice.last, []).extend(each.questions)
             self._measures.swept_elsewhere(each.executor, each.queries, each.bytes, each.seconds)
@@ -212,7 +236,7 @@ class KeptView:
         self._measures.executor_batches.append(
             {
                 "positions": slices[-1].slice.last - slices[0].slice.first + 1,
-                "seconds": seconds,
+                "seconds": done.seconds,
                 "slices": [
                     {"executor": each.executor, "ready": each.ready, "seconds": each.seconds}
                     for each in slices
@@ -222,7 +246,7 @@ class KeptView:
         self._report(
             f"view {self.view.name}: positions {slices[0].slice.first} to {slices[-1].slice.last}"
             f" swept in {len(slices)} slices by {len({each.executor for each in slices})} executors"
-            f" in {seconds:.1f} s"
+            f" in {done.seconds:.1f} s"
         )
 
     def end_batch(self) -> None:
@@ -379,6 +403,8 @@ class KeptView:
 
     def close(self) -> None:
         """Ends what goes on beside the batches."""
+        if self._sweeping is not None:
+            self._sweeping.close()
         if hasattr(self, "_upkeep"):
             self._upkeep.close()
 

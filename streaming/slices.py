@@ -1,8 +1,8 @@
 """Slices of a large batch: what is sent to an executor, and what it does with it.
 
-A slice is a stretch of the batch's positions, and a stretch can be swept by itself
-(batched_sweep.py): by its own questions, with its own compensation, in a process of its own. So an
-executor runs the code that the driver runs, over a mailbox of its own:
+A slice of the batch's positions can be swept by itself (batched_sweep.py): by its own questions,
+with its own compensation, in a process of its own. So an executor runs the code that the driver
+runs, over a mailbox of its own:
 
     driver     Batch     the changes received so far, the order of delivery, who answers where
                Slice     from which position to which
@@ -11,9 +11,8 @@ executor runs the code that the driver runs, over a mailbox of its own:
     executor   writes the changes of the view into the directory of their table
     driver     Swept     its commit names the files, which makes them visible all at once
 
-No position is in two slices, so nothing has to be added up. A transaction is never cut, however
-many rows it changes: its rows have one position. Nothing of this knows Spark; `executors.py`
-carries it there and back.
+No position is in two slices (protocols/exchange/slices.py), so nothing has to be added up. Nothing
+of this knows Spark; `executors.py` carries it there and back.
 """
 
 import os
@@ -21,11 +20,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +36,12 @@ from protocols.exchange.copies import Copy
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.mailbox import Log, Mailbox
-from protocols.exchange.questions import Question, Snapshot
+from protocols.exchange.questions import Maintenance, Question, Snapshot
+from protocols.exchange.slices import Slice
 from protocols.exchange.together import finish
-from protocols.maintenance.batched_sweep import BatchedSweep
+from protocols.maintenance.registry import protocol
 from protocols.views.catalog import Relation
-from protocols.views.view import View
+from protocols.views.tree import AnyView
 from streaming.asking import Sources
 from streaming.configuration import Configuration
 from streaming.measuring import Measures
@@ -54,19 +52,13 @@ from warehouse.standing import Standing
 
 
 @dataclass(frozen=True)
-class Slice:
-    """A stretch of positions, both ends included."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class Batch:
     """What the slices of one batch have in common."""
 
     configuration: Configuration
-    view: View
+    view: AnyView
+    #: The name of the one that keeps it.
+    protocol: str
     #: Where the mailbox begins, with the offsets behind all that `received` has, and the digests.
     standing: Standing
     #: Where the table of changes is.
@@ -103,7 +95,7 @@ class Swept:
     ready: float = 0.0
 
 
-def changed_rows(view: View, mailbox: Mailbox[Frame], first: int, last: int) -> Numbers:
+def changed_rows(view: AnyView, mailbox: Mailbox[Frame], first: int, last: int) -> Numbers:
     """The positions of all changed rows of these updates, ascending."""
     found = [np.empty(0, np.int64)]
     for relation in view.relations:
@@ -114,20 +106,10 @@ def changed_rows(view: View, mailbox: Mailbox[Frame], first: int, last: int) -> 
     return np.sort(np.concatenate(found))
 
 
-def cut(positions: Numbers, first: int, last: int, slices: int) -> list[Slice]:
-    """The stretch from `first` to `last` in at most so many slices, of about as many rows each.
-
-    `positions` are those of its rows, ascending.
-    """
-    edges = {int(positions[len(positions) * each // slices]) for each in range(1, slices)}
-    begins = [first, *sorted(edges - {first})]
-    ends = [*(begin - 1 for begin in begins[1:]), last]
-    return [Slice(*each) for each in zip(begins, ends, strict=True)]
-
-
 def batch_of(
     configuration: Configuration,
-    view: View,
+    view: AnyView,
+    protocol: str,
     mailbox: Mailbox[Frame],
     logs: Mapping[Relation, Log[Frame]],
     copies: Iterable[Copy[Frame]],
@@ -151,23 +133,23 @@ def batch_of(
     standing = Standing(mailbox.start, base, dict(offsets), dict(digests))
     directory = configuration.warehouse / view.name / "changes"
     held = {copy.relation: copy.rows.data for copy in copies if copy.relation in view.relations}
-    return Batch(configuration, view, standing, directory, received, changes, order, held)
+    return Batch(configuration, view, protocol, standing, directory, received, changes, order, held)
 
 
 # -- at an executor ------------------------------------------------------------------------------
 
 
-def sweep(batch: Batch, stretch: Slice) -> Swept:
+def sweep(batch: Batch, slice_: Slice) -> Swept:
     """Sweeps one slice with everything it needs for that: questions, topics, a mailbox."""
     began = time.perf_counter()
-    swept = Swept(stretch, _executor())
+    swept = Swept(slice_, _executor())
     measures, stopping = Measures(), threading.Event()
     with (
         closing(_sources(batch, stopping)) as sources,
         closing(_reading(batch, sources, measures, stopping)) as reading,
     ):
         mailbox = Mailbox(reading.received, batch.standing.vector, batch.standing.position)
-        _deliver(mailbox, batch.order)
+        mailbox.deliver_as(batch.order)
         swept.ready = time.perf_counter() - began
 
         def ask(questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
@@ -180,12 +162,20 @@ def sweep(batch: Batch, stretch: Slice) -> Swept:
                 swept.questions.append(noted(question, answer, found.version))
             return [found for _, found in told]
 
-        change = finish(BatchedSweep(batch.view, mailbox).change(stretch.first, stretch.last), ask)
+        change = finish(_sweeping(batch, mailbox)(slice_.first, slice_.last), ask)
     if change is not None:
         swept.file = write(batch.directory, change.data.select(*batch.view.schema, COUNT, POSITION))
     swept.queries, swept.bytes = measures.queries, measures.bytes
     swept.seconds = time.perf_counter() - began
     return swept
+
+
+def _sweeping(
+    batch: Batch, mailbox: Mailbox[Frame]
+) -> Callable[[int, int], Maintenance[Frame, Frame | None]]:
+    stretch = protocol(batch.protocol).stretch
+    assert stretch is not None, "the driver hands out no batch of a protocol that cannot be cut"
+    return stretch(batch.view, mailbox)
 
 
 def _executor() -> str:
@@ -214,16 +204,6 @@ def _reading(
         version = received.received(relation.source)
         reading.router.add(Copy(relation, received, Frame(rows), version))
     return reading
-
-
-def _deliver(mailbox: Mailbox[Frame], order: Deliveries) -> None:
-    """The same transactions at the same positions as at the driver."""
-    if len(np.unique(order.position)) == len(order):
-        mailbox.deliver_each(order.sources, order.source, order.version)
-        return
-    transactions = zip(order.position, order.source, order.version, strict=True)
-    for _, group in groupby(transactions, key=itemgetter(0)):
-        mailbox.deliver(*((order.sources[source], int(version)) for _, source, version in group))
 
 
 def _report(message: str) -> None:

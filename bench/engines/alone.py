@@ -15,7 +15,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install
+from protocols.exchange.protocol import Install, here
 from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.exchange.together import finish
 from protocols.maintenance.registry import protocol
@@ -101,7 +101,7 @@ class EngineAlone:
         """All that was delivered: the changes of the view with their positions."""
         work = self._protocol.begin()
         assert work is not None
-        [install] = finish(work, self.sources.ask)
+        [install] = finish(here(work), self.sources.ask)
         self._mailbox.forget(self._mailbox.last_position)
         return self._placed(install)
 

@@ -2,7 +2,8 @@
 
     transactions ─> delivery ─> mailbox ─> protocol ─> pieces of work ─> installs
                                               ^               │ questions
-                                              └─ snapshots <──┴──> send, answered, hand over
+                                              ├─ snapshots <──┼──> send, answered, hand over
+                                              └─ changes <────┴──> stretches, swept
 
 Somebody else brings updates and carries questions and answers: the job reads topics and asks query
 servers, the simulator draws what happens next. What follows from it is decided here, for both:
@@ -16,6 +17,8 @@ servers, the simulator draws what happens next. What follows from it is decided 
   and answers of a source in the order in which they happened there: while a question to it is under
   way none of its updates gets in line; then its answers come by version, and before each the
   updates that it contains.
+* A stretch of positions that somebody else may sweep (`protocol.py`) is handed out to whoever takes
+  it; all other views go on until its change is here.
 * States become visible in the order of their positions.
 """
 
@@ -32,7 +35,7 @@ from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Delivery
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Mailbox, Received
-from protocols.exchange.protocol import Install, Maintaining, Work
+from protocols.exchange.protocol import Install, Maintaining, Stretch, Work, here
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 from protocols.exchange.sharing import Shared
 
@@ -122,18 +125,25 @@ class Maintained(Generic[D]):
         delivery: Delivery[D],
         fifo: bool = False,
         note: Callable[["Wanted[D]", Answer[D], Snapshot[D]], None] | None = None,
+        elsewhere: Callable[[Stretch[D]], bool] | None = None,
     ) -> None:
-        """`note` is called with every answer that is handed over, and the snapshot made of it."""
+        """`note` is called with every answer that is handed over, and the snapshot made of it;
+        `elsewhere` says of a stretch whether it is handed out, and not swept here.
+        """
         self.name = name
         self.mailbox = mailbox
         self.delivery = delivery
         self.fifo = fifo
         self._note = note
+        self._elsewhere = elsewhere
         #: None until the view has a state.
         self._protocol: Maintaining[D] | None = None
         #: Invariant: each has a question that is not sent, or not answered, or not handed over.
         self._pieces: list[_Piece[D]] = []
         self._unsent: list[Wanted[D]] = []
+        #: Stretches that nobody has taken yet, and those that somebody sweeps.
+        self._untaken: list[Stretch[D]] = []
+        self._taken: list[Stretch[D]] = []
         #: What pieces have returned and nobody has taken.
         self._installs: list[Install[D]] = []
         #: The last position that a piece has returned. Invariant: positions ascend.
@@ -178,11 +188,15 @@ class Maintained(Generic[D]):
             return
         self._beginning = True
         try:
-            while len(self._pieces) < self._protocol.width:
-                work = self._protocol.begin()
-                if work is None:
+            while self.open < self._protocol.width:
+                begun = self._protocol.begin()
+                if begun is None:
                     break
-                self.run(work)
+                if isinstance(begun, Stretch) and self._elsewhere and self._elsewhere(begun):
+                    self._tell("hands out", begun.first, "to", begun.last)
+                    self._untaken.append(begun)
+                else:
+                    self.run(here(begun))
         finally:
             self._beginning = False
 
@@ -218,6 +232,21 @@ class Maintained(Generic[D]):
             self._shown = install.position
             self._tell("shows", first, install.position)
         self._installs += installs
+
+    def take_stretches(self) -> list[Stretch[D]]:
+        """Stretches to be swept elsewhere that nobody has taken yet."""
+        taken, self._untaken = self._untaken, []
+        self._taken += taken
+        return taken
+
+    def swept(self, stretch: Stretch[D], change: D | None) -> None:
+        """A stretch that was taken has been swept; no change if whoever did it has written it."""
+        if stretch not in self._taken:
+            self._is_wrong(f"positions {stretch.first} to {stretch.last} are not swept elsewhere")
+        self._taken.remove(stretch)
+        self._tell("has swept elsewhere", stretch.first, "to", stretch.last)
+        self._ended([stretch.install(change)])
+        self.begin()
 
     @property
     def unsent(self) -> int:
@@ -266,8 +295,8 @@ class Maintained(Generic[D]):
 
     @property
     def open(self) -> int:
-        """How many pieces of work wait for answers."""
-        return len(self._pieces)
+        """How many pieces of work wait for answers, or are done elsewhere."""
+        return len(self._pieces) + len(self._untaken) + len(self._taken)
 
     def take_installs(self) -> list[Install[D]]:
         """What is to be made visible and was not taken yet; positions ascend."""
@@ -281,7 +310,7 @@ class Maintained(Generic[D]):
         last = self.mailbox.last_position
         if self._protocol is None:
             return
-        if not self._pieces and not self.delivery.waiting and self._shown != last:
+        if not self.open and not self.delivery.waiting and self._shown != last:
             self._is_wrong(f"nothing more to do at position {last}, and {self._shown} are shown")
 
     def _is_wrong(self, what: str) -> None:
@@ -314,7 +343,7 @@ class Driver(Generic[D]):
 
     @property
     def open(self) -> bool:
-        """Whether any piece of work waits for answers."""
+        """Whether any piece of work waits for answers, or is done elsewhere."""
         return any(view.open for view in self.views)
 
     @property

@@ -18,6 +18,8 @@ group of versions: one for almost every update, several for a global one (see ho
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -203,6 +205,15 @@ class Mailbox(Generic[D]):
         ours = np.array([self._sources.index(name) for name in sources], np.int64)[source]
         for kept, new in zip(self._order, (positions, ours, version), strict=True):
             kept.frombytes(new.tobytes())
+
+    def deliver_as(self, order: Deliveries) -> None:
+        """Gives these the positions that they have in the order of another mailbox."""
+        if len(np.unique(order.position)) == len(order):
+            self.deliver_each(order.sources, order.source, order.version)
+            return
+        transactions = zip(order.position, order.source, order.version, strict=True)
+        for _, group in groupby(transactions, key=itemgetter(0)):
+            self.deliver(*((order.sources[source], int(version)) for _, source, version in group))
 
     def _refuse_disorder(self, source: str, first: int, last: int) -> None:
         expected = self._base[source] + len(self._positions[source]) + 1

@@ -6,6 +6,8 @@ ended it calls `begin` until that returns None or as many pieces are at work as 
 and works on all of them: it sends out their rounds of questions and hands each piece its answers. A
 piece returns what is to be made visible at that moment.
 
+A piece may also be a stretch of positions, as data: then it is for the driver to say who sweeps it.
+
 So a protocol that takes one update at a time has a width of one and looks into the mailbox when its
 piece has ended; one that pipelines has several; and one that reacts to every update at once (the
 Strobe family, ECA) begins a piece, possibly without questions, for each.
@@ -48,6 +50,33 @@ class Install(Generic[D]):
 Work: TypeAlias = Maintenance[D, list[Install[D]]]
 
 
+@dataclass(frozen=True, eq=False)
+class Stretch(Generic[D]):
+    """Work that may be done elsewhere: the change of these positions, both ends included.
+
+    It may be cut (slices.py) and each slice be swept by itself, by anybody who has the updates.
+    """
+
+    first: int
+    last: int
+    #: The change of any of the positions, from one to another, each row with its own.
+    change: Callable[[int, int], Maintenance[D, D | None]]
+
+    def install(self, change: D | None) -> Install[D]:
+        """What becomes visible when it has been swept; each position gets a state of its own."""
+        return Install(self.last, change, first=self.first)
+
+    def here(self) -> Work[D]:
+        """The work of sweeping it as a whole."""
+        change = yield from self.change(self.first, self.last)
+        return [self.install(change)]
+
+
+def here(begun: Work[D] | Stretch[D]) -> Work[D]:
+    """A piece of work, whatever it may be, that nobody does elsewhere."""
+    return begun.here() if isinstance(begun, Stretch) else begun
+
+
 #: As the width of a protocol: it may have any number of pieces at work.
 UNBOUNDED = 2**31
 
@@ -60,7 +89,7 @@ class Maintaining(Protocol[D]):
         """So many of its pieces may be at work at once; the driver sees to it."""
         ...
 
-    def begin(self) -> Work[D] | None:
+    def begin(self) -> Work[D] | Stretch[D] | None:
         """The next piece of work; None if there is none before something else happens."""
         ...
 

@@ -27,12 +27,13 @@ one depth are asked in one round.
 
 Nothing in this needs to know where a batch begins and ends: a stretch of it, swept by itself, gives
 the changes of its own positions, and what other stretches bring is taken out of its answers like
-any other update. So a large batch may be cut, and its stretches be swept side by side, elsewhere.
+any other update. So a batch is begun as a `Stretch`: a large one may be cut, and its slices be
+swept side by side, elsewhere.
 
 Assumptions: versions in answers; none about channels.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,7 +41,7 @@ from protocols.algebra.delta import POSITION, SINCE, UNTIL, Delta, Outputs
 from protocols.algebra.expressions import And, Column, Comparison
 from protocols.exchange.correction import over_span
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Work
+from protocols.exchange.protocol import Stretch
 from protocols.exchange.questions import Maintenance, Query
 from protocols.views.jointree import join_tree
 from protocols.views.partials import extended, seed, total
@@ -94,20 +95,14 @@ class BatchedSweep(Generic[D]):
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
         self._rounds = tuple(rounds(view))
         self._begun = mailbox.start
-        #: Who works out the change of a batch: this object, unless somebody else is named.
-        self.sweep: Callable[[int, int], Maintenance[D, D | None]] = self.change
 
-    def begin(self) -> Work[D] | None:
+    def begin(self) -> Stretch[D] | None:
         """Everything that was delivered while the batch before was at work."""
         first, last = self._begun + 1, self._mailbox.last_position
         if first > last:
             return None
         self._begun = last
-        return self._batch(first, last)
-
-    def _batch(self, first: int, last: int) -> Work[D]:
-        change = yield from self.sweep(first, last)
-        return [Install(last, change, first=first)]
+        return Stretch(first, last, self.change)
 
     def change(self, first: int, last: int) -> Maintenance[D, D | None]:
         """What the updates of a stretch change in the view, each row with its position."""

@@ -13,6 +13,7 @@ from protocols.checking.levels import COMPLETE, DELIVERY, STRONG, Level
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Maintaining, Starting
+from protocols.exchange.questions import Maintenance
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.c_strobe import CStrobe
 from protocols.maintenance.eca import Eca
@@ -66,6 +67,12 @@ class Entry:
     fifo: bool = False
     #: How it keeps views that are more than one inner join; None if it cannot.
     start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
+    #: How any stretch of positions of an inner join is swept by itself: (view, mailbox) → (first,
+    #: last) → its change, each row with its position. Then its batches may be cut, and be swept
+    #: elsewhere. None if they cannot.
+    stretch: Callable[[Any, Mailbox[Any]], Callable[[int, int], Maintenance[Any, Any]]] | None = (
+        None
+    )
     #: How many questions it may ask to keep an inner join; None where nothing is claimed.
     questions: QueryBound | None = None
     #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
@@ -169,6 +176,7 @@ PROTOCOLS = _by_name(
             "a whole batch in n + I - 1 questions, every state shown",
             DELIVERY,
             start_tree=batched,
+            stretch=lambda view, mailbox: BatchedSweep(view, mailbox).change,
             questions=QueryBound.BATCHED,
         ),
         Entry(

@@ -7,8 +7,12 @@ and an executor has to read by itself. Every state is compared with DuckDB (see 
 
 import pickle
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ import polars as pl
 import pytest
 from jobs import OneView, World, cut, start
 from pyspark.sql import SparkSession
+from waiting import eventually
 
 from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
@@ -24,14 +29,16 @@ from protocols.checking.tracereading import read_trace
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.questions import Snapshot
+from protocols.exchange.slices import Slice
 from protocols.maintenance import batched_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.view import Atom
 from streaming import executors, slices
 from streaming.configuration import read_configuration
 from streaming.executors import Executors
-from streaming.slices import Batch, Slice, Swept
+from streaming.slices import Batch, Swept
 from streaming.sparkjob import spark_session
+from streaming.stopping import Stopped
 from streaming.sweeping import Cluster
 from streaming.tracing import write_live_trace
 
@@ -68,6 +75,9 @@ class InThisProcess:
     def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
         return [slices.sweep(*pickle.loads(pickle.dumps((batch, each)))) for each in slices_]
 
+    def cancel(self, view: str) -> None:
+        """What is swept here comes to its end."""
+
 
 @dataclass
 class Meanwhile:
@@ -84,6 +94,9 @@ class Meanwhile:
         self.happens()
         self.slices_swept.append(len(slices_))
         return self.cluster.sweep(batch, slices_)
+
+    def cancel(self, view: str) -> None:
+        self.cluster.cancel(view)
 
 
 def commit(world: World, seed: int, transactions: int = 45) -> None:
@@ -196,6 +209,110 @@ def test_a_source_that_is_away_is_named_and_nothing_of_the_batch_is_there(world:
     world.go_on(protocol="batched-sweep")
 
 
+# -- what goes on meanwhile ----------------------------------------------------------------------
+
+
+@dataclass
+class Slow:
+    """Sweeps nothing before it is let go; a view that it has given up is not swept at all."""
+
+    cluster: Cluster
+    #: The views whose sweep fails at once.
+    broken: frozenset[str] = frozenset()
+    begun: set[str] = field(default_factory=set)
+    let_go: threading.Event = field(default_factory=threading.Event)
+    given_up: set[str] = field(default_factory=set)
+
+    def slices(self, rows: int) -> int:
+        return self.cluster.slices(rows)
+
+    def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
+        name = batch.view.name
+        self.begun.add(name)
+        if name in self.broken:
+            raise Unreachable(f"view {name}: nobody sweeps it")
+        assert self.let_go.wait(60)
+        if name in self.given_up:
+            raise ViewsweepError("given up")
+        return self.cluster.sweep(batch, slices_)
+
+    def cancel(self, view: str) -> None:
+        self.given_up.add(view)
+        self.let_go.set()
+
+
+def two_views(world: World, executors: Cluster, other: str) -> "closing[OneView]":
+    """A job with v, which executors sweep, and w, which is the same view under this protocol."""
+    known = read_configuration(world.write_configuration(executor_rows=1))
+    settings = known.view("v").with_protocol("batched-sweep")
+    views = [settings, replace(settings, name="w").with_protocol(other)]
+    return closing(OneView(known, views, world.reports.append, executors))
+
+
+def sweepers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("executors for")]
+
+
+def test_another_view_is_swept_and_committed_while_executors_are_slow(world: World) -> None:
+    slow = Slow(InThisProcess(2))
+    with two_views(world, slow, "sweep") as job, ThreadPoolExecutor(1) as threads:
+        start(job)
+        commit(world, 10)
+        left, right = job.views
+        taken = threads.submit(job.take, world.records_after(job))
+        eventually(lambda: right.committed.vector == world.versions, "w is committed")
+        assert slow.begun == {"v"}
+        assert left.committed.position == 0
+        assert not taken.done(), "a micro-batch is done when all views are"
+        slow.let_go.set()
+        taken.result(60)
+        for view in job.views:
+            assert world.assert_complete(view.tables) > 30
+        assert job.measures.batches_on_executors == 1
+
+
+def test_two_views_are_swept_by_executors_at_once(world: World) -> None:
+    slow = Slow(InThisProcess(2))
+    with two_views(world, slow, "batched-sweep") as job, ThreadPoolExecutor(1) as threads:
+        start(job)
+        commit(world, 11)
+        taken = threads.submit(job.take, world.records_after(job))
+        eventually(lambda: slow.begun == {"v", "w"}, "both are at work")
+        slow.let_go.set()
+        taken.result(60)
+        for view in job.views:
+            assert world.assert_complete(view.tables) > 30
+        assert job.measures.batches_on_executors == 2
+
+
+def test_a_job_that_is_stopped_gives_up_what_executors_sweep(world: World) -> None:
+    slow = Slow(InThisProcess(2))
+    with two_views(world, slow, "sweep") as job, ThreadPoolExecutor(1) as threads:
+        start(job)
+        commit(world, 12)
+        taken = threads.submit(job.take, world.records_after(job))
+        eventually(lambda: slow.begun == {"v"}, "executors are at work")
+        job.stopping.set()
+        with pytest.raises(Stopped):
+            taken.result(60)
+        job.close()
+        assert slow.given_up == {"v"}
+        assert not sweepers()
+    world.go_on(protocol="batched-sweep")
+
+
+def test_executors_that_fail_for_one_view_end_those_of_the_others(world: World) -> None:
+    slow = Slow(InThisProcess(2), frozenset("v"))
+    with two_views(world, slow, "batched-sweep") as job:
+        start(job)
+        commit(world, 13)
+        with pytest.raises(Unreachable, match="view v: nobody sweeps it"):
+            job.take(world.records_after(job))
+        job.close()
+        assert slow.given_up == {"w"}
+        assert not sweepers()
+
+
 # -- Spark -----------------------------------------------------------------------------------------
 
 
@@ -299,3 +416,34 @@ def test_an_executor_that_breaks_names_the_positions_and_the_way_out(
         commit(world, 9)
         with pytest.raises(ViewsweepError, match=r"positions 1 to .*No module.*executor_rows = 0"):
             job.take(world.records_after(job))
+
+
+def test_a_job_that_is_stopped_ends_what_spark_does_for_it(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleeping(_shared: Any) -> executors.Task:
+        def sleeps(_batches: Any) -> Any:
+            time.sleep(600)
+            yield
+
+        return sleeps
+
+    monkeypatch.setattr(executors, "task", sleeping)
+    at_work = spark.sparkContext.statusTracker().getActiveJobsIds
+    cluster = Executors(lambda: spark)
+    with (
+        world.job(protocol="batched-sweep", executors=cluster, executor_rows=1) as job,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        start(job)
+        commit(world, 14)
+        taken = threads.submit(job.take, world.records_after(job))
+        eventually(lambda: bool(at_work()), "Spark is at work")
+        job.stopping.set()
+        with pytest.raises(Stopped):
+            taken.result(60)
+        job.close()
+        assert not sweepers()
+        eventually(lambda: not at_work(), "Spark has given it up")
+    monkeypatch.undo()
+    world.go_on(protocol="batched-sweep", executors=cluster, executor_rows=1)

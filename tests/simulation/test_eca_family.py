@@ -27,7 +27,7 @@ from protocols.checking.levels import COMPLETE
 from protocols.checking.tracereading import read_trace
 from protocols.errors import ProtocolBug, WrongUse
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.protocol import Install, Maintaining, Work
+from protocols.exchange.protocol import Install, Maintaining, Work, here
 from protocols.exchange.questions import Joint, Snapshot
 from protocols.maintenance.eca import Eca
 from protocols.maintenance.eca_key import EcaKey
@@ -180,8 +180,8 @@ class Stage:
         version = self.source.version
         self.mailbox.receive("s", version, {r: (version, rows) for r, rows in changes.items()})
         self.mailbox.deliver(("s", version))
-        while (work := self._protocol.begin()) is not None:
-            self._go_on(work, None)
+        while (begun := self._protocol.begin()) is not None:
+            self._go_on(here(begun), None)
 
     def answer(self) -> Bag:
         """The source answers the oldest question as it is now, and the answer arrives at once."""

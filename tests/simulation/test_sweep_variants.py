@@ -22,7 +22,6 @@ from protocols.exchange.asof import Reading, about, as_answered
 from protocols.exchange.correction import at_cut
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
-from protocols.exchange.together import together
 from protocols.maintenance import batched_sweep
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.nested_sweep import NestedSweep
@@ -31,7 +30,6 @@ from protocols.maintenance.pipelined_sweep import PipelinedSweep
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
-from protocols.views.partials import total
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, View
 
@@ -117,25 +115,6 @@ def test_any_width_of_the_pipeline_installs_in_order(width: int) -> None:
     assert_right(hunt(entry, range(60)))
 
 
-@pytest.mark.parametrize("cut", [2, 3, 5])
-def test_stretches_of_a_batch_that_are_swept_by_themselves_give_its_changes(cut: int) -> None:
-    assert_right(hunt(_entry("batched-sweep", lambda v, m: _in_stretches(v, m, cut)), range(60)))
-
-
-def _in_stretches(view: View, mailbox: Mailbox[Any], cut: int) -> BatchedSweep[Any]:
-    """Batches are cut into so many stretches, which are swept side by side."""
-    batched = BatchedSweep(view, mailbox)
-
-    def sweep(first: int, last: int) -> Maintenance[Any, Any]:
-        edges = sorted({first + (last + 1 - first) * each // cut for each in range(cut)})
-        ends = [*(edge - 1 for edge in edges[1:]), last]
-        found = yield from together([batched.change(*e) for e in zip(edges, ends, strict=True)])
-        return total(change for change in found if change is not None)
-
-    batched.sweep = sweep
-    return batched
-
-
 def test_a_batch_asks_no_more_than_its_bound_whatever_its_size() -> None:
     reached = 0
     for seed in range(150):
@@ -172,8 +151,8 @@ def _asked(outcome: Outcome) -> int:
 
 
 def test_nothing_is_caught_when_nothing_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    same = "return [Install(last, change, first=first)]"
-    monkeypatch.setattr(BatchedSweep, "_batch", planted(BatchedSweep._batch, same, same))
+    same = "return Stretch(first, last, self.change)"
+    monkeypatch.setattr(BatchedSweep, "begin", planted(BatchedSweep.begin, same, same))
     assert_right(hunt(PROTOCOLS["batched-sweep"], range(60)))
 
 
