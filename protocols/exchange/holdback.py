@@ -41,6 +41,34 @@ class Incomplete:
     missing: tuple[str, ...]
 
 
+def legal_below(
+    vector: Mapping[str, int], parts: Mapping[str, Mapping[int, GlobalPart]]
+) -> dict[str, int]:
+    """The latest vector at or below this one that has no global transaction in part.
+
+    `parts`: source → version → what that version is a part of, all that is known, by version. A
+    source is lowered below a part whose partner is missing; what lay behind it there is missing
+    then too, and so on. Each part is looked at once.
+    """
+    inside = {
+        source: [(version, part) for version, part in each.items() if version <= vector[source]]
+        for source, each in parts.items()
+    }
+    places: dict[str, dict[str, int]] = {}
+    for source, each in inside.items():
+        for version, part in each:
+            places.setdefault(part.id, {})[source] = version
+    wholes = {part.id: part.participants for each in inside.values() for _, part in each}
+    torn = [id_ for id_, here in places.items() if not wholes[id_] & vector.keys() <= here.keys()]
+    below = dict(vector)
+    while torn:
+        for source, version in places.pop(torn.pop(), {}).items():
+            below[source] = min(below[source], version - 1)
+            while inside[source] and inside[source][-1][0] >= version:
+                torn.append(inside[source].pop()[1].id)
+    return below
+
+
 _Waiting: TypeAlias = tuple[int, GlobalPart | None]
 
 

@@ -24,7 +24,7 @@ run begins with the first state of the view, read in small pages while the sourc
 one statement at its source, so it is never read in parts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -32,6 +32,7 @@ from typing import Any, TypeAlias
 from protocols.algebra.expressions import Condition
 from protocols.checking import trace
 from protocols.errors import ProtocolBug
+from protocols.exchange.holdback import GlobalPart, legal_below
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Group
 from protocols.exchange.questions import Joint, Query, Question
@@ -237,12 +238,21 @@ class _Simulation:
 
     def _past_of(self, views: Sequence[_View]) -> dict[str, int]:
         """The vector at which these views begin, with the deliveries that lie before it."""
-        vector = _legal_below(self._sources)
+        committed = {name: source.version for name, source in self._sources.items()}
+        vector = legal_below(committed, {name: self._parts_at(name) for name in committed})
         for view in views:
             for name, upto in vector.items():
                 for version in range(1, upto + 1):
                     view.journal.events.append(trace.Deliver(name, version, 0))
         return vector
+
+    def _parts_at(self, source: str) -> dict[int, GlobalPart]:
+        """Which versions of a source are parts of global transactions."""
+        return {
+            version: self._views[0].setting.globals[update.global_id]
+            for version, update in enumerate(self._sources[source].updates, 1)
+            if update.global_id is not None
+        }
 
     def _is_due(self, source: SimulatedSource) -> bool:
         """Whether it may commit now: updates that have a time wait for all earlier ones."""
@@ -362,23 +372,3 @@ class _Simulation:
         for view, kept in zip(self._created(), life.views, strict=True):
             kept.again.extend(view.again)
         return life
-
-
-def _legal_below(sources: Mapping[str, SimulatedSource]) -> dict[str, int]:
-    """The latest vector at or below what is committed that has no global transaction in part."""
-    vector = {name: source.version for name, source in sources.items()}
-    places: dict[str, list[tuple[str, int]]] = {}
-    for name, source in sources.items():
-        for version, update in enumerate(source.updates, 1):
-            if update.global_id is not None:
-                places.setdefault(update.global_id, []).append((name, version))
-    lowered = True
-    while lowered:
-        lowered = False
-        for parts in places.values():
-            inside = [(name, version) for name, version in parts if version <= vector[name]]
-            if inside and len(inside) < len(parts):
-                lowered = True
-                for name, version in inside:
-                    vector[name] = min(vector[name], version - 1)
-    return vector
