@@ -16,14 +16,16 @@ from sources.indexes import make_indexes
 from sources.rows import all_rows, append, quoted, shown, table_name
 
 #: The format of the files that are made now.
-FORMAT = 2
+FORMAT = 3
 _SCHEMA = """
     CREATE SCHEMA relations;
     CREATE SCHEMA source;
     CREATE TABLE source.self (format BIGINT, name VARCHAR, catalog VARCHAR, origin VARCHAR);
     CREATE TABLE source.published (version BIGINT);
     CREATE TABLE source.outbox (version BIGINT, record BLOB);
+    CREATE TABLE source.globals (last BIGINT);
     INSERT INTO source.published VALUES (0);
+    INSERT INTO source.globals VALUES (0);
 """
 _SCHEMA_OF_HISTORY = """
     CREATE TABLE source.committed (version BIGINT, driven BIGINT, digest BIGINT);

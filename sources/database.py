@@ -13,7 +13,7 @@ which looks at the transactions alone, then `replay.py`, which looks at the rows
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,7 @@ class SourceDatabase:
         self._version: int
         self._driven: int
         self._digest: int
+        self._last_global: int
         self._published: int
         [(self._version, self._driven, self._digest)] = all_rows(
             connection, "SELECT version, driven, digest FROM source.committed"
@@ -76,6 +77,7 @@ class SourceDatabase:
             connection, "SELECT identity, since, digest FROM source.history"
         )
         [(self._published,)] = all_rows(connection, "SELECT * FROM source.published")
+        [(self._last_global,)] = all_rows(connection, "SELECT last FROM source.globals")
 
     @classmethod
     def create(
@@ -146,6 +148,11 @@ class SourceDatabase:
         """The number of the last durable commit, and the digest of the history up to it."""
         with self._committed:
             return self._version, self._digest
+
+    @property
+    def last_global(self) -> int:
+        """The last version that is a part of a global transaction; 0 if none is."""
+        return self._last_global
 
     def digest_at(self, version: int) -> int:
         """The digest of the history up to a version; `UNKNOWN` where there is none."""
@@ -252,6 +259,7 @@ class SourceDatabase:
                 entries = self._write_group(netted, len(netted) if driven else 0, history)
             with self._committed:
                 self._recent.extend(self._version, entries)
+                self._last_global = self._last_global_with(netted)
                 self._version += len(entries)
                 self._digest = history.digest
                 self._driven += len(netted) if driven else 0
@@ -273,6 +281,8 @@ class SourceDatabase:
                 "UPDATE source.committed SET version = ?, driven = driven + ?, digest = ?",
                 [self._version + len(entries), driven, history.digest],
             )
+            if (last := self._last_global_with(transactions)) != self._last_global:
+                connection.execute("UPDATE source.globals SET last = ?", [last])
             connection.commit()
         except BaseException:
             roll_back(connection)
@@ -282,11 +292,20 @@ class SourceDatabase:
     def _encoded(self, transactions: Sequence[Transaction], history: History) -> list[Records]:
         """The records of each of the versions that follow, which the history then has as well."""
         ts_ms = time.time_ns() // 1_000_000
-        changing = [transaction for transaction in transactions if transaction.changes]
         return [
             encode_transaction(self.source, version, ts_ms, transaction, self.catalog, history)
-            for version, transaction in enumerate(changing, self._version + 1)
+            for version, transaction in self._numbered(transactions)
         ]
+
+    def _last_global_with(self, transactions: Sequence[Transaction]) -> int:
+        """The last part of a global transaction when these are committed as well."""
+        parts = (version for version, each in self._numbered(transactions) if each.part is not None)
+        return max(parts, default=self._last_global)
+
+    def _numbered(self, transactions: Sequence[Transaction]) -> Iterable[tuple[int, Transaction]]:
+        """Those that change something, with the versions that follow."""
+        changing = (transaction for transaction in transactions if transaction.changes)
+        return enumerate(changing, self._version + 1)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         try:

@@ -11,8 +11,9 @@ from protocols.errors import SourceViolation, WrongUse
 from sources.creating import FORMAT, begin_history
 from sources.rows import all_rows, roll_back
 
-#: The format before sources had a history; a file that has it gets one when it is opened.
-_WITHOUT_HISTORY = 1
+#: The formats before sources had a history, and before they knew which of their commits was the
+#: last part of a global transaction. A file that has one of them is upgraded when it is opened.
+_WITHOUT_HISTORY, _WITHOUT_GLOBALS = 1, 2
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
@@ -33,26 +34,40 @@ def self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple
         raise WrongUse(
             f"{path} is a DuckDB database but not a source; make one with 'sources init'"
         ) from None
-    if format_ == _WITHOUT_HISTORY:
-        _give_history(connection)
+    if format_ in (_WITHOUT_HISTORY, _WITHOUT_GLOBALS):
+        _upgrade(connection, format_)
     elif format_ != FORMAT:
         raise WrongUse(f"{path} has format {format_}, this viewsweep reads format {FORMAT}")
     name, catalog, origin = description
     return name, catalog, origin
 
 
-def _give_history(connection: duckdb.DuckDBPyConnection) -> None:
-    """Upgrades a file from the time when sources had no history, whole or not at all."""
-    [(version, driven)] = all_rows(connection, "SELECT version, driven FROM source.committed")
+def _upgrade(connection: duckdb.DuckDBPyConnection, format_: int) -> None:
+    """Brings a file of an earlier format up to the present one, whole or not at all."""
     connection.begin()
     try:
-        connection.execute("DROP TABLE source.committed")
-        begin_history(connection, version, driven)
+        if format_ == _WITHOUT_HISTORY:
+            _give_history(connection)
+        _remember_globals(connection)
         connection.execute("UPDATE source.self SET format = ?", [FORMAT])
         connection.commit()
     except BaseException:
         roll_back(connection)
         raise
+
+
+def _give_history(connection: duckdb.DuckDBPyConnection) -> None:
+    [(version, driven)] = all_rows(connection, "SELECT version, driven FROM source.committed")
+    connection.execute("DROP TABLE source.committed")
+    begin_history(connection, version, driven)
+
+
+def _remember_globals(connection: duckdb.DuckDBPyConnection) -> None:
+    # Within a value the quotation marks would be escaped.
+    connection.execute(
+        "CREATE TABLE source.globals AS SELECT coalesce(max(version), 0)::BIGINT AS last"
+        " FROM source.outbox WHERE contains(decode(record), '\"global\":')"
+    )
 
 
 def refuse_altered(

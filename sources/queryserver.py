@@ -275,6 +275,7 @@ def status_of(
         "version": version,
         "history": digest_to_text(digest),
         "histories": {str(v): digest_to_text(d) for v, d in digests.items() if d != UNKNOWN},
+        "last_global": database.last_global,
         "published": database.published,
         "topic": topic,
         "relations": {relation.name: relation.to_json() for relation in database.catalog},

@@ -2,8 +2,8 @@
 
     {"source": "shop", "version": 7, "relations": {"item": {"columns": {…}, "key": […]}}, …}
 
-`published`, `topic`, `indexes`, `history` and `histories` are there or not; what else is there is
-nobody's business here.
+`published`, `topic`, `indexes`, `last_global`, `history` and `histories` are there or not; what
+else is there is nobody's business here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,6 +61,7 @@ _NEEDED: Mapping[str, tuple[_Test, str]] = {
 }
 _OPTIONAL: Mapping[str, tuple[_Test, str]] = {
     "published": (_is_version, "the number of a commit, from 0"),
+    "last_global": (_is_version, "the number of a commit, from 0"),
     "topic": (_is_text_or_nothing, "a topic's name, or null"),
     "history": (_is_digest, "the digest of its history, 15 hexadecimal digits"),
     "histories": (_holds_digests, "an object with a digest per version"),

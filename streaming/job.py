@@ -27,6 +27,7 @@ from sources.history import UNKNOWN
 from streaming.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
+from streaming.firstvector import Beginnings
 from streaming.keptview import KeptView
 from streaming.measuring import Measures
 from streaming.reading import Reading, nothing_received
@@ -67,6 +68,7 @@ class Job:
         self._versions: dict[str, int]
         self._digests: dict[str, int]
         self._resuming: Resuming
+        self._beginnings: Beginnings
         self.views: list[KeptView] = []
         #: Set by `prepare`.
         self._reading: Reading
@@ -91,6 +93,9 @@ class Job:
         statuses = self._sources.statuses()
         self._versions, self._digests = versions_in(statuses), digests_in(statuses)
         self._resuming = Resuming(known.bootstrap, topics, self._ends, self._sources, self._digests)
+        self._beginnings = Beginnings(
+            known, self._sources, self._ends, statuses, self._report, self.stopping
+        )
         catalog = catalog_in(statuses)
         for source in used.values():
             source.refuse_unknown_copies(catalog)
@@ -158,10 +163,7 @@ class Job:
             self._report(f"copy of {relation}: {rows:,} rows so far")
 
     def _first_state(self, view: KeptView) -> Standing:
-        vector = {source: self._versions[source] for source in view.view.sources}
-        offsets = {source: self._ends[source][1] for source in view.view.sources}
-        digests = {source: self._digests[source] for source in view.view.sources}
-        first = view.begin_first_state(Standing(0, vector, offsets, digests), self._checked)
+        first = view.begin_first_state(partial(self._beginnings.of, view.view), self._checked)
         first.standing = self._checked(first.standing)
         # What it reads of the topics the protocol has to read anew, in its own way.
         self._reading = self._read(view.view.relations, first.standing)

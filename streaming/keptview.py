@@ -122,14 +122,15 @@ class KeptView:
         self._report(f"view {self.view.name}: going on from position {self.standing.position}")
 
     def begin_first_state(
-        self, standing: Standing, refuse: Callable[[Standing], object]
+        self, begins: Callable[[], Standing], refuse: Callable[[Standing], object]
     ) -> "FirstState":
-        """The first state at this vector, or at an earlier attempt's that is not refused."""
+        """The first state at the vector of an earlier attempt, unless that is refused or there is
+        none: then where it `begins`."""
         root = root_of(self.view)
         key = () if root is None else tuple(root.type_of(column) for column in root.key)
         staging = staging_of(self.tables, key, refuse, self._report)
         return FirstState(
-            self.view, self.tables, staging, standing, self._memories, self._measures, self._report
+            self.view, self.tables, staging, begins, self._memories, self._measures, self._report
         )
 
     def start(
@@ -417,7 +418,7 @@ class FirstState:
         view: AnyView,
         tables: ViewTables,
         staging: Staging,
-        standing: Standing,
+        begins: Callable[[], Standing],
         memories: Memories,
         measures: Measures,
         report: Report,
@@ -429,7 +430,7 @@ class FirstState:
         self._from = "all of its relations" if root is None else str(root)
         self._staging = staging
         if staging.standing is None:
-            staging.begin(standing)
+            staging.begin(begins())
         else:
             report(f"view {view.name}: going on with the first state, {self._rows}")
         assert self._staging.standing is not None

@@ -233,7 +233,7 @@ class _Reader(threading.Thread):
             self._consumer.close()
 
     def _read(self) -> None:
-        topics = _by_topic(self._consumed())
+        topics = by_topic(self._consumed())
         much = sum(map(len, topics.values())) >= _WORTH_THREADS
         begun = [
             (topic, self._decoding.submit(self._chunks, topic, topics[topic]))
@@ -274,15 +274,15 @@ class _Reader(threading.Thread):
         feed = self._feeds[topic]
         records = [m for m in messages if m.error() is None]
         found = [_decoded(feed, records)] if records else []
-        losses = _losses(messages) if len(records) < len(messages) else ()
-        return [*found, *((feed.ended(loss), 0) for loss in losses)]
+        ends = losses(messages) if len(records) < len(messages) else ()
+        return [*found, *((feed.ended(loss), 0) for loss in ends)]
 
 
 #: A chunk and what it counts for.
 _Weighed: TypeAlias = tuple[Chunk, int]
 
 
-def _by_topic(messages: list[Message]) -> dict[str, list[Message]]:
+def by_topic(messages: list[Message]) -> dict[str, list[Message]]:
     """What belongs to a topic; what the client says about itself, or about a broker, does not."""
     topics: dict[str, list[Message]] = {}
     for topic, run in groupby(messages, Message.topic):
@@ -298,7 +298,7 @@ def _decoded(feed: Feed, records: list[Message]) -> _Weighed:
     return feed.decoded(offsets, values), weight
 
 
-def _losses(messages: list[Message]) -> Iterator[SourceViolation]:
+def losses(messages: list[Message]) -> Iterator[SourceViolation]:
     """What these messages say of records that are no longer there."""
     for message in messages:
         error = message.error()

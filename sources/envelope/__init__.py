@@ -18,7 +18,7 @@ to this version (sources/history.py). A foreign producer may leave both out.
 the other, `columns` a whole batch at once.
 """
 
-from sources.envelope.byrecord import other_global
+from sources.envelope.byrecord import Place, other_global, place_of
 from sources.envelope.decoding import decode
 from sources.envelope.form import RECORD, VERSION, BadRecord, Records, schema_digest
 from sources.envelope.writing import encode_transaction, head_of, record_key
@@ -27,11 +27,13 @@ __all__ = [
     "RECORD",
     "VERSION",
     "BadRecord",
+    "Place",
     "Records",
     "decode",
     "encode_transaction",
     "head_of",
     "other_global",
+    "place_of",
     "record_key",
     "schema_digest",
 ]

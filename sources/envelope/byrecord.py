@@ -4,7 +4,7 @@ It says what is wrong with a bad one, and for a handful of records it is also th
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -30,6 +30,16 @@ class _RecordError(Exception):
     """What is wrong with the record at hand."""
 
 
+class Place(NamedTuple):
+    """Where in its source's history a record belongs."""
+
+    version: int
+    #: It is record 1, 2, … of its transaction.
+    order: int
+    #: What its transaction is a part of.
+    part: GlobalPart | None
+
+
 _Head = tuple[int, int, int, int, str, str, int]
 
 
@@ -45,7 +55,7 @@ def read_by_record(values: pl.Series, batch: Batch) -> Records:
             head = _head(content, batch)
             heads.append((record, *head))
             version, table, op = head[0], head[4], head[5]
-            part = _part(content["transaction"], batch)
+            part = _part(content["transaction"], batch.source)
             if parts.setdefault(version, part) != part:
                 raise _RecordError(other_global(version))
             relation = batch.relations.get(table)
@@ -66,6 +76,23 @@ def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, pl.DataType]) -> pl
         return pl.DataFrame(schema=schema)
     columns = zip(schema.items(), zip(*rows, strict=True), strict=True)
     return pl.DataFrame([pl.Series(name, cells, dtype=dtype) for (name, dtype), cells in columns])
+
+
+def place_of(record: bytes, source: str) -> Place | None:
+    """Where in its source's history a record belongs; None for what is no record of this source.
+
+    Nothing is read of its rows, whose relation may have had other columns then.
+    """
+    try:
+        content = _json_object(record)
+        origin, transaction = _field(content, "source", dict), _field(content, "transaction", dict)
+        if _field(origin, "db", str, "source.") != source:
+            return None
+        version = _number(origin, "version", "source.", _LARGEST)
+        order = _number(transaction, "total_order", "transaction.", _LARGEST)
+        return Place(version, order, _part(transaction, source))
+    except _RecordError:
+        return None
 
 
 def _json_object(value: bytes) -> dict[str, Any]:
@@ -124,15 +151,15 @@ def _history(transaction: dict[str, Any]) -> int:
         raise _RecordError(f'"transaction.history": {error}; {_PRODUCER}') from None
 
 
-def _part(transaction: dict[str, Any], batch: Batch) -> GlobalPart | None:
+def _part(transaction: dict[str, Any], source: str) -> GlobalPart | None:
     if transaction.get("global") is None:
         return None
     form = _field(transaction, "global", dict, "transaction.")
     id_ = _field(form, "id", str, "transaction.global.")
     participants = form.get("participants")
-    if not are_participants(participants, batch.source):
+    if not are_participants(participants, source):
         raise _RecordError(
-            f'"transaction.global.participants" should name sources, {batch.source} among them;'
+            f'"transaction.global.participants" should name sources, {source} among them;'
             f" {_PRODUCER}"
         )
     return GlobalPart(id_, frozenset(participants))

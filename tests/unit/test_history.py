@@ -39,6 +39,7 @@ def without_history(path: Path) -> None:
     """Makes the file what it was before sources had a history."""
     with duckdb.connect(str(path)) as connection:
         connection.execute("DROP TABLE source.history")
+        connection.execute("DROP TABLE source.globals")
         connection.execute("ALTER TABLE source.committed DROP COLUMN digest")
         connection.execute("UPDATE source.self SET format = 1")
 
