@@ -282,7 +282,7 @@ class Job:
             raise Stopped
         elsewhere = [work for view in self.views for work in view.sweep_elsewhere()]
         sent = self._driver.send()
-        if not sent:
+        if not sent and not self._driver.holds_answers:
             wait(elsewhere, _LOOK_SECONDS, FIRST_COMPLETED)
             return
         answers = self._reading.ask([asked.question for asked in sent])

@@ -371,6 +371,11 @@ class Driver(Generic[D]):
             asked.answer = self.router.answer(asked.question)
         return [asked for asked in sent if asked.answer is None]
 
+    @property
+    def holds_answers(self) -> bool:
+        """Whether an answer is here that somebody has not been handed."""
+        return any(asked.answer is not None for asked in self._out)
+
     def answered(self, asked: Asked[D], answer: Answer[D]) -> None:
         """An answer has arrived."""
         asked.answer = answer
@@ -387,7 +392,9 @@ class Driver(Generic[D]):
         """What may be handed over now, to whom; one after the other, in this order."""
         if not self._out:
             return []
-        under_way = {w.key for a in self._out if a.answer is None for w in a.wanting if w.view.fifo}
+        under_way = {
+            w.key for a in self._out if a.answer is None for w in a.wanting if w.asker.fifo
+        }
         found = [
             (asked, wanted)
             for asked, wanted in self._answers()
