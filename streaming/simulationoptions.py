@@ -60,6 +60,10 @@ class Options:
         str | None,
         typer.Option(help="Relations with a copy that answers for the source: none, some, all."),
     ] = None
+    slices: Annotated[
+        int | None,
+        typer.Option(min=1, help="Into so many slices at most a batch is cut and swept elsewhere."),
+    ] = None
     crashes: Annotated[
         int | None, typer.Option(min=0, help="How often the warehouse crashes at most.")
     ] = None
@@ -83,8 +87,8 @@ class Options:
     @cached_property
     def knobs(self) -> dict[str, Any]:
         """Those that were given, by name."""
-        names = ("algebra", "stale", "partitions", "reads", "copies", "crashes", "redelivery")
-        given = {name: getattr(self, name) for name in names}
+        names = ("algebra", "stale", "partitions", "reads", "copies", "slices", "crashes")
+        given = {name: getattr(self, name) for name in (*names, "redelivery")}
         return {name: value for name, value in given.items() if value is not None}
 
     @cached_property

@@ -9,9 +9,7 @@ at the sources. A new life begins at the position and the vector of the last vis
 sources send again everything behind it, and answers to questions of an earlier life reach nobody.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,92 +19,28 @@ import numpy as np
 from protocols.algebra.bag import bag
 from protocols.exchange.copying import Copying
 from protocols.exchange.correction import snapshot
-from protocols.exchange.deliveries import Numbers
 from protocols.exchange.delivery import Channel, Delivery
 from protocols.exchange.driver import Asked, Driver, Maintained, Wanted
-from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Group, Mailbox, Received
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
+from protocols.exchange.slices import Slice
 from protocols.exchange.together import finish
 from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.tree_sweep import validate
-from protocols.operators.memory import Memories
 from protocols.simulation.answering import Answering
+from protocols.simulation.elsewhere import Executors, Part, Parted, same_deliveries
 from protocols.simulation.journal import Journal, VisibleState
+from protocols.simulation.kept import Kept, Opened
 from protocols.simulation.setting import Setting
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import Commits, SimulatedSource
 from protocols.views.catalog import Relation
 from protocols.views.partials import total
 from protocols.views.tree import TreeView
 
 #: After one in so many installs it is read again what the operators of a view remember.
 _VALIDATED = 16
-
-
-@dataclass(eq=False)
-class Opened:
-    """A question on its way, or its answer."""
-
-    asked: Asked[Any]
-    #: The version of its source when it was asked: no part of the answer is older, unless stale.
-    asked_at: int
-
-    @property
-    def question(self) -> Question[Any]:
-        return self.asked.question
-
-    @property
-    def source(self) -> str:
-        return self.asked.question.source
-
-
-class Commits:
-    """What is known of the sources' transactions besides their changes."""
-
-    def __init__(
-        self, sources: Mapping[str, SimulatedSource], globals_: Mapping[str, GlobalPart]
-    ) -> None:
-        self._sources = sources
-        self._globals = globals_
-
-    def times(self, source: str, after: int, upto: int) -> Numbers:
-        return np.array(self._sources[source].times[after:upto], np.int64)
-
-    def sizes(self, source: str, after: int, upto: int) -> Numbers:
-        updates = self._sources[source].updates[after:upto]
-        return np.array([sum(map(_rows, u.changes.values())) for u in updates], np.int64)
-
-    def part_of(self, source: str, version: int) -> GlobalPart | None:
-        id_ = self._sources[source].updates[version - 1].global_id
-        return None if id_ is None else self._globals[id_]
-
-    def has_parts(self, source: str, after: int, upto: int) -> bool:
-        updates = self._sources[source].updates[after:upto]
-        return any(update.global_id is not None for update in updates)
-
-
-@dataclass(eq=False)
-class Kept:
-    """A view in this life, and its record."""
-
-    setting: Setting
-    journal: Journal
-    maintained: Maintained[Any]
-    memories: Memories = field(default_factory=Memories)
-    #: What was delivered before the crash and has to be delivered again first, in this order.
-    again: deque[Group] = field(default_factory=deque)
-    #: The numbers that questions have in the trace.
-    ids: dict[Wanted[Any], int] = field(default_factory=dict)
-    #: Deliveries up to this position are in the record.
-    recorded: int = 0
-    #: Whether the first state is being made.
-    loading: bool = True
-
-    @property
-    def mailbox(self) -> Mailbox[Any]:
-        return self.maintained.mailbox
 
 
 class Life:
@@ -116,9 +50,11 @@ class Life:
         self,
         views: Sequence[tuple[Setting, Journal, Mapping[str, int]]],
         sources: Mapping[str, SimulatedSource],
+        executors: Executors | None = None,
     ) -> None:
         """The views (each with its record and the vector that it begins at) over one reading."""
         self._sources = sources
+        self._executors = executors
         self._algebra = views[0][0].algebra
         self.answering = Answering(self._algebra, sources)
         relations = dict.fromkeys(r for setting, _, _ in views for r in setting.view.relations)
@@ -135,7 +71,9 @@ class Life:
     ) -> Kept:
         mailbox = Mailbox(self.received, vector, max(journal.position, 0))
         delivery = self._delivery(setting, mailbox)
-        maintained = Maintained(setting.view.name, mailbox, delivery, note=self._noting(number))
+        name, note = setting.view.name, self._noting(number)
+        wanted = None if self._executors is None else self._executors.want
+        maintained = Maintained(name, mailbox, delivery, note=note, elsewhere=wanted)
         self.driver.views.append(maintained)
         return Kept(setting, journal, maintained, recorded=mailbox.start)
 
@@ -247,7 +185,7 @@ class Life:
             self.open.append(Opened(asked, self._sources[asked.question.source].version))
 
     def _record_question(self, wanted: Wanted[Any]) -> None:
-        kept = next((kept for kept in self.views if kept.maintained is wanted.asker), None)
+        kept = next((kept for kept in self.views if kept.asks(wanted.asker)), None)
         if kept is None or wanted in kept.ids:
             return  # for a copy, or asked again
         question = wanted.question
@@ -280,12 +218,48 @@ class Life:
         rows = len(self._algebra.rows(answer.rows).counts)
         kept.journal.answered(asked, found.version, rows)
 
+    # -- batches that are swept elsewhere ------------------------------------------------------
+
+    @property
+    def waiting_parts(self) -> list[Part]:
+        """Slices that nobody sweeps yet."""
+        return [part for kept in self.views for part in kept.parts if not part.begun]
+
+    def begin_part(self, part: Part) -> None:
+        """A process begins to sweep a slice."""
+        part.begin()
+        self._follow()
+
+    def _hand_out(self, number: int, kept: Kept) -> None:
+        for stretch in kept.maintained.take_stretches():
+            assert self._executors is not None, "it said that it wants the stretch"
+            slices = self._executors.cut(kept.mailbox, stretch)
+            kept.parted.append(Parted(stretch, [self._part(number, kept, s) for s in slices]))
+
+    def _part(self, number: int, kept: Kept, slice_: Slice) -> Part:
+        setting, mailbox = kept.setting, same_deliveries(kept.mailbox, self.received)
+        assert setting.entry.stretch is not None, "its protocol has begun a stretch"
+        delivery, note = self._delivery(setting, mailbox), self._noting(number)
+        maintained = Maintained(setting.view.name, mailbox, delivery, note=note)
+        self.driver.views.append(maintained)
+        return Part(slice_, maintained, setting.entry.stretch(setting.view, mailbox))
+
+    def _take_swept(self, kept: Kept) -> None:
+        for parted in [each for each in kept.parted if each.swept]:
+            kept.parted.remove(parted)
+            for part in parted.parts:
+                self.driver.views.remove(part.maintained)
+                self.received.left_by(part.maintained.mailbox)
+            kept.maintained.swept(parted.stretch, parted.change)
+
     # -- what becomes visible ------------------------------------------------------------------
 
     def _follow(self) -> None:
         """Records what has been delivered and shown; a first state lets its protocol begin."""
         for number, kept in enumerate(self.views):
             self._record_deliveries(kept)
+            self._take_swept(kept)
+            self._hand_out(number, kept)
             installs = kept.maintained.take_installs()
             for install in installs:
                 self._show(kept, install)
@@ -362,10 +336,6 @@ class Life:
         for kept in self.views:
             kept.mailbox.forget(kept.journal.position)
         self.driver.forget()
-
-
-def _rows(changes: Any) -> int:
-    return sum(abs(count) for count in changes.counts.values())
 
 
 def _untold(_rows: int, _complete: bool) -> None:

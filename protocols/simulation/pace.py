@@ -21,7 +21,8 @@ from protocols.exchange.questions import Answer, Joint, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.journal import Journal
-from protocols.simulation.life import Life, Opened
+from protocols.simulation.kept import Opened
+from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 

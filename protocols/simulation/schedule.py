@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Literal
 
 from protocols.errors import WrongUse
-from protocols.maintenance.registry import Entry
+from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 
@@ -43,6 +43,8 @@ class Schedule:
     reads: Reads = "versions"
     #: Of which relations the warehouse keeps a copy that answers for the source.
     copies: Copies = "none"
+    #: Into how many slices at most a batch is cut that may be swept elsewhere; 1: none ever is.
+    slices: int = 1
     #: How often the warehouse loses everything but what it has installed.
     crashes: int = 0
     #: Whether what a crash undid is delivered again in the same order, or in any other.
@@ -61,8 +63,10 @@ class Schedule:
             raise WrongUse(f"reads is versions, holes or windows, not {self.reads!r}")
         if self.copies not in ("none", "some", "all"):
             raise WrongUse(f"copies are of none, some or all relations, not {self.copies!r}")
-        if min(self.page, self.partitions) < 1 or self.crashes < 0:
-            raise WrongUse("a page has a row, a relation a part, and crashes are not negative")
+        if min(self.page, self.partitions, self.slices) < 1 or self.crashes < 0:
+            raise WrongUse(
+                "a page has a row, a relation a part, a batch a slice, and crashes are not negative"
+            )
         speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
         if any(not isinstance(speed, int) or speed < 1 for speed in speeds):
             raise WrongUse("delays are whole numbers from 1, by kind of event and source")
@@ -98,6 +102,7 @@ class Schedule:
         knobs += [f"stale {_yes(self.stale)}", f"late start {_yes(self.late_start)}"]
         knobs += [f"reads {self.reads}", f"partitions {self.partitions}", f"crashes {self.crashes}"]
         knobs += [f"redelivery {self.redelivery}", f"copies {self.copies}"]
+        knobs += [f"slices {self.slices}"]
         for kind, speeds in (self.delays or {}).items():
             each = " ".join(f"{source}:{speed}" for source, speed in speeds.items())
             knobs.append(f"{kind} {each}")
@@ -122,7 +127,8 @@ def schedule_from_json(form: Any) -> Schedule:
 def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedule:
     """The knobs of a seed, as far as they are not given.
 
-    A protocol over FIFO channels knows no replicas, partitions, holes, windows or copies.
+    A protocol over FIFO channels knows no replicas, partitions, holes, windows or copies; only
+    some know slices.
     """
     rng = Random(f"knobs {seed}")
     drawn: dict[str, Any] = {
@@ -135,7 +141,13 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
         "redelivery": rng.choice(("same", "other")),
         "reads": rng.choice(("versions", "versions", "versions", "holes", "windows")),
         "copies": rng.choice(("none", "none", "none", "some", "all")),
+        "slices": rng.choice((1, 1, 2, 4)),
     }
+    if entry.stretch is None:
+        drawn.update(slices=1)
+        if given.get("slices", 1) > 1:
+            able = ", ".join(name for name, each in PROTOCOLS.items() if each.stretch is not None)
+            raise WrongUse(f"protocol {entry.name} has no batches to cut; slices are for {able}")
     if entry.fifo:
         drawn |= _IN_TURN
         if any(given.get(knob, usual) != usual for knob, usual in _IN_TURN.items()):

@@ -31,6 +31,7 @@ _FEW = 10
 _HARMLESS: dict[str, Any] = {
     "crashes": 0,
     "partitions": 1,
+    "slices": 1,
     "stale": False,
     "late_start": False,
     "redelivery": "same",

@@ -13,6 +13,8 @@ At every moment some events are possible:
                with holes from a snapshot that lacks some transactions of the last ones and has
                some of the next; one with windows row by row, each at a moment since it was asked
     hand over  an answer reaches the protocol, not before the mailbox has caught up with its version
+    sweep      a process begins to sweep a slice of a batch that the driver has handed out
+               (elsewhere.py); its questions are answered as all others
     crash      the warehouse loses everything but the states that it has shown (life.py); it may be
                given a further view of the scenario then, which begins at the sources' versions
 
@@ -38,8 +40,10 @@ from protocols.exchange.mailbox import Group
 from protocols.exchange.questions import Joint, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Choices, Drawn, Recorded
+from protocols.simulation.elsewhere import Executors
 from protocols.simulation.journal import Journal, Outcome, VisibleState
-from protocols.simulation.life import Kept, Life, Opened
+from protocols.simulation.kept import Kept, Opened
+from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.setting import Setting, commit_event, run_event, settings_of, sources_of
@@ -54,6 +58,8 @@ _Event: TypeAlias = tuple[int, Callable[[Any], None], Any]
 _CRASH = 1
 #: How likely it is that questions of several views go out, those that wait for it together.
 _SEND = 8
+#: How likely it is that a process begins to sweep a slice that waits for one.
+_SWEEP = 8
 #: So much the clocks of sources differ, in commits.
 _CLOCKS = 6
 #: So far back and ahead of a snapshot there are transactions that it lacks or has all the same.
@@ -95,6 +101,8 @@ class _Simulation:
         self._choices: Choices = (
             Drawn(schedule.seed) if schedule.choices is None else Recorded(schedule.choices)
         )
+        cut = schedule.slices > 1
+        self._executors = Executors(self._choices, schedule.slices) if cut else None
         delays = schedule.delays or {}
         #: Kind of event → source → how likely it is.
         self._weights = {
@@ -169,6 +177,7 @@ class _Simulation:
             events.append((weights["hand over"][asked], life.hand_over, message))
         for opened in life.open:
             events.append((weights["evaluate"][opened.source], self._evaluate, opened))
+        events += [(_SWEEP, life.begin_part, part) for part in life.waiting_parts]
         if life.driver.unsent:
             events.append((_SEND, self._send, None))
         for kept in life.views:
@@ -368,7 +377,7 @@ class _Simulation:
             states = view.journal.states
             vector = states[-1].vector if states else view.vector
             views.append((view.setting, view.journal, vector))
-        life = Life(views, self._sources)
+        life = Life(views, self._sources, self._executors)
         for view, kept in zip(self._created(), life.views, strict=True):
             kept.again.extend(view.again)
         return life

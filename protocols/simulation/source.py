@@ -8,8 +8,12 @@ that are read at different moments, and for telling afterwards what was right.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal, Or
+from protocols.exchange.deliveries import Numbers
+from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.questions import Page
 from protocols.simulation.scenario import Contents, Update, after
@@ -145,6 +149,31 @@ class SimulatedSource:
         return ordered[step::step][: number - 1]
 
 
+class Commits:
+    """What is known of the sources' transactions besides their changes."""
+
+    def __init__(
+        self, sources: Mapping[str, SimulatedSource], globals_: Mapping[str, GlobalPart]
+    ) -> None:
+        self._sources = sources
+        self._globals = globals_
+
+    def times(self, source: str, after: int, upto: int) -> Numbers:
+        return np.array(self._sources[source].times[after:upto], np.int64)
+
+    def sizes(self, source: str, after: int, upto: int) -> Numbers:
+        updates = self._sources[source].updates[after:upto]
+        return np.array([sum(map(_rows, u.changes.values())) for u in updates], np.int64)
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        id_ = self._sources[source].updates[version - 1].global_id
+        return None if id_ is None else self._globals[id_]
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        updates = self._sources[source].updates[after:upto]
+        return any(update.global_id is not None for update in updates)
+
+
 def restricted(held: Bag, condition: Condition | None, keys: Sequence[Bag] | None) -> Bag:
     """The rows that satisfy the condition and match one of the key sets."""
     if keys is not None:
@@ -196,3 +225,7 @@ def cut_page(relation: Relation, rows: Bag, page: Page) -> tuple[Bag, Row | None
     found = sorted(behind, key=key)[: page.limit]
     last = key(found[-1]) if len(found) == page.limit else None
     return Bag(rows.columns, {row: rows.counts[row] for row in found}), last
+
+
+def _rows(changes: Any) -> int:
+    return sum(abs(count) for count in changes.counts.values())

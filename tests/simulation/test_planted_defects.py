@@ -12,13 +12,13 @@ from campaigns import assert_right, assert_telling, hunted, planted
 
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
-from protocols.exchange import correction, delivery, driver, order, sharing
+from protocols.exchange import correction, delivery, driver, order, sharing, slices
 from protocols.exchange.asof import asof
 from protocols.exchange.mailbox import Mailbox, Received
 from protocols.maintenance import firststate
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.maintenance.sweep import Sweep
-from protocols.simulation import simulator
+from protocols.simulation import elsewhere, simulator
 from protocols.simulation.campaign import Tally
 from protocols.simulation.drawn import random_scenario
 from protocols.simulation.journal import Journal
@@ -26,6 +26,7 @@ from protocols.simulation.journal import Journal
 #: A defect that shows in many schedules may not survive this many runs.
 SOON = 60
 SWEEP = PROTOCOLS["sweep"]
+BATCHED = PROTOCOLS["batched-sweep"]
 
 
 def _hunted(protocol: Entry = SWEEP, runs: int = SOON, **given: Any) -> Tally:
@@ -332,6 +333,51 @@ def test_a_channel_that_lets_go_of_what_has_not_passed_is_caught(
     """What FIFO protocols have not been given is nowhere else."""
     monkeypatch.setattr(delivery.Channel, "base", lambda channel, s: channel._received.received(s))
     assert _hunted(PROTOCOLS["strobe"]).of("wrong")
+
+
+# -- batches that are swept elsewhere --------------------------------------------------------------
+
+#: Piece of the code that cuts a batch into slices → the piece in its place.
+CUTS = {
+    "a slice that begins one position too late": (
+        "zip(begins, ends, strict=True)",
+        "zip([first, *(each + 1 for each in begins[1:])], ends, strict=True)",
+    ),
+    "a slice that begins one position too early": (
+        "zip(begins, ends, strict=True)",
+        "zip([first, *(each - 1 for each in begins[1:])], ends, strict=True)",
+    ),
+    "a slice that is forgotten": ("zip(begins, ends, strict=True)", "[(begins[0], ends[0])]"),
+}
+
+
+@pytest.mark.parametrize("defect", CUTS)
+def test_a_batch_that_is_cut_in_a_wrong_way_is_caught(
+    defect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "cut", planted(slices.cut, *CUTS[defect]))
+    assert_right(_hunted(BATCHED, slices=1))
+    assert _hunted(BATCHED, slices=4).of("wrong")
+
+
+def test_a_slice_whose_mailbox_lacks_what_was_delivered_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = "mailbox.deliveries(mailbox.start, mailbox.last_position)"
+    behind = "mailbox.deliveries(mailbox.start, mailbox.last_position - 1)"
+    lacking = planted(elsewhere.same_deliveries, right, behind)
+    monkeypatch.setattr("protocols.simulation.life.same_deliveries", lacking)
+    assert _hunted(BATCHED, slices=4).troubles
+
+
+def test_a_batch_whose_slices_have_not_all_been_swept_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        elsewhere.Parted, "swept", property(lambda each: any(part.swept for part in each.parts))
+    )
+    assert_right(_hunted(BATCHED, slices=1))
+    assert _hunted(BATCHED, slices=4).troubles
 
 
 # -- crashes -------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_a_right_run_exits_0_with_the_knobs_first_and_the_command_last(tmp_path:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith("protocol sweep, which claims complete-in-delivery-order")
-    for knob in ("seed 7", "algebra", "stale", "partitions", "crashes", "redelivery", "arrive a:"):
+    for knob in ("seed 7", "algebra", "stale", "partitions", "crashes", "slices", "arrive a:"):
         assert knob in lines[2]
     assert lines[-1] == f"reproduce: viewsweep simulate {FIGURE_5} --protocol sweep --seed 7"
     assert CliRunner().invoke(checking, [str(trace)]).exit_code == 0
@@ -99,6 +99,15 @@ def test_given_knobs_are_used_and_repeated() -> None:
     assert "partitions 2, crashes 1, redelivery other" in result.stdout
     last = result.stdout.splitlines()[-1]
     assert last.endswith("--algebra frame --stale --partitions 2 --crashes 1 --redelivery other")
+
+
+def test_slices_are_for_protocols_whose_batches_may_be_cut() -> None:
+    result = run(FIGURE_5, "--protocol", "batched-sweep", "--slices", "3")
+    assert result.exit_code == 0
+    assert "slices 3" in result.stdout
+    refused = run(FIGURE_5, "--protocol", "sweep", "--slices", "3")
+    assert refused.exit_code == 2
+    assert "slices are for batched-sweep" in refused.stderr
 
 
 def test_all_schedules_are_counted(tmp_path: Path) -> None:

@@ -82,6 +82,9 @@ def test_knobs_are_drawn_from_the_seed_and_given_ones_stay() -> None:
     assert {schedule.crashes for schedule in drawn} == {1}
     for knob in ("stale", "late_start", "page", "partitions", "redelivery"):
         assert len({getattr(schedule, knob) for schedule in drawn}) > 1, knob
+    assert {schedule.slices for schedule in drawn} == {1}, "it has no batches"
+    batched = [drawn_schedule(seed, PROTOCOLS["batched-sweep"], {}) for seed in range(100)]
+    assert len({schedule.slices for schedule in batched}) > 1
     fifo = [drawn_schedule(seed, PROTOCOLS["strobe"], {}) for seed in range(100)]
     assert {(schedule.stale, schedule.partitions) for schedule in fifo} == {(False, 1)}
 

@@ -63,12 +63,19 @@ def wrong_state(outcome: Outcome, oracle: Oracle) -> int | None:
     return None
 
 
-def hunt(entry: Entry, seeds: Iterable[int], algebra: str = "bag", stale: bool = True) -> Found:
+def hunt(
+    entry: Entry,
+    seeds: Iterable[int],
+    algebra: str = "bag",
+    stale: bool = True,
+    slices: int = 1,
+) -> Found:
     """Runs until a state is wrong; complete protocols have to show every position."""
     runs = concurrent = states = positions = 0
     for seed in seeds:
         scenario = random_scenario(seed).scenario
-        schedule = Schedule(seed, algebra, stale and seed % 2 == 1, late_start=seed % 3 == 0)
+        lags, late = stale and seed % 2 == 1, seed % 3 == 0
+        schedule = Schedule(seed, algebra, lags, late, slices=slices)
         outcome = simulate(scenario, entry, schedule)
         runs += 1
         concurrent += sum(outcome.concurrent.values())
@@ -113,6 +120,11 @@ def test_a_composite_of_any_budget_ends_on_a_prefix(budget: int) -> None:
 def test_any_width_of_the_pipeline_installs_in_order(width: int) -> None:
     entry = _entry("pipelined-sweep", lambda v, m: PipelinedSweep(v, m, width))
     assert_right(hunt(entry, range(60)))
+
+
+@pytest.mark.parametrize("slices", [2, 3, 5])
+def test_slices_of_a_batch_that_are_swept_elsewhere_give_its_changes(slices: int) -> None:
+    assert_right(hunt(PROTOCOLS["batched-sweep"], range(60), slices=slices))
 
 
 def test_a_batch_asks_no_more_than_its_bound_whatever_its_size() -> None:

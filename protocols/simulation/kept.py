@@ -1,0 +1,63 @@
+"""What a life of the warehouse (life.py) knows of each view, and of each question on its way."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from protocols.exchange.driver import Asked, Maintained, Wanted
+from protocols.exchange.mailbox import Group, Mailbox
+from protocols.exchange.questions import Question
+from protocols.operators.memory import Memories
+from protocols.simulation.elsewhere import Part, Parted
+from protocols.simulation.journal import Journal
+from protocols.simulation.setting import Setting
+
+
+@dataclass(eq=False)
+class Opened:
+    """A question on its way, or its answer."""
+
+    asked: Asked[Any]
+    #: The version of its source when it was asked: no part of the answer is older, unless stale.
+    asked_at: int
+
+    @property
+    def question(self) -> Question[Any]:
+        return self.asked.question
+
+    @property
+    def source(self) -> str:
+        return self.asked.question.source
+
+
+@dataclass(eq=False)
+class Kept:
+    """A view in this life, and its record."""
+
+    setting: Setting
+    journal: Journal
+    maintained: Maintained[Any]
+    memories: Memories = field(default_factory=Memories)
+    #: What was delivered before the crash and has to be delivered again first, in this order.
+    again: deque[Group] = field(default_factory=deque)
+    #: The numbers that questions have in the trace.
+    ids: dict[Wanted[Any], int] = field(default_factory=dict)
+    #: Deliveries up to this position are in the record.
+    recorded: int = 0
+    #: Whether the first state is being made.
+    loading: bool = True
+    #: What of it is swept elsewhere.
+    parted: list[Parted] = field(default_factory=list)
+
+    @property
+    def mailbox(self) -> Mailbox[Any]:
+        return self.maintained.mailbox
+
+    @property
+    def parts(self) -> list[Part]:
+        """The slices that are swept elsewhere."""
+        return [part for parted in self.parted for part in parted.parts]
+
+    def asks(self, asker: object) -> bool:
+        """Whether it is this view that asks, or a slice of it."""
+        return asker is self.maintained or any(asker is part.maintained for part in self.parts)
