@@ -22,8 +22,8 @@ from protocols.errors import ProtocolBug, WrongUse
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.delivery import Channel, Delivery
-from protocols.exchange.driver import Maintained, Wanted
 from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Query, Question, Snapshot
 from protocols.exchange.together import finish

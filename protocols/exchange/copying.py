@@ -6,8 +6,9 @@ from typing import Generic, TypeVar
 from protocols.algebra.delta import Delta
 from protocols.exchange.copies import Copy
 from protocols.exchange.correction import at_cut
-from protocols.exchange.driver import Driver, Wanted
+from protocols.exchange.driver import Driver
 from protocols.exchange.mailbox import Mailbox
+from protocols.exchange.maintained import Wanted
 from protocols.exchange.questions import Answer, Page, Query, Snapshot
 from protocols.views.catalog import Relation
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocols.exchange.driver import Maintained
 from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.maintained import Maintained
 from protocols.exchange.protocol import Stretch, Work
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.slices import Slice, cut

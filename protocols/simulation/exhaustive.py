@@ -31,10 +31,11 @@ from typing import Any
 
 from protocols.checking import trace
 from protocols.errors import WrongUse
-from protocols.exchange.driver import Asked, Wanted
+from protocols.exchange.driver import Asked
 from protocols.exchange.holdback import HoldBack
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Group
+from protocols.exchange.maintained import Wanted
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState

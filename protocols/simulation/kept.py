@@ -4,8 +4,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocols.exchange.driver import Asked, Maintained, Wanted
+from protocols.exchange.driver import Asked
 from protocols.exchange.mailbox import Group, Mailbox
+from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.questions import Question
 from protocols.operators.memory import Memories
 from protocols.simulation.elsewhere import Part, Parted

@@ -20,9 +20,10 @@ from protocols.algebra.bag import bag
 from protocols.exchange.copying import Copying
 from protocols.exchange.correction import snapshot
 from protocols.exchange.delivery import Channel, Delivery
-from protocols.exchange.driver import Asked, Driver, Maintained, Wanted
+from protocols.exchange.driver import Asked, Driver
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Group, Mailbox, Received
+from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 from protocols.exchange.slices import Slice

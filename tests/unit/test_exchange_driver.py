@@ -17,10 +17,11 @@ from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug, SourceViolation
 from protocols.exchange.delivery import Channel, Delivery
-from protocols.exchange.driver import Driver, Maintained, Wanted
+from protocols.exchange.driver import Driver
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Answer, Page, Query, Snapshot
 from protocols.maintenance.registry import PROTOCOLS

@@ -13,9 +13,10 @@ from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import column_type
 from protocols.errors import ProtocolBug
 from protocols.exchange.delivery import Delivery
-from protocols.exchange.driver import Driver, Maintained
+from protocols.exchange.driver import Driver
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Mailbox, Received
+from protocols.exchange.maintained import Maintained
 from protocols.exchange.protocol import Stretch
 from protocols.exchange.questions import Answer, Maintenance, Page, Query
 from protocols.exchange.slices import Slice, cut
