@@ -4,8 +4,9 @@ Simulated: random scenarios with all knobs drawn; nothing may stay below the lev
 claims, nothing may ask too much, and the control has to be caught. The same with random SQL beyond
 inner joins, for the protocols that keep it: how many different plans there were, and which of their
 operators were at work while an answer differed from what was asked for. Then all schedules of a
-small scenario for the three that matter most. Live: `viewsweep demo` with each of them, broker,
-sources, Spark and Delta included, judged by the checker.
+small scenario for the three that matter most, and of a smaller one over sources with holes and with
+windows. Live: `viewsweep demo` with each of them, broker, sources, Spark and Delta included, judged
+by the checker.
 """
 
 import json
@@ -24,7 +25,10 @@ from rich.table import Table
 from protocols.maintenance.registry import PROTOCOLS, Entry
 
 _VIEWSWEEP = [sys.executable, "-m", "streaming.commandline"]
-_SMALL = Path(__file__).parents[1] / "examples/scenarios/three-sources-four-updates.json"
+_SCENARIOS = Path(__file__).parents[1] / "examples/scenarios"
+_SMALL = _SCENARIOS / "three-sources-four-updates.json"
+#: Its relations have keys, as windows need them, and of its updates one depends on another.
+_SMALLER = _SCENARIOS / "two-keyed-sources-four-updates.json"
 #: Their runs cost several times as much, so there are a fifth as many.
 _DEAR = ("c-strobe", "eca", "eca-key", "eca-local", "lca")
 _EXHAUSTIVE = ("sweep", "nested-sweep", "batched-sweep")
@@ -127,13 +131,23 @@ def _with_views(runs: int, failures: Path) -> list[str]:
 
 def _exhaustive() -> list[str]:
     wrong = []
-    for name in _EXHAUSTIVE:
-        arguments = ["simulate", str(_SMALL), "--exhaustive", "--protocol", name, "--json"]
-        code, found = _json(arguments)
-        Console().print(f"{name}: all {found.get('runs', 0):,} schedules of {_SMALL.name}")
+    for name, scenario, reads in _explored():
+        options = ["--exhaustive", "--reads", reads, "--protocol", name, "--json"]
+        code, found = _json(["simulate", str(scenario), *options])
+        schedules = f"all {found.get('runs', 0):,} schedules of {scenario.name}, reads {reads}"
+        Console().print(f"{name}: {schedules}")
         if code:
-            wrong.append(f"{' '.join(arguments)}: exit code {code}")
+            wrong.append(f"simulate {scenario} {' '.join(options)}: exit code {code}")
     return wrong
+
+
+def _explored() -> Iterator[tuple[str, Path, str]]:
+    """Protocol, scenario, and how its sources read."""
+    for name in _EXHAUSTIVE:
+        yield name, _SMALL, "versions"
+    for reads in _READS:
+        for name in _READERS:
+            yield name, _SMALLER, reads
 
 
 def _live(updates: int) -> list[str]:

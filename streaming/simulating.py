@@ -28,7 +28,7 @@ from protocols.simulation.campaign import (
     trouble_of,
 )
 from protocols.simulation.drawn import Shaped
-from protocols.simulation.exhaustive import Exploration
+from protocols.simulation.exhaustive import Exploration, OneOfAll
 from protocols.simulation.failure import WrittenRun, written_run_from_json
 from protocols.simulation.journal import Outcome
 from protocols.simulation.scenario import scenario_from_json
@@ -165,10 +165,12 @@ class _Progress:
 def _explored(options: Options) -> Report:
     """All schedules of a scenario."""
     entry, shaped = options.entry(), _shaped(options.scenario or Path())
-    exploration = Exploration(shaped.scenario, entry)
+    reads = options.knobs.get("reads", "versions")
+    exploration = Exploration(shaped.scenario, entry, reads)
     report = Report(entry, options.repeated("--exhaustive", ""), schedules=0)
     options.say(f"protocol {entry.name}, which claims {entry.level}")
-    options.say(f"scenario {shaped.form.get('name') or shaped.shape}, all schedules")
+    name = shaped.form.get("name") or shaped.shape
+    options.say(f"scenario {name}, all schedules, reads {reads}")
     progress = _Progress(None)
     failing: WrittenRun | None = None
     try:
@@ -179,7 +181,8 @@ def _explored(options: Options) -> Report:
             report.tally.took(Judged(outcome, trouble))
             if trouble is not None:
                 report.tally.troubles.append((number, trouble))
-                failing = failing or WrittenRun(shaped.form, entry.name, outcome.choices, trouble)
+                one = OneOfAll(outcome.choices, reads)
+                failing = failing or WrittenRun(shaped.form, entry.name, one, trouble)
             progress.at(report.tally)
     except Exception as error:
         words = f"{type(error).__name__}: {error}; the schedules behind it were not tried"
@@ -204,7 +207,8 @@ def _replayed(options: Options, path: Path) -> Report:
     if isinstance(written.schedule, Schedule):
         options.say(f"knobs {written.schedule.in_words()}")
     else:
-        options.say(f"one of all schedules, {len(written.schedule)} choices given")
+        given = len(written.schedule.choices)
+        options.say(f"one of all schedules, reads {written.schedule.reads}, {given} choices given")
     judged = written.again(entry)
     report.tally.took(judged)
     if judged.trouble is not None:

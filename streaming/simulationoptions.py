@@ -122,8 +122,9 @@ class Options:
             raise WrongUse("--views says which views are drawn: it needs --random")
         if not self.range_of_seeds:
             raise WrongUse(f"--seeds is a range as 1..20000, not {self.seeds!r}")
-        if self.knobs and (self.exhaustive or self.replay is not None):
-            raise WrongUse(f"--{next(iter(self.knobs))} is a knob of seeded runs, and this is none")
+        of_seeds = [knob for knob in self.knobs if not (self.exhaustive and knob == "reads")]
+        if of_seeds and (self.exhaustive or self.replay is not None):
+            raise WrongUse(f"--{of_seeds[0]} is a knob of seeded runs, and this is none")
 
     def _refuse_modes(self) -> None:
         seeded = self.seed is not None or self.seeds is not None

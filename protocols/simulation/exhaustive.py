@@ -2,7 +2,7 @@
 
 What a protocol can observe is the order in which updates are delivered, how many of them are there
 whenever one of its pieces of work begins or goes on, and at which version each question was
-evaluated. So these are the choices here, and nothing else is:
+evaluated, or whatever else its answer contains. So these are the choices here, and nothing else is:
 
 * When a question is asked, the version of its answer is chosen: any between the newest that the
   warehouse knows of that source at this moment (delivered, or in an answer that it was handed) and
@@ -12,6 +12,12 @@ evaluated. So these are the choices here, and nothing else is:
   early as somebody likes.
 * Then either some group of updates is delivered, or some piece of work is handed the answers of its
   round. The order inside a round is not seen: a piece goes on with the last of them.
+* A source with holes may answer with any of its transactions, as long as each comes with those that
+  it depends on, and may tell them by any prefix and its exceptions: a snapshot can lack what was
+  published before. Of descriptions that only differ in a prefix that could be longer there is one.
+* A window begins at any version from what the warehouse knows of that source on, and ends there or
+  at any later one; of each key that is touched in between the row is read at any moment, or at any
+  two. A relation without a key is read at one version.
 * When an update is received makes no difference before it is delivered: no correction for a cut can
   tell "after the cut" from "not delivered". So everything is committed and received at once.
 
@@ -25,7 +31,7 @@ last choice that has another possibility changed.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,32 +39,44 @@ from protocols.checking import trace
 from protocols.errors import WrongUse
 from protocols.exchange.driver import Asked
 from protocols.exchange.holdback import HoldBack
-from protocols.exchange.inclusion import Prefix
+from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Group
 from protocols.exchange.maintained import Wanted
+from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
 from protocols.simulation.journal import Journal, Outcome, VisibleState
 from protocols.simulation.judging import contents_of
 from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
-from protocols.simulation.schedule import Schedule
+from protocols.simulation.schedule import Reads, Schedule, refuse_reads
 from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 from protocols.simulation.simulator import simulate
+from protocols.simulation.source import SimulatedSource
 
 #: Rows per page of the first state: all of them, for it is made in peace.
 _ALL = 1_000_000
 
 
-class Exploration:
-    """All schedules of a protocol over a scenario."""
+@dataclass(frozen=True)
+class OneOfAll:
+    """One schedule of an exploration."""
 
-    def __init__(self, scenario: Scenario, entry: Entry) -> None:
+    choices: tuple[int, ...]
+    reads: Reads = "versions"
+
+
+class Exploration:
+    """All schedules of a protocol over a scenario, whose sources read in one way."""
+
+    def __init__(self, scenario: Scenario, entry: Entry, reads: Reads = "versions") -> None:
+        refuse_reads(entry, reads)
         if any(update.at is not None for update in scenario.updates):
             raise WrongUse('all schedules are tried, so no update can have a time ("at")')
         self._scenario = scenario
         self._setting = setting_of(scenario, entry, "bag")
         self.fifo = entry.fifo
+        self.reads = reads
         #: Shared by all runs: everything is committed, and nobody changes anything any more.
         self.sources = sources_of(scenario)
         self._events: list[trace.Line] = [run_event(self._setting, None)]
@@ -104,6 +122,7 @@ class _Run:
         self._sources = exploration.sources
         self._life, self._journal = exploration.life()
         self._fifo = exploration.fifo
+        self._reads = exploration.reads
         [self._view] = self._life.views
         #: Transactions whose delivery has not been chosen.
         self._left = HoldBack(self._sources)
@@ -122,13 +141,10 @@ class _Run:
         return self._journal.outcome(delivered, self._sources, self._choices.taken)
 
     def _step(self) -> bool:
-        """Chooses the versions of new answers, and then what happens next; False at the end."""
+        """Chooses new answers, and then what happens next; False at the end."""
         self._life.send()
         for opened in list(self._life.open):
-            known = self._known[opened.source]
-            newer = self._choices.below(len(self._sources[opened.source].updates) - known + 1)
-            answer = self._life.answering.from_state(opened.question, Prefix(known + newer))
-            self._life.answered(opened, answer)
+            self._life.answered(opened, self._answer(opened.question))
         rounds, groups = self._rounds(), self._groups()
         if not rounds and not groups:
             return False
@@ -141,6 +157,45 @@ class _Run:
         else:
             self._deliver(groups[chosen - len(rounds)])
         return True
+
+    # -- what an answer contains ---------------------------------------------------------------
+
+    def _answer(self, question: Question[Any]) -> Answer[Any]:
+        source, answering = self._sources[question.source], self._life.answering
+        if self._reads == "holes":
+            return answering.from_state(question, self._with_holes(source))
+        low = self._from(self._known[source.name], source)
+        if self._reads == "windows" and isinstance(question, Query) and question.relation.key:
+            window = Window(low, self._from(low, source))
+            return answering.in_window(question, window, lambda: self._moments(window))
+        return answering.from_state(question, Prefix(low))
+
+    def _from(self, version: int, source: SimulatedSource) -> int:
+        """This version or any later one."""
+        return version + self._choices.below(len(source.updates) - version + 1)
+
+    def _with_holes(self, source: SimulatedSource) -> Prefix:
+        """Any set of transactions that a snapshot can have, told in any way."""
+        everything = range(1, len(source.updates) + 1)
+        lacking: list[int] = []
+        for version in everything:
+            depends = any(source.depends(version, earlier) for earlier in lacking)
+            if depends or self._choices.below(2):
+                lacking.append(version)
+        there = [version for version in everything if version not in lacking]
+        ends = [end for end in (0, *everything) if end + 1 not in there]
+        upto = ends[-1 - self._choices.below(len(ends))]
+        besides = tuple(version for version in there if version > upto)
+        return Prefix(upto, besides, tuple(version for version in lacking if version <= upto))
+
+    def _moments(self, window: Window) -> list[int]:
+        """When the row of one key is read: once or twice."""
+        length = window.high - window.low
+        first = self._choices.below(length + 1)
+        later = self._choices.below(length - first + 1)
+        return [window.low + moment for moment in dict.fromkeys((first, first + later))]
+
+    # -- what may happen next ------------------------------------------------------------------
 
     def _rounds(self) -> list[list[tuple[Asked[Any], Wanted[Any]]]]:
         """Answers that are handed over together: a piece sees only the last one of its round."""

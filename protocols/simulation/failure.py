@@ -3,7 +3,7 @@
     {"scenario": …, "schedule": {knobs and choices}, "protocol": …, "verdict": {…} or null}
 
 `viewsweep simulate --replay FILE` runs it again. A schedule of the exhaustive mode is just
-`{"exhaustive": [choices]}`.
+`{"exhaustive": [choices], "reads": "versions" | "holes" | "windows"}`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry
 from protocols.simulation.campaign import Judged, Trouble, judged_run, trouble_of
-from protocols.simulation.exhaustive import Exploration
+from protocols.simulation.exhaustive import Exploration, OneOfAll
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule, schedule_from_json
 
@@ -24,8 +24,8 @@ class WrittenRun:
 
     form: Mapping[str, Any]
     protocol: str
-    #: The knobs, or the choices of the exhaustive mode.
-    schedule: Schedule | tuple[int, ...]
+    #: The knobs, or a schedule of the exhaustive mode.
+    schedule: Schedule | OneOfAll
     trouble: Trouble | None
 
     def to_json(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class WrittenRun:
             "verdict": None if self.trouble is None else self.trouble.to_json(),
             "schedule": schedule.to_json()
             if isinstance(schedule, Schedule)
-            else {"exhaustive": list(schedule)},
+            else {"exhaustive": list(schedule.choices), "reads": schedule.reads},
             "scenario": self.form,
         }
 
@@ -44,7 +44,8 @@ class WrittenRun:
         scenario = scenario_from_json(self.form)
         if isinstance(self.schedule, Schedule):
             return judged_run(scenario, entry, self.schedule, double_check=True)
-        outcome = Exploration(scenario, entry).outcome(self.schedule)
+        exploration = Exploration(scenario, entry, self.schedule.reads)
+        outcome = exploration.outcome(self.schedule.choices)
         return Judged(outcome, trouble_of(scenario, entry, outcome, double_check=True))
 
 
@@ -60,13 +61,13 @@ def written_run_from_json(form: Any) -> WrittenRun:
     return WrittenRun(form["scenario"], form["protocol"], _schedule(form["schedule"]), trouble)
 
 
-def _schedule(form: Any) -> Schedule | tuple[int, ...]:
+def _schedule(form: Any) -> Schedule | OneOfAll:
     if "exhaustive" not in form:
         return schedule_from_json(form)
     choices = form["exhaustive"]
     if not isinstance(choices, list) or not all(isinstance(choice, int) for choice in choices):
         raise WrongUse("the choices of the exhaustive mode are a list of whole numbers")
-    return tuple(choices)
+    return OneOfAll(tuple(choices), form.get("reads", "versions"))
 
 
 def _trouble(form: Any) -> Trouble:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, get_args
 
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
@@ -59,8 +59,7 @@ class Schedule:
             raise WrongUse(f"there is no algebra {self.algebra!r}: {', '.join(ALGEBRAS)}")
         if self.redelivery not in ("same", "other"):
             raise WrongUse(f"redelivery is same or other, not {self.redelivery!r}")
-        if self.reads not in ("versions", "holes", "windows"):
-            raise WrongUse(f"reads is versions, holes or windows, not {self.reads!r}")
+        _refuse_unknown(self.reads)
         if self.copies not in ("none", "some", "all"):
             raise WrongUse(f"copies are of none, some or all relations, not {self.copies!r}")
         if min(self.page, self.partitions, self.slices) < 1 or self.crashes < 0:
@@ -150,13 +149,29 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
             raise WrongUse(f"protocol {entry.name} has no batches to cut; slices are for {able}")
     if entry.fifo:
         drawn |= _IN_TURN
+        refuse_reads(entry, given.get("reads", "versions"))
         if any(given.get(knob, usual) != usual for knob, usual in _IN_TURN.items()):
-            raise WrongUse(
-                f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
-                " of the moment, so there are neither stale reads nor partitions, holes, windows or"
-                " copies"
-            )
+            _refuse_for_fifo(entry)
     return Schedule(seed, **{**drawn, **given})
+
+
+def refuse_reads(entry: Entry, reads: Reads) -> None:
+    """WrongUse if the protocol cannot keep views over sources that read in this way."""
+    _refuse_unknown(reads)
+    if entry.fifo and reads != "versions":
+        _refuse_for_fifo(entry)
+
+
+def _refuse_unknown(reads: Reads) -> None:
+    if reads not in get_args(Reads):
+        raise WrongUse(f"reads is versions, holes or windows, not {reads!r}")
+
+
+def _refuse_for_fifo(entry: Entry) -> NoReturn:
+    raise WrongUse(
+        f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
+        " of the moment, so there are neither stale reads nor partitions, holes, windows or copies"
+    )
 
 
 def _yes(truth: bool) -> str:

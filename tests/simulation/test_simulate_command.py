@@ -120,6 +120,19 @@ def test_all_schedules_are_counted(tmp_path: Path) -> None:
     assert run("--replay", path, "--protocol", "sweep").exit_code == 0
 
 
+def test_all_schedules_over_sources_with_holes_are_tried_and_one_replays(tmp_path: Path) -> None:
+    every = (TWO, "--exhaustive", "--reads", "holes", "--json")
+    result = run(*every, "--protocol", "sweep")
+    assert (result.exit_code, answer(result)["schedules"]) == (0, 1080)
+    assert answer(result)["reproduce"].endswith("--reads holes")
+    result = run(*every, "--protocol", "naive", directory=tmp_path)
+    (path,) = answer(result)["files"]
+    assert run("--replay", path).exit_code == 1
+    replayed = run("--replay", path, "--protocol", "sweep")
+    assert replayed.exit_code == 0
+    assert "one of all schedules, reads holes" in replayed.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -143,6 +156,11 @@ def test_all_schedules_are_counted(tmp_path: Path) -> None:
         ((FIGURE_5, "--protocol", "sweep", "--views"), "which views are drawn"),
         (("--random", "--views", "--protocol", "lca"), "inner joins only"),
         ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale is a knob"),
+        ((TWO, "--exhaustive", "--protocol", "strobe", "--reads", "holes"), "strobe needs FIFO"),
+        (
+            (TWO, "--exhaustive", "--protocol", "sweep", "--reads", "x"),
+            "versions, holes or windows",
+        ),
         (("--random", "--protocol", "strobe", "--stale"), "strobe needs FIFO"),
         (("--random", "--protocol", "eca", "--reads", "holes"), "eca needs FIFO"),
         (("--random", "--protocol", "sweep", "--reads", "x"), "versions, holes or windows"),

@@ -1,6 +1,7 @@
 """All schedules of small scenarios: how many there are, and that a defect cannot hide in any."""
 
 import json
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from protocols.simulation.campaign import trouble_of
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.judging import Contents
 from protocols.simulation.scenario import scenario_from_json
+from protocols.simulation.schedule import Reads
 
 SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
 SWEEP = PROTOCOLS["sweep"]
@@ -25,10 +27,17 @@ def _form(name: str = "two-sources-three-updates") -> Any:
     return json.loads((SCENARIOS / f"{name}.json").read_text())
 
 
-def _explored(entry: Entry, form: Any) -> tuple[int, int, int]:
+def _keyed() -> Any:
+    form = _form()
+    form["sources"]["a"]["relations"]["r"]["key"] = ["a"]
+    form["sources"]["b"]["relations"]["s"]["key"] = ["c"]
+    return form
+
+
+def _explored(entry: Entry, form: Any, reads: Reads = "versions") -> tuple[int, int, int]:
     """How many schedules, different runs, and wrong ones there are."""
     scenario = scenario_from_json(form)
-    exploration = Exploration(scenario, entry)
+    exploration = Exploration(scenario, entry, reads)
     schedules, wrong, seen = 0, 0, set()
     for outcome in exploration.schedules():
         schedules += 1
@@ -38,9 +47,40 @@ def _explored(entry: Entry, form: Any) -> tuple[int, int, int]:
     return schedules, len(seen), wrong
 
 
-def _counted() -> int:
+#: How many updates the two sources commit.
+COMMITS = {"a": 1, "b": 2}
+
+
+def _versions(source: str, known: int) -> Sequence[int]:
+    """The answers that a source can give: for each the newest version that it tells of."""
+    return range(known, COMMITS[source] + 1)
+
+
+def _holes(source: str, _known: int) -> Sequence[int]:
+    """A snapshot of `a` has its update, or not, and may count it to the prefix that it tells.
+
+    One of `b` has none of its updates (and tells a prefix of 0, 1 or 2), the first (1 or 2), the
+    second (0 or 2), or both.
+    """
+    return {"a": [0, 1, 1], "b": [0, 1, 2, 1, 2, 2, 2, 2]}[source]
+
+
+def _windows(source: str, known: int) -> Sequence[int]:
+    """Windows by their two ends, the first of them not before what is known.
+
+    The row of a key that is touched inside a window of two versions is read at one of them or at
+    both; inside one of three versions at one of them or at two. Both updates of `b` touch a key.
+    """
+    ways = {
+        "a": {(0, 0): 1, (0, 1): 3, (1, 1): 1},
+        "b": {(0, 0): 1, (0, 1): 3, (0, 2): 6 * 6, (1, 1): 1, (1, 2): 3, (2, 2): 1},
+    }[source]
+    return [high for (low, high), number in ways.items() if low >= known for _ in range(number)]
+
+
+def _counted(answers: Callable[[str, int], Sequence[int]] = _versions) -> int:
     """By hand, for SWEEP over a:1, b:2 updates, each of which asks the other source once."""
-    commits = {"a": 1, "b": 2}
+    commits = COMMITS
     other = {"a": "b", "b": "a"}
 
     @cache
@@ -51,7 +91,7 @@ def _counted() -> int:
             asked = other[order[answered]]
             return sum(
                 schedules(order, answered, version, a, b)
-                for version in range(known[asked], commits[asked] + 1)
+                for version in answers(asked, known[asked])
             )
         ways = 0
         for source in commits:
@@ -108,6 +148,58 @@ def test_a_planted_defect_shows_in_some_schedule(
     assert _explored(SWEEP, _form())[2]
 
 
+# -- sources that read otherwise -----------------------------------------------------------------
+
+
+def test_schedules_with_holes_and_windows_are_as_many_as_counted_by_hand() -> None:
+    assert _explored(SWEEP, _form(), "holes")[0] == _counted(_holes) == 1080
+    assert _explored(SWEEP, _keyed(), "windows")[0] == _counted(_windows) == 371
+    # A relation without a key is read at one version.
+    assert _explored(SWEEP, _form(), "windows")[0] == _counted()
+
+
+@pytest.mark.parametrize("name", ["sweep", "nested-sweep", "pipelined-sweep", "batched-sweep"])
+@pytest.mark.parametrize("reads", ["holes", "windows"])
+def test_no_schedule_with_holes_or_windows_is_wrong(name: str, reads: Reads) -> None:
+    schedules, _, wrong = _explored(PROTOCOLS[name], _keyed(), reads)
+    assert wrong == 0
+    assert schedules > 300
+
+
+def test_a_snapshot_has_no_transaction_without_what_it_depends_on() -> None:
+    form = _form()
+    # The second update of b gives back the row that the first one took.
+    form["updates"][2]["changes"][0]["row"] = [1, 7]
+    answers = {"a": [0, 1, 1], "b": [0, 1, 2, 1, 2, 2]}
+    counted = _counted(lambda source, _: answers[source])
+    assert _explored(SWEEP, form, "holes")[::2] == (counted, 0)
+    assert counted < _counted(_holes)
+
+
+@pytest.mark.parametrize(
+    ("reads", "changed", "right", "wrong"),
+    [
+        ("holes", "_towards", "in inclusion.besides", "in ()"),
+        ("holes", "_towards", "in inclusion.without", "in ()"),
+        ("windows", "_closed", "touched is None", "True"),
+        ("windows", "_closed", "touched.earliest(key, POSITION).positive()", "touched.positive()"),
+    ],
+)
+def test_a_slip_about_what_answers_contain_shows_in_some_schedule(
+    reads: Reads, changed: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(correction, changed, planted(getattr(correction, changed), right, wrong))
+    assert _explored(SWEEP, _keyed())[2] == 0
+    scenario = scenario_from_json(_form("two-keyed-sources-four-updates"))
+    exploration = Exploration(scenario, SWEEP, reads)
+    assert any(trouble_of(scenario, SWEEP, outcome) for outcome in exploration.schedules())
+
+
+def test_protocols_over_fifo_channels_know_neither_holes_nor_windows() -> None:
+    with pytest.raises(WrongUse, match="needs FIFO channels"):
+        Exploration(scenario_from_json(_keyed()), PROTOCOLS["strobe"], "holes")
+
+
 def _at_one_source(form: Any) -> Any:
     text = json.dumps(form).replace("b.s", "a.s").replace('"source": "b"', '"source": "a"')
     moved = json.loads(text)
@@ -117,9 +209,7 @@ def _at_one_source(form: Any) -> Any:
 
 
 def test_fifo_protocols_are_explored_message_by_message() -> None:
-    keyed = _form()
-    keyed["sources"]["a"]["relations"]["r"]["key"] = ["a"]
-    keyed["sources"]["b"]["relations"]["s"]["key"] = ["c"]
+    keyed = _keyed()
     for name in ("strobe", "t-strobe", "g-strobe", "c-strobe"):
         schedules, different, wrong = _explored(PROTOCOLS[name], keyed)
         assert (schedules, wrong) == (different, 0)
