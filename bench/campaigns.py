@@ -146,7 +146,7 @@ def _explored() -> Iterator[tuple[str, Path, str]]:
     for name in _EXHAUSTIVE:
         yield name, _SMALL, "versions"
     for reads in _READS:
-        for name in _READERS:
+        for name in _EXHAUSTIVE:
             yield name, _SMALLER, reads
 
 
