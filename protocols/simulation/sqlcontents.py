@@ -41,17 +41,17 @@ class SqlContents:
         self._db = _database().cursor()
         #: Per relation what it held, each with the table that holds it.
         self._tables: dict[Relation, list[tuple[Bag, str]]] = {}
-        self._known: dict[tuple[int, ...], dict[Row, int]] = {}
+        #: A statement over such tables → its rows.
+        self._known: dict[str, dict[Row, int]] = {}
 
     def at(self, vector: Mapping[str, int]) -> dict[Row, int]:
         """The rows with their counts."""
-        key = tuple(vector[source] for source in self._sources)
-        if key not in self._known:
-            sql = self._sql
-            for relation in self._text.relations:
-                sql = sql.replace(_name(relation), self._table(relation, vector[relation.source]))
-            self._known[key] = self._evaluated(sql)
-        return self._known[key]
+        sql = self._sql
+        for relation in self._text.relations:
+            sql = sql.replace(_name(relation), self._table(relation, vector[relation.source]))
+        if sql not in self._known:
+            self._known[sql] = self._evaluated(sql)
+        return self._known[sql]
 
     def _table(self, relation: Relation, version: int) -> str:
         """The table with what a relation held; what did not change is not written again."""
