@@ -4,7 +4,7 @@ Exit code: 0 when our results and states were right, 1 when one was wrong or a r
 """
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from infra.options import taking
 from sources.workloads import NAMES
 from streaming import markdown
 from streaming.barchart import Bar, bars
@@ -22,70 +23,82 @@ _OURS = "viewsweep"
 _MARK = "bench"
 
 
-def bench(
-    engines: Annotated[
-        str | None, typer.Option(help="Only these, with commas between them.")
-    ] = None,
-    workload: Annotated[str, typer.Option(help=f"What is joined: {NAMES}.")] = "chain4",
+@dataclass(frozen=True)
+class Benched:
+    """What is measured, how often, and where it is put."""
+
+    engines: Annotated[str | None, typer.Option(help="Only these, with commas between them.")] = (
+        None
+    )
+    workload: Annotated[str, typer.Option(help=f"What is joined: {NAMES}.")] = "chain4"
     base_rows: Annotated[
         int | None, typer.Option(min=100, help="Of all relations together.  [default: 1000000]")
-    ] = None,
+    ] = None
     updates: Annotated[
         int | None, typer.Option(min=100, help="Single-row transactions.  [default: 100000]")
-    ] = None,
+    ] = None
     rate: Annotated[
         float | None,
         typer.Option(
             min=1, help="Instead of a burst: our freshness at so many updates per second."
         ),
-    ] = None,
-    seconds: Annotated[int, typer.Option(min=1, help="How long, with --rate.")] = 300,
+    ] = None
+    seconds: Annotated[int, typer.Option(min=1, help="How long, with --rate.")] = 300
     repeats: Annotated[
         int, typer.Option(min=1, help="Runs of each engine, in turns; medians are shown.")
-    ] = 3,
+    ] = 3
     quick: Annotated[
         bool, typer.Option("--quick", help="A small burst; its figures mean little.")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    ] = False
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw updates per second into this file (SVG).")
-    ] = None,
+    ] = None
     into: Annotated[
         Path | None,
         typer.Option(help="Put the table between the marks that this Markdown file has for it."),
-    ] = None,
-) -> None:
+    ] = None
+
+
+@taking(Benched)
+def bench(options: Benched) -> None:
     """Measure this machine: our engine beside others, each result compared with DuckDB's."""
-    if into is not None:
-        markdown.around(into, _MARK)
+    if options.into is not None:
+        markdown.around(options.into, _MARK)
+    report = _compared(options)
+    if options.plot is not None:
+        markdown.write(options.plot, _drawn(report))
+        _say(f"{options.plot}: updates per second")
+    if options.into is not None:
+        markdown.put(options.into, _MARK, _markdown(report))
+    if options.json:
+        sys.stdout.write(orjson.dumps(report).decode() + "\n")
+    else:
+        _show(report)
+    raise typer.Exit(int(any(_failed(row) for row in report["rows"])))
+
+
+def _compared(options: Benched) -> dict[str, Any]:
     # The engines bring Spark and others, and no other command needs them.
     from bench.burst import Settings
     from bench.engines import engines as engines_of
     from bench.engines.path import SteadyPath
     from bench.sidebyside import side_by_side
 
-    settings = Settings(workload)
-    if quick:
+    settings = Settings(options.workload)
+    if options.quick:
         settings = replace(settings, base_rows=20_000, updates=4_000, batch=1_000, states=10)
     settings = replace(
         settings,
-        base_rows=base_rows or settings.base_rows,
-        updates=updates or settings.updates,
+        base_rows=options.base_rows or settings.base_rows,
+        updates=options.updates or settings.updates,
     )
-    chosen = engines_of(None if engines is None else [e.strip() for e in engines.split(",")])
-    if rate is not None:
-        chosen, settings = [SteadyPath(rate)], replace(settings, updates=int(rate * seconds))
-    report = side_by_side(chosen, settings, repeats, _say).to_json()
-    if plot is not None:
-        markdown.write(plot, _drawn(report))
-        _say(f"{plot}: updates per second")
-    if into is not None:
-        markdown.put(into, _MARK, _markdown(report))
-    if json:
-        sys.stdout.write(orjson.dumps(report).decode() + "\n")
-    else:
-        _show(report)
-    raise typer.Exit(int(any(_failed(row) for row in report["rows"])))
+    names = None if options.engines is None else [e.strip() for e in options.engines.split(",")]
+    chosen = engines_of(names)
+    if options.rate is not None:
+        chosen = [SteadyPath(options.rate)]
+        settings = replace(settings, updates=int(options.rate * options.seconds))
+    return side_by_side(chosen, settings, options.repeats, _say).to_json()
 
 
 def _failed(row: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ Exit code of `compare`: 0 when every protocol reached what it claims, 1 when one
 """
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from infra.options import taking
 from protocols.maintenance.registry import PROTOCOLS, Entry, protocol
 from protocols.simulation.comparison import Comparison, Line, Settings
 from protocols.simulation.comparison import compare as measure
@@ -23,45 +25,55 @@ _COMPARED = "compare"
 _LISTED = "protocols"
 
 
-def compare(
+@dataclass(frozen=True)
+class Compared:
+    """What is measured, and where it is put."""
+
     only: Annotated[
         list[str] | None,
         typer.Option("--protocol", "-p", help="Only this one; can be repeated."),
-    ] = None,
+    ] = None
     relations: Annotated[
         int, typer.Option(min=2, max=7, help="Relations in the chain of the table.")
-    ] = Settings.relations,
-    updates: Annotated[
-        int, typer.Option(min=10, help="Updates per measured run.")
-    ] = Settings.updates,
+    ] = Settings.relations
+    updates: Annotated[int, typer.Option(min=10, help="Updates per measured run.")] = (
+        Settings.updates
+    )
     runs: Annotated[
         int, typer.Option(min=1, help="Random runs per protocol that the checker judges.")
-    ] = Settings.runs,
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    ] = Settings.runs
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw messages per update into this file (SVG).")
-    ] = None,
+    ] = None
     into: Annotated[
         Path | None,
         typer.Option(help="Put the tables between the marks that this Markdown file has for them."),
-    ] = None,
-) -> None:
+    ] = None
+
+    @property
+    def settings(self) -> Settings:
+        """What is measured."""
+        names = tuple(protocol(name).name for name in self.only or PROTOCOLS)
+        sizes = tuple(sorted({*Settings.sizes, self.relations}))
+        return Settings(names, self.relations, sizes=sizes, updates=self.updates, runs=self.runs)
+
+
+@taking(Compared)
+def compare(options: Compared) -> None:
     """Measure Table 1 of the SWEEP paper: level reached, messages, bytes, installs, claims."""
-    names = tuple(PROTOCOLS) if not only else tuple(protocol(name).name for name in only)
-    sizes = tuple(sorted({*Settings.sizes, relations}))
-    settings = Settings(names, relations, sizes=sizes, updates=updates, runs=runs)
-    if into is not None:
+    if options.into is not None:
         for mark in (_COMPARED, _LISTED):
-            around(into, mark)
-    found = measure(settings, _say)
-    if plot is not None:
-        write(plot, drawn(_charts(found)))
-        _say(f"{plot}: messages per update against pace and against n")
-    if into is not None:
-        put(into, _COMPARED, _markdown(found))
-        put(into, _LISTED, listed())
-        _say(f"{into}: tables renewed")
-    if json:
+            around(options.into, mark)
+    found = measure(options.settings, _say)
+    if options.plot is not None:
+        write(options.plot, drawn(_charts(found)))
+        _say(f"{options.plot}: messages per update against pace and against n")
+    if options.into is not None:
+        put(options.into, _COMPARED, _markdown(found))
+        put(options.into, _LISTED, listed())
+        _say(f"{options.into}: tables renewed")
+    if options.json:
         sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
     else:
         _show(found)

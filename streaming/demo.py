@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from infra.broker import which_broker
+from infra.options import taking
 from infra.owned import OwnedProcess
 from infra.workplace import workplace
 from protocols.checking.checker import check as judge
 from protocols.checking.tracereading import read_trace
 from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
-from protocols.maintenance.registry import DEFAULT, PROTOCOLS, Entry
+from protocols.maintenance.registry import DEFAULT, PROTOCOLS
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.views.sql import parse_view
 from sources.workloads import WORKLOADS
@@ -39,24 +41,27 @@ _FURTHER_ON = (
 )
 
 
-def demo(
+@dataclass(frozen=True)
+class Shown:
+    """What is shown, on what."""
+
     protocol: Annotated[
         str, typer.Option(help=f"Which protocol keeps the view: {', '.join(PROTOCOLS)}.")
-    ] = DEFAULT,
+    ] = DEFAULT
     workload: Annotated[
         str | None,
         typer.Option(
             help=f"What the sources do: {', '.join(WORKLOADS)}.",
             show_default="retail, or shop for a protocol that needs one source",
         ),
-    ] = None,
+    ] = None
     view: Annotated[
         str | None,
         typer.Option(
             help=f"Which view is kept: {_FURTHER}.",
             show_default="the workload's inner join",
         ),
-    ] = None,
+    ] = None
     updates: Annotated[
         int | None,
         typer.Option(
@@ -64,7 +69,7 @@ def demo(
             help="How many transactions, over all sources.",
             show_default="2100, or 100 for a protocol that needs one source",
         ),
-    ] = None,
+    ] = None
     rate: Annotated[
         float | None,
         typer.Option(
@@ -72,54 +77,52 @@ def demo(
             help="Transactions per second, over all sources.",
             show_default="60, or 3 for a protocol that needs one source",
         ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 7,
+    ] = None
+    seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 7
     broker: Annotated[
         str | None, typer.Option(help="A Kafka broker to use instead of starting one.")
-    ] = None,
+    ] = None
     keep: Annotated[
         Path | None, typer.Option(help="Leave everything in this (new) directory to look at.")
-    ] = None,
-) -> None:
+    ] = None
+
+    @property
+    def load(self) -> Load:
+        """What the sources do, unless said otherwise something that the protocol can keep up with.
+
+        The ECA family corrects each unanswered query for each update: its work grows with the cube
+        of what piles up while it is at work.
+        """
+        entry = protocol_named(self.protocol)
+        usual = ("shop", 100, 3.0) if entry.one_source else ("retail", 2100, 60.0)
+        chosen = workload_named(self.workload or usual[0])
+        entry.refuse_view(parse_view(VIEW, chosen.view_named(self.view), chosen.catalog))
+        updates, rate = self.updates or usual[1], self.rate or usual[2]
+        return Load(chosen.name, updates, rate, self.seed, view=self.view)
+
+
+@taking(Shown)
+def demo(options: Shown) -> None:
     """Show it all at work: broker, sources, job, and the checker's verdict on the run.
 
     Exit code 0 when the run was as consistent as the protocol claims, 1 when it was not; with
     --protocol naive, which takes no errors out of answers, it is not.
     """
-    load = _load_for(protocol_named(protocol), workload, view, updates, rate, seed)
+    load = options.load
     with (
-        _directory(keep) as directory,
-        which_broker(broker, _say) as kafka,
-        LocalSystem(directory, kafka.bootstrap, load, protocol) as system,
+        _directory(options.keep) as directory,
+        which_broker(options.broker, _say) as kafka,
+        LocalSystem(directory, kafka.bootstrap, load, options.protocol) as system,
     ):
         _say(kafka.description)
         figures = _play(system)
         _summarise(figures)
         _show_rows(system)
-        verdict = _judge(system, protocol)
+        verdict = _judge(system, options.protocol)
         if not figures["corrected_answers"]:
             _say("[red]nothing was concurrent in this run, so it proves nothing[/red]")
     _say(_FURTHER_ON)
     raise typer.Exit(0 if verdict.verdict == "valid" and figures["corrected_answers"] else 1)
-
-
-def _load_for(
-    protocol: Entry,
-    name: str | None,
-    view: str | None,
-    updates: int | None,
-    rate: float | None,
-    seed: int,
-) -> Load:
-    """What the sources do, unless said otherwise something that the protocol can keep up with.
-
-    The ECA family corrects each unanswered query for each update: its work grows with the cube of
-    what piles up while it is at work.
-    """
-    usual = ("shop", 100, 3.0) if protocol.one_source else ("retail", 2100, 60.0)
-    chosen = workload_named(name or usual[0])
-    protocol.refuse_view(parse_view(VIEW, chosen.view_named(view), chosen.catalog))
-    return Load(chosen.name, updates or usual[1], rate or usual[2], seed, view=view)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ What the sources hold is known from a configuration (whose sources are asked), f
 
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from infra.options import taking
 from protocols.analysis.drawing import as_mermaid
 from protocols.analysis.svg import as_svg
 from protocols.errors import ViewRefused, WrongUse
@@ -34,46 +36,60 @@ from streaming.sqlfiles import sql_in
 _PATIENCE_SECONDS = 10.0
 
 
-def explain(
-    view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)],
+@dataclass(frozen=True)
+class Asked:
+    """A view, over what, and how it is told."""
+
+    view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)]
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", help="A warehouse.toml: its sources say what they hold."),
-    ] = None,
+    ] = None
     catalog: Annotated[
         Path | None,
         typer.Option(help='A JSON file with "sources", such as a scenario: what they hold.'),
-    ] = None,
+    ] = None
     workload: Annotated[
         str | None,
         typer.Option(help=f"A built-in workload: {', '.join(WORKLOADS)}, {NAMES}."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
-    svg: Annotated[
-        Path | None, typer.Option(help="Draw its tree and graphs into this file.")
-    ] = None,
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    svg: Annotated[Path | None, typer.Option(help="Draw its tree and graphs into this file.")] = (
+        None
+    )
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Its tree and graphs in Mermaid's language.")
-    ] = False,
-) -> None:
+    ] = False
+
+    def refuse_contradictions(self) -> None:
+        """WrongUse unless they say once what there is, and ask for one form."""
+        given = sum(each is not None for each in (self.config, self.catalog, self.workload))
+        if given > 1:
+            raise WrongUse(
+                "give one of --config, --catalog and --workload: each says what there is"
+            )
+        if not given:
+            raise WrongUse(
+                "say over which relations: --config FILE, --catalog FILE or --workload NAME"
+            )
+        if self.json and self.mermaid:
+            raise WrongUse("either --json or --mermaid")
+
+
+@taking(Asked)
+def explain(options: Asked) -> None:
     """Say what a view means, which questions its updates lead to, and what would be cheaper.
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """
-    given = sum(each is not None for each in (config, catalog, workload))
-    if given > 1:
-        raise WrongUse("give one of --config, --catalog and --workload: each says what there is")
-    if not given:
-        raise WrongUse("say over which relations: --config FILE, --catalog FILE or --workload NAME")
-    if json and mermaid:
-        raise WrongUse("either --json or --mermaid")
-    found = _explained(view, *_catalog(config, catalog, workload))
-    if svg is not None:
-        write(svg, as_svg(found.drawing))
-        _say(f"{svg}: drawn")
-    if json:
+    options.refuse_contradictions()
+    found = _explained(options.view, *_catalog(options))
+    if options.svg is not None:
+        write(options.svg, as_svg(found.drawing))
+        _say(f"{options.svg}: drawn")
+    if options.json:
         sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
-    elif mermaid:
+    elif options.mermaid:
         sys.stdout.write(as_mermaid(found.drawing))
     else:
         # Lines keep their shape: a tree that is wrapped is none.
@@ -129,15 +145,13 @@ def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
         raise WrongUse(f"{file}: {error}") from None
 
 
-def _catalog(
-    config: Path | None, file: Path | None, workload: str | None
-) -> tuple[Catalog, Indexes]:
+def _catalog(options: Asked) -> tuple[Catalog, Indexes]:
     """What the sources hold, and what they find rows by as far as that is known."""
-    if config is not None:
-        return _held_by_sources(config)
-    if file is not None:
-        return _written_down(file), {}
-    return workload_named(workload or "").catalog, {}
+    if options.config is not None:
+        return _held_by_sources(options.config)
+    if options.catalog is not None:
+        return _written_down(options.catalog), {}
+    return workload_named(options.workload or "").catalog, {}
 
 
 def _written_down(file: Path) -> Catalog:

@@ -1,12 +1,14 @@
 """A small line chart as SVG: several series over one axis each, values on a logarithmic scale."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 _WIDTH, _HEIGHT = 560, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 150, 36, 48
+#: Where the lines end, and where they stand on.
+_END, _FOOT = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 _COLOURS = (
     "#1b6ca8", "#c8553d", "#2a9d58", "#8e5aa8", "#b08a1e", "#4a4a4a", "#d16ba5", "#3fb0ac",
 )  # fmt: skip
@@ -44,44 +46,63 @@ def _chart(chart: Chart) -> str:
     xs = sorted({x for points in chart.series.values() for x, _ in points})
     ys = [y for points in chart.series.values() for _, y in points if y > 0]
     low, high = math.floor(math.log2(min(ys))), math.ceil(math.log2(max(ys)))
-    high = max(high, low + 1)
-    right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-
-    def across(x: float) -> float:
-        # Equally far apart, whatever the steps between them are.
-        return _LEFT + (right - _LEFT) * (xs.index(x) / max(1, len(xs) - 1))
-
-    def up(y: float) -> float:
-        return bottom - (bottom - _TOP) * ((math.log2(max(y, 2**low)) - low) / (high - low))
-
-    lines = [
+    axes = _Axes(xs, low, max(high, low + 1))
+    title = (
         f'<text x="{_LEFT}" y="20" font-size="13" font-weight="bold">{escape(chart.title)}</text>'
-    ]
-    for power in range(low, high + 1):
-        y = up(2.0**power)
-        lines.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#ddd"/>')
-        label = f"{2.0**power:g}"
-        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-    for x in xs:
-        lines.append(
-            f'<text x="{across(x):.1f}" y="{bottom + 16}" text-anchor="middle">{x:g}</text>'
-        )
-    middle = (_LEFT + right) / 2
-    lines.append(
-        f'<text x="{middle}" y="{_HEIGHT - 10}" text-anchor="middle">{escape(chart.across)}</text>'
     )
-    lines.append(
-        f'<text transform="translate(14,{(bottom + _TOP) / 2}) rotate(-90)"'
+    lines = [title, *axes.steps(), *_names(chart)]
+    for number, (name, points) in enumerate(chart.series.items()):
+        lines += _series(axes, number, name, points)
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Where values are drawn: x equally far apart whatever the steps are, y between powers of 2."""
+
+    xs: Sequence[float]
+    low: int
+    high: int
+
+    def across(self, x: float) -> float:
+        return _LEFT + (_END - _LEFT) * (self.xs.index(x) / max(1, len(self.xs) - 1))
+
+    def up(self, y: float) -> float:
+        power = math.log2(max(y, 2**self.low))
+        return _FOOT - (_FOOT - _TOP) * ((power - self.low) / (self.high - self.low))
+
+    def steps(self) -> Iterator[str]:
+        """The lines at powers of 2, and the numbers along both axes."""
+        for power in range(self.low, self.high + 1):
+            y = self.up(2.0**power)
+            yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_END}" y2="{y:.1f}" stroke="#ddd"/>'
+            label = f"{2.0**power:g}"
+            yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>'
+        for x in self.xs:
+            place = f'x="{self.across(x):.1f}" y="{_FOOT + 16}"'
+            yield f'<text {place} text-anchor="middle">{x:g}</text>'
+
+
+def _names(chart: Chart) -> Iterator[str]:
+    """What the axes are called."""
+    place = f'x="{(_LEFT + _END) / 2}" y="{_HEIGHT - 10}"'
+    yield f'<text {place} text-anchor="middle">{escape(chart.across)}</text>'
+    yield (
+        f'<text transform="translate(14,{(_FOOT + _TOP) / 2}) rotate(-90)"'
         f' text-anchor="middle">{escape(chart.up)}</text>'
     )
-    for number, (name, points) in enumerate(chart.series.items()):
-        path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points if y > 0)
-        style = f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-width="1.8" fill="none"'
-        dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-        lines.append(f'<polyline points="{path}" {style} stroke-dasharray="{dash}"/>')
-        y = _TOP + 16 * number
-        lines.append(
-            f'<line x1="{right + 10}" y1="{y}" x2="{right + 30}" y2="{y}" {style}'
-            f' stroke-dasharray="{dash}"/><text x="{right + 35}" y="{y + 4}">{escape(name)}</text>'
-        )
-    return "\n".join(lines)
+
+
+def _series(
+    axes: _Axes, number: int, name: str, points: Sequence[tuple[float, float]]
+) -> Iterator[str]:
+    """One line, and its name beside the chart."""
+    path = " ".join(f"{axes.across(x):.1f},{axes.up(y):.1f}" for x, y in points if y > 0)
+    style = f'stroke="{_COLOURS[number % len(_COLOURS)]}" stroke-width="1.8" fill="none"'
+    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    yield f'<polyline points="{path}" {style} stroke-dasharray="{dash}"/>'
+    y = _TOP + 16 * number
+    yield (
+        f'<line x1="{_END + 10}" y1="{y}" x2="{_END + 30}" y2="{y}" {style}'
+        f' stroke-dasharray="{dash}"/><text x="{_END + 35}" y="{y + 4}">{escape(name)}</text>'
+    )

@@ -30,12 +30,7 @@ def encode_transaction(
     for relation, before, after in _images(source, transaction, forms):
         form = forms[source, relation]
         images.append((form, form.image(before), form.image(after)))
-    whole: dict[str, Any] = {"event_count": len(images)}
-    if transaction.part is not None:
-        participants = sorted(transaction.part.participants)
-        whole["global"] = {"id": transaction.part.id, "participants": participants}
-    if history is not None:
-        whole["history"] = history.commit(_content(images, whole.get("global")))
+    whole = _whole(transaction, images, history)
     identity = f"{source}:{version}"
     return [
         orjson.dumps(
@@ -56,6 +51,19 @@ def encode_transaction(
         )
         for order, (form, before, after) in enumerate(images, 1)
     ]
+
+
+def _whole(
+    transaction: Transaction, images: list["_Encoded"], history: History | None
+) -> dict[str, Any]:
+    """The part that all records of a transaction have alike."""
+    whole: dict[str, Any] = {"event_count": len(images)}
+    if transaction.part is not None:
+        participants = sorted(transaction.part.participants)
+        whole["global"] = {"id": transaction.part.id, "participants": participants}
+    if history is not None:
+        whole["history"] = history.commit(_content(images, whole.get("global")))
+    return whole
 
 
 def _content(images: list["_Encoded"], part: dict[str, Any] | None) -> bytes:
