@@ -35,8 +35,8 @@ from sources.wire import (
     counted,
     encode_question,
     encode_status_question,
-    encode_transactions,
 )
+from sources.wiretransactions import encode_transactions
 
 #: gRPC backs off for up to two minutes on its own; whoever asks again wants an answer earlier.
 #: The least pause is for gRPC also what one attempt may take, and a busy machine takes its time.

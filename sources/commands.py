@@ -19,7 +19,7 @@ from sources.loading import load_relation
 from sources.queryserver import commit_until_refused, status_of
 from sources.serving import DatabaseArgument, TokenOption, serve
 from sources.transaction import Transaction
-from sources.wire import transaction_from_json
+from sources.wiretransactions import transaction_from_json
 from sources.workloads import WORKLOADS, workload
 
 app = typer.Typer(

@@ -46,8 +46,8 @@ from sources.wire import (
     check_token,
     decode_question,
     decode_status_question,
-    decode_transactions,
 )
+from sources.wiretransactions import decode_transactions
 
 #: So many questions are worked on at the same time; the others wait. More threads than cores would
 #: only take the interpreter from each other, and from the commits: with 16 clients asking without a

@@ -26,7 +26,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -39,18 +38,16 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import Condition
 from protocols.algebra.expressions_wire import from_json, to_json
 from protocols.algebra.frame import Frame
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.types import column_type
 from protocols.errors import WrongUse
-from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Inclusion
 from protocols.exchange.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from protocols.views.view import Atom, Link, Output, View
-from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, loads, read_header
+from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, read_header
 from sources.history import UNKNOWN, digest_to_text
 from sources.inclusions import INCLUSION, encode_inclusion
 from sources.terms import Sum, Terms, in_groups
-from sources.transaction import RowChange, Transaction
 from sources.unpacking import unpacked
 
 VERSION = b"version"
@@ -264,104 +261,6 @@ def decode_status_question(body: bytes) -> list[int]:
     if not isinstance(versions, list) or not all(type(each) is int for each in versions):
         raise WrongUse('"histories" has to be a list of versions')
     return versions
-
-
-def encode_transactions(
-    transactions: list[Transaction], relations: Mapping[str, Relation]
-) -> bytes:
-    """The body of a commit: the form that `sources apply` reads from files."""
-    return orjson.dumps(
-        [
-            {
-                "changes": [_change_to_json(change, relations) for change in each.changes],
-                **({} if each.part is None else {"global": _part_to_json(each.part)}),
-            }
-            for each in transactions
-        ]
-    )
-
-
-def _part_to_json(part: GlobalPart) -> dict[str, Any]:
-    return {"id": part.id, "participants": sorted(part.participants)}
-
-
-def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[Transaction]:
-    """The transactions of a commit's body."""
-    forms = loads(body, "list of transactions")
-    if not isinstance(forms, list):
-        raise WrongUse("the transactions have to be a JSON array")
-    return [
-        transaction_from_json(form, f"transaction {index}", relations)
-        for index, form in enumerate(forms)
-    ]
-
-
-def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> Transaction:
-    """One transaction `{"changes": [{"relation", "row", "count"}]}`, values in their JSON form.
-
-    A part of one over several sources says so: `"global": {"id": …, "participants": […]}`.
-    """
-    if not isinstance(form, dict) or not isinstance(form.get("changes"), list):
-        raise WrongUse(f'{where}: needs the form {{"changes": [{{"relation", "row", "count"}}]}}')
-    odd = sorted(set(form) - {"changes", "global"})
-    if odd:
-        raise WrongUse(f"{where}: unknown field {odd[0]!r}")
-    return Transaction(
-        tuple(
-            _change_from_json(change, f"{where}, change {number}", relations)
-            for number, change in enumerate(form["changes"])
-        ),
-        None if form.get("global") is None else _part_from_json(form["global"], where),
-    )
-
-
-def _plain(value: Any, type_: ColumnType) -> Any:
-    """A number as it was written (`sources apply` reads files so) is a float except as DECIMAL."""
-    if isinstance(value, Decimal) and type_.family != "DECIMAL":
-        return float(value)
-    return value
-
-
-def _part_from_json(form: Any, where: str) -> GlobalPart:
-    match form:
-        case {"id": str(id_), "participants": list(names), **odd} if (
-            id_ and names and not odd and all(isinstance(name, str) for name in names)
-        ):
-            return GlobalPart(id_, frozenset(names))
-    raise WrongUse(f'{where}: "global" needs the form {{"id": "…", "participants": ["…", …]}}')
-
-
-def _change_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> RowChange:
-    match form:
-        case {"relation": str(name), "row": list(row), "count": int(count), **odd} if not (
-            odd or isinstance(count, bool)
-        ):
-            relation = relations.get(name)
-        case _:
-            raise WrongUse(f'{where}: needs the form {{"relation": "…", "row": […], "count": 1}}')
-    if relation is None:
-        raise WrongUse(f"{where}: no relation {name!r}; there are: {', '.join(relations)}")
-    if len(row) != len(relation.columns):
-        raise WrongUse(
-            f"{where}: {len(row)} values, relation {relation} has {len(relation.columns)} columns"
-        )
-    values = []
-    for (column, type_), value in zip(relation.columns, row, strict=True):
-        try:
-            values.append(type_.decode(_plain(value, type_)))
-        except ValueError as error:
-            raise WrongUse(f"{where}: relation {relation}, column {column}: {error}") from None
-    return RowChange(name, tuple(values), count)
-
-
-def _change_to_json(change: RowChange, relations: Mapping[str, Relation]) -> dict[str, Any]:
-    relation = relations.get(change.relation)
-    if relation is None or len(change.row) != len(relation.columns):
-        row = list(change.row)
-    else:
-        typed = zip(relation.columns, change.row, strict=True)
-        row = [type_.encode(value) for (_, type_), value in typed]
-    return {"relation": change.relation, "row": row, "count": change.count}
 
 
 def _text(form: Any) -> str:
