@@ -15,13 +15,13 @@ import polars as pl
 from protocols.algebra.function import Function, Signature, Unfit
 from protocols.algebra.functions_numbers import (
     EXACT,
-    SHORT_DIGITS,
     coarser,
     fitting,
     largest,
     of_units,
     units,
 )
+from protocols.algebra.numbertypes import SHORT_DIGITS
 from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, SqlType
 from protocols.errors import NoValue
 

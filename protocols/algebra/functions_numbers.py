@@ -1,8 +1,6 @@
 """Arithmetic on BIGINT, DOUBLE and DECIMAL, with the types that DuckDB gives it.
 
-`INTEGER` is a type of SQL that no column has: it is what DuckDB makes of whole
-numbers in the text, and matters since a DECIMAL with it has fewer digits than with a BIGINT. Its
-values are kept as BIGINT, and `integer` says that they have to fit.
+Values of INTEGER (numbertypes.py) are kept as BIGINT, and `integer` says that they have to fit.
 """
 
 import math
@@ -14,42 +12,25 @@ from typing import Any
 import polars as pl
 
 from protocols.algebra.function import Function, NeverFails, Signature, Unfit, always, call, infix
+from protocols.algebra.numbertypes import (
+    MOST_DIGITS,
+    SHORT_DIGITS,
+    as_decimal,
+    common_number,
+    is_number,
+    product_type,
+    sum_type,
+)
 from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, SqlType, decimal_type
 from protocols.errors import NoValue
 
-INTEGER = SqlType("INTEGER")
 #: Enough digits for any sum or product of two values of 38.
 EXACT = Context(prec=100)
 #: Where the 128 bits of a column of whole numbers end.
 _WIDEST = 2**127
-_WHOLE_DIGITS = {"INTEGER": 10, "BIGINT": 19}
-_MOST_DIGITS = 38
-#: Up to here, DuckDB keeps a DECIMAL in 64 bits, and a product in as many as its factors.
-SHORT_DIGITS = 18
 
 
 # ---------------------------------------------------------------------------------------- types
-
-
-def is_number(type_: SqlType) -> bool:
-    return type_.family in ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL")
-
-
-def as_decimal(type_: SqlType) -> SqlType:
-    """The DECIMAL that holds the numbers of an exact type."""
-    return decimal_type(_WHOLE_DIGITS[type_.name], 0) if type_.name in _WHOLE_DIGITS else type_
-
-
-def common_number(left: SqlType, right: SqlType) -> SqlType:
-    """The type in which DuckDB compares two numbers; beyond 38 digits the scale is kept."""
-    if left == right:
-        return left
-    if DOUBLE in (left, right):
-        return DOUBLE
-    if "DECIMAL" not in (left.family, right.family):
-        return BIGINT
-    (p, s), (q, t) = as_decimal(left).precision_and_scale, as_decimal(right).precision_and_scale
-    return decimal_type(min(max(p - s, q - t) + max(s, t), _MOST_DIGITS), max(s, t))
 
 
 def _numbers(name: str, types: Sequence[SqlType], count: int) -> None:
@@ -76,25 +57,6 @@ def _arithmetic(
         return Signature((left, right), decimals(left, right))
 
     return signature
-
-
-def _sum_type(left: SqlType, right: SqlType) -> SqlType:
-    """One digit more than either needs."""
-    (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
-    digits = max(p - s, q - t) + max(s, t) + 1
-    return decimal_type(min(digits, _MOST_DIGITS), max(s, t))
-
-
-def _product_type(left: SqlType, right: SqlType) -> SqlType:
-    """All digits of both, within 64 bits if both factors are."""
-    (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
-    if s + t > _MOST_DIGITS:
-        raise Unfit(
-            f"the product of {left.name} and {right.name} has {s + t} digits behind the"
-            f" point, more than {_MOST_DIGITS}; cast one of them to fewer"
-        )
-    short = p <= SHORT_DIGITS and q <= SHORT_DIGITS and s + t < SHORT_DIGITS
-    return decimal_type(min(p + q, SHORT_DIGITS if short else _MOST_DIGITS), s + t)
 
 
 def _remainder(types: Sequence[SqlType]) -> Signature:
@@ -344,7 +306,7 @@ def _divides_by_a_number(type_: ColumnType, arguments: Sequence[Any]) -> bool:
     """The divisor is known and neither 0 nor -1, by which the quotient of the lowest is none."""
     divisor = arguments[1]
     whole = type_ == BIGINT and divisor not in (..., None, 0, -1)
-    return whole or (_with_room(_MOST_DIGITS)(type_, ()) and divisor not in (..., None, 0))
+    return whole or (_with_room(MOST_DIGITS)(type_, ()) and divisor not in (..., None, 0))
 
 
 # ---------------------------------------------------------------------------------- the entries
@@ -363,21 +325,21 @@ def _binary(
         _arithmetic(name, type_of),
         _exactly(of_decimals, of_others),
         infix(name),
-        _columns(of_others, bound, scaled=type_of is _sum_type),
+        _columns(of_others, bound, scaled=type_of is sum_type),
         never_fails=never_fails,
     )
 
 
 NUMBERS: Iterable[Function] = (
-    _binary("+", _sum_type, EXACT.add, operator.add, operator.add, _with_room(_MOST_DIGITS)),
-    _binary("-", _sum_type, EXACT.subtract, operator.sub, operator.add, _with_room(_MOST_DIGITS)),
+    _binary("+", sum_type, EXACT.add, operator.add, operator.add, _with_room(MOST_DIGITS)),
+    _binary("-", sum_type, EXACT.subtract, operator.sub, operator.add, _with_room(MOST_DIGITS)),
     _binary(
         "*",
-        _product_type,
+        product_type,
         EXACT.multiply,
         operator.mul,
         operator.mul,
-        _with_room(SHORT_DIGITS, _MOST_DIGITS),
+        _with_room(SHORT_DIGITS, MOST_DIGITS),
     ),
     Function("/", _quotient, _divided, infix("/"), _divided_columns, never_fails=always),
     Function(

@@ -12,7 +12,13 @@ from typing import Any
 from sqlglot import exp
 
 from protocols.algebra.expressions import Expression
-from protocols.algebra.functions_numbers import INTEGER, as_decimal, common_number, is_number
+from protocols.algebra.numbertypes import (
+    INTEGER,
+    MOST_DIGITS,
+    as_decimal,
+    common_number,
+    is_number,
+)
 from protocols.algebra.types import (
     BIGINT,
     DATE,
@@ -22,8 +28,6 @@ from protocols.algebra.types import (
     SqlType,
     decimal_type,
 )
-
-MOST_DIGITS = 38
 
 
 class Number(str):

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.functions import FUNCTIONS
-from protocols.algebra.functions_numbers import INTEGER
+from protocols.algebra.numbertypes import INTEGER
 from protocols.algebra.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, VARCHAR, decimal_type
 from protocols.views.operands import Number, Operand, kept
 

@@ -1,7 +1,7 @@
 """From a node of the SQL text to a value or a condition, whatever stands around it.
 
 Here SQL's own conversions become casts that can be seen, and what is short for something longer is
-written out: BETWEEN and IN as comparisons, COALESCE and NULLIF as CASE, IS TRUE with IS NULL.
+written out (scalar_shorthands.py).
 
 A quoted constant, a number and NULL have no type yet: they take that of what they are compared or
 combined with. Whoever uses `Scalars` says what a column is, how a refusal is raised, and what
@@ -11,7 +11,7 @@ nodes he understands himself (`special`, asked once about every node), as aggreg
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, groupby
+from itertools import chain
 from typing import NoReturn
 
 from sqlglot import exp
@@ -21,7 +21,7 @@ from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
 from protocols.algebra.functions_casts import by_way_of
-from protocols.algebra.functions_numbers import INTEGER
+from protocols.algebra.numbertypes import INTEGER, MOST_DIGITS
 from protocols.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -32,9 +32,9 @@ from protocols.algebra.types import (
     column_type,
 )
 from protocols.errors import NoValue
+from protocols.views import scalar_shorthands as shorthands
 from protocols.views.operands import (
     FROM_DIGITS,
-    MOST_DIGITS,
     Number,
     Operand,
     common_type,
@@ -110,20 +110,20 @@ class Scalars:
             case exp.Not():
                 return ex.Not(self.condition(node.this))
             case exp.Is():
-                return self._is(node)
+                return shorthands.is_(self, node)
             case exp.Between() if not node.args.get("symmetric"):
-                return self._between(node)
+                return shorthands.between(self, node)
             case exp.In() if node.expressions:
-                return self._in(node)
+                return shorthands.in_(self, node)
             case exp.NullSafeEQ():
-                return self._not_distinct(node)
+                return shorthands.not_distinct(self, node)
             case exp.NullSafeNEQ():
-                return ex.Not(self._not_distinct(node))
+                return ex.Not(shorthands.not_distinct(self, node))
             case exp.In() | exp.Exists() | exp.Between():
                 self.refuse(node, f"the condition {node.sql('duckdb')} is not supported yet")
         if type(node) in COMPARISONS:
             left, right = self.operand(node.this), self.operand(node.expression)
-            return self._comparison(node, left, COMPARISONS[type(node)], right)
+            return self.comparison(node, left, COMPARISONS[type(node)], right)
         operand = self._operand_of(node)
         return self._as_condition(node, operand.expression, operand.type)
 
@@ -139,44 +139,7 @@ class Scalars:
                 return ex.Comparison(expression, "=", ex.Literal(True, BOOLEAN))
         return ex.IsTrue(expression)
 
-    def _is(self, node: exp.Is) -> ex.Condition:
-        match node.expression:
-            case exp.Null():
-                return ex.IsNull(self.operand(node.this).expression)
-            case exp.Boolean():
-                condition = self.condition(node.this)
-                known = ex.Not(ex.IsNull(ex.Truth(condition)))
-                return ex.And((condition if node.expression.this else ex.Not(condition), known))
-        self.refuse(node, f"the condition {node.sql('duckdb')} is not supported")
-
-    def _between(self, node: exp.Between) -> ex.Condition:
-        middle, low, high = (self.operand(node.args[name]) for name in ("this", "low", "high"))
-        self._check_pairwise(node, (middle, low, high))
-        above = self._comparison(node, middle, ">=", low)
-        return ex.And((above, self._comparison(node, middle, "<=", high)))
-
-    def _in(self, node: exp.In) -> ex.Condition:
-        wanted, choices = self.operand(node.this), list(map(self.operand, node.expressions))
-        self._check_pairwise(node, (wanted, *choices))
-        equal = [self._comparison(node, wanted, "=", choice) for choice in choices]
-        parts = tuple(_one_test(list(run)) for _, run in groupby(equal, _tested))
-        return parts[0] if len(parts) == 1 else ex.Or(parts)
-
-    def _check_pairwise(self, node: exp.Expr, operands: Sequence[Operand]) -> None:
-        """With a DOUBLE among them, DuckDB compares all as DOUBLE and PostgreSQL pair by pair."""
-        types = {o.type for o in operands if o.type is not None and not o.is_constant}
-        if DOUBLE in types and len(types) > 1:
-            names = " and ".join(sorted(type_.name for type_ in types))
-            self.refuse(node, f"{names} meet here, which databases compare differently; cast them")
-
-    def _not_distinct(self, node: exp.Binary) -> ex.Condition:
-        left, right = self.operand(node.left), self.operand(node.right)
-        comparison = self._comparison(node, left, "=", right)
-        nulls = ex.IsNull(comparison.left), ex.IsNull(comparison.right)
-        both = ex.And((ex.Not(nulls[0]), ex.Not(nulls[1]), comparison))
-        return ex.Or((ex.And(nulls), both))
-
-    def _comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
+    def comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
         """Both sides in one type; a constant beside a column has to be one of its type."""
         if left.is_constant and right.is_constant:
             self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
@@ -241,9 +204,9 @@ class Scalars:
             case exp.Case():
                 return self._case(node)
             case exp.Coalesce():
-                return self._coalesce(node)
+                return shorthands.coalesce(self, node)
             case exp.Nullif():
-                return self._nullif(node)
+                return shorthands.nullif(self, node)
         if isinstance(node, _CONDITIONS):
             return Operand(node, ex.Truth(self._condition_of(node)), BOOLEAN)
         if type(node) in CALLS:
@@ -302,33 +265,13 @@ class Scalars:
             conditions.append(
                 self.condition(branch.this)
                 if subject is None
-                else self._comparison(branch.this, subject, "=", self.operand(branch.this))
+                else self.comparison(branch.this, subject, "=", self.operand(branch.this))
             )
             values.append(self.operand(branch.args["true"]))
         values.append(self.operand(node.args.get("default") or exp.null()))
         type_, (*thens, default) = self.of_one_type(node, values)
         branches = tuple(zip(conditions, thens, strict=True))
         return Operand(node, ex.Case(branches, default, kept(type_)), type_)
-
-    def _coalesce(self, node: exp.Coalesce) -> Operand:
-        """The first that is not NULL; the others are not evaluated."""
-        operands = list(map(self.operand, self.arguments(node, "this", "expressions")))
-        type_, (*values, last) = self.of_one_type(node, operands)
-        branches = tuple(
-            (ex.Not(ex.IsNull(operand.expression)), value)
-            for operand, value in zip(operands, values, strict=False)
-        )
-        case = ex.Case(branches, last, kept(type_)) if branches else last
-        return Operand(node, case, type_)
-
-    def _nullif(self, node: exp.Nullif) -> Operand:
-        operand, other = map(self.operand, self.arguments(node, "this", "expression"))
-        if operand.type is None:
-            self.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
-        type_ = kept(operand.type)
-        equal = self._comparison(node, operand, "=", other)
-        case = ex.Case(((equal, ex.Literal(None, type_)),), operand.expression, type_)
-        return Operand(node, case, operand.type)
 
     def call(self, node: exp.Expr, name: str, *operands: Operand) -> Operand:
         """A function of the catalogue; NULL takes the type of another argument."""
@@ -436,22 +379,6 @@ class Scalars:
         if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):
             self.refuse(node, f"the subquery {text} cannot stand here")
         self.refuse(node, f"{text} is not supported")
-
-
-def _tested(equality: ex.Comparison) -> tuple[ex.Expression, SqlType | int]:
-    """What is compared with a constant, and of which type that is; any other is like no other."""
-    right = equality.right
-    return equality.left, right.type if isinstance(right, ex.Literal) else id(right)
-
-
-def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
-    """Equality of one value with any of these."""
-    first, *others = equalities
-    if not others or not isinstance(first.right, ex.Literal):
-        return first
-    constants = (each.right for each in equalities)
-    values = tuple(each.value for each in constants if isinstance(each, ex.Literal))
-    return ex.In(first.left, values, first.right.type)
 
 
 def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:

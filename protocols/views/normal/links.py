@@ -26,7 +26,7 @@ from protocols.algebra.expressions import (
     Truth,
     columns_of,
 )
-from protocols.algebra.functions_numbers import as_decimal
+from protocols.algebra.numbertypes import as_decimal
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, as_column

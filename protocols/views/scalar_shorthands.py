@@ -1,0 +1,97 @@
+"""What is short for something longer in SQL, written out.
+
+BETWEEN and IN are comparisons, COALESCE and NULLIF a CASE, IS TRUE is a test with IS NULL.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from protocols.algebra import expressions as ex
+from protocols.algebra.types import DOUBLE, SqlType
+from protocols.views.operands import Operand, kept
+
+if TYPE_CHECKING:
+    from protocols.views.scalars import Scalars
+
+
+def is_(scalars: "Scalars", node: exp.Is) -> ex.Condition:
+    match node.expression:
+        case exp.Null():
+            return ex.IsNull(scalars.operand(node.this).expression)
+        case exp.Boolean():
+            condition = scalars.condition(node.this)
+            known = ex.Not(ex.IsNull(ex.Truth(condition)))
+            return ex.And((condition if node.expression.this else ex.Not(condition), known))
+    scalars.refuse(node, f"the condition {node.sql('duckdb')} is not supported")
+
+
+def between(scalars: "Scalars", node: exp.Between) -> ex.Condition:
+    middle, low, high = (scalars.operand(node.args[name]) for name in ("this", "low", "high"))
+    _check_pairwise(scalars, node, (middle, low, high))
+    above = scalars.comparison(node, middle, ">=", low)
+    return ex.And((above, scalars.comparison(node, middle, "<=", high)))
+
+
+def in_(scalars: "Scalars", node: exp.In) -> ex.Condition:
+    wanted, choices = scalars.operand(node.this), list(map(scalars.operand, node.expressions))
+    _check_pairwise(scalars, node, (wanted, *choices))
+    equal = [scalars.comparison(node, wanted, "=", choice) for choice in choices]
+    parts = tuple(_one_test(list(run)) for _, run in groupby(equal, _tested))
+    return parts[0] if len(parts) == 1 else ex.Or(parts)
+
+
+def _check_pairwise(scalars: "Scalars", node: exp.Expr, operands: Sequence[Operand]) -> None:
+    """With a DOUBLE among them, DuckDB compares all as DOUBLE and PostgreSQL pair by pair."""
+    types = {o.type for o in operands if o.type is not None and not o.is_constant}
+    if DOUBLE in types and len(types) > 1:
+        names = " and ".join(sorted(type_.name for type_ in types))
+        scalars.refuse(node, f"{names} meet here, which databases compare differently; cast them")
+
+
+def not_distinct(scalars: "Scalars", node: exp.Binary) -> ex.Condition:
+    left, right = scalars.operand(node.left), scalars.operand(node.right)
+    comparison = scalars.comparison(node, left, "=", right)
+    nulls = ex.IsNull(comparison.left), ex.IsNull(comparison.right)
+    both = ex.And((ex.Not(nulls[0]), ex.Not(nulls[1]), comparison))
+    return ex.Or((ex.And(nulls), both))
+
+
+def _tested(equality: ex.Comparison) -> tuple[ex.Expression, SqlType | int]:
+    """What is compared with a constant, and of which type that is; any other is like no other."""
+    right = equality.right
+    return equality.left, right.type if isinstance(right, ex.Literal) else id(right)
+
+
+def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
+    """Equality of one value with any of these."""
+    first, *others = equalities
+    if not others or not isinstance(first.right, ex.Literal):
+        return first
+    constants = (each.right for each in equalities)
+    values = tuple(each.value for each in constants if isinstance(each, ex.Literal))
+    return ex.In(first.left, values, first.right.type)
+
+
+def coalesce(scalars: "Scalars", node: exp.Coalesce) -> Operand:
+    """The first that is not NULL; the others are not evaluated."""
+    operands = list(map(scalars.operand, scalars.arguments(node, "this", "expressions")))
+    type_, (*values, last) = scalars.of_one_type(node, operands)
+    branches = tuple(
+        (ex.Not(ex.IsNull(operand.expression)), value)
+        for operand, value in zip(operands, values, strict=False)
+    )
+    case = ex.Case(branches, last, kept(type_)) if branches else last
+    return Operand(node, case, type_)
+
+
+def nullif(scalars: "Scalars", node: exp.Nullif) -> Operand:
+    operand, other = map(scalars.operand, scalars.arguments(node, "this", "expression"))
+    if operand.type is None:
+        scalars.refuse(node, "NULL has no type here; write CAST(NULL AS …)")
+    type_ = kept(operand.type)
+    equal = scalars.comparison(node, operand, "=", other)
+    case = ex.Case(((equal, ex.Literal(None, type_)),), operand.expression, type_)
+    return Operand(node, case, operand.type)
