@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
+from protocols.algebra.expressions import COMPARISONS
+
 CONSTANTS: Mapping[str, Sequence[str]] = {
     "BIGINT": ("0", "1", "2"),
     "DECIMAL(38,0)": ("0", "1", "3"),
@@ -31,7 +33,7 @@ _CASTS: Mapping[str, Sequence[str]] = {
     "DECIMAL(38,0)": ("BIGINT",),
     "DECIMAL(38,2)": ("BIGINT", "DECIMAL(6,2)"),
 }
-_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+_COMPARISONS = tuple(COMPARISONS)
 #: The types of columns that functions of many members are drawn for, and how often.
 _CALLED, _MANY = ("BIGINT", "VARCHAR"), 0.15
 #: How deep values and conditions are nested at most.

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from protocols.algebra.expressions import COMPARISONS
 from protocols.simulation.drawnscalars import Scalars, Shown
 
 #: Relation → column → type.
 Relations = Mapping[str, Mapping[str, str]]
-_QUANTIFIED = ("=", "<>", "<", "<=", ">", ">=")
+_QUANTIFIED = tuple(COMPARISONS)
 
 
 class NoQuery(Exception):
