@@ -4,7 +4,7 @@ What is about columns and constants alone Polars can do by itself. All else goes
 evaluate a part for those rows only that need it (steps.py).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -103,7 +103,7 @@ class _Steps:
 
     def __init__(self) -> None:
         self.columns: list[str] = []
-        self._made: dict[tuple[Any, ...], Step] = {}
+        self._made: dict[tuple[Hashable, ...], Step] = {}
 
     def of(self, what: ex.Condition | ex.Expression) -> Step:
         """The step that gives the value, or the truth value, of this."""
@@ -178,7 +178,7 @@ class _Steps:
 
     def _applied(
         self,
-        name: tuple[Any, ...],
+        name: tuple[Hashable, ...],
         operands: tuple[Step, ...],
         of_values: Callable[..., Any],
         of_columns: Callable[[Sequence[pl.Series]], pl.Series],
@@ -233,7 +233,7 @@ class _Steps:
             lambda: Chosen(may_fail, tuple(branches), last, case.type),
         )
 
-    def _once(self, key: tuple[Any, ...], make: Callable[[], Step]) -> Step:
+    def _once(self, key: tuple[Hashable, ...], make: Callable[[], Step]) -> Step:
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = make()

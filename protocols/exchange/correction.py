@@ -21,14 +21,14 @@ not arrived here before the answer.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from protocols.algebra.delta import POSITION, Delta
 from protocols.algebra.expressions import Condition
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Log, Mailbox, Received
 from protocols.exchange.questions import Answer, Joint, Query, Question, Snapshot
-from protocols.exchange.stretch import key_range
+from protocols.exchange.stretch import Key, key_range
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom
 
@@ -37,7 +37,7 @@ D = TypeVar("D", bound=Delta)
 # -- from what an answer contains to one version -------------------------------------------------
 
 
-def came_too_late(received: Received[Any], question: Question[Any], answer: Answer[Any]) -> bool:
+def came_too_late(received: Received[D], question: Question[D], answer: Answer[D]) -> bool:
     """Whether it lacks an update that is forgotten here: then it has to be asked again.
 
     PostgreSQL publishes a transaction a moment before its snapshots show it.
@@ -75,7 +75,7 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
     return Snapshot(rows, version, answer.last_key)
 
 
-def _readings(answer: Answer[Any]) -> Sequence[tuple[Condition | None, Prefix | Window]]:
+def _readings(answer: Answer[D]) -> Sequence[tuple[Condition | None, Prefix | Window]]:
     """What was read at which moment; None stands for all rows."""
     if answer.parts:
         return answer.parts
@@ -132,7 +132,7 @@ def widened(question: Question[D]) -> Question[D]:
 # -- from a version to a cut ---------------------------------------------------------------------
 
 
-def ahead(mailbox: Mailbox[Any], question: Question[Any], found: Snapshot[Any]) -> int:
+def ahead(mailbox: Mailbox[D], question: Question[D], found: Snapshot[D]) -> int:
     """How many transactions a snapshot has that lie after the position it was asked for."""
     return found.version - mailbox.version_at(question.source, question.position)
 
@@ -213,7 +213,7 @@ def _sum(parts: Sequence[D]) -> D:
 # -- restrictions --------------------------------------------------------------------------------
 
 
-def restricted(changes: D, question: Query[D], last_key: tuple[Any, ...] | None = None) -> D:
+def restricted(changes: D, question: Query[D], last_key: Key | None = None) -> D:
     """Of these changes of the relation those that the answer to the question would show."""
     if question.page is not None:
         inside = key_range(question.relation, question.page.after, last_key)

@@ -12,11 +12,12 @@ terms are taken out by further questions to the same source, never here.
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition
 from protocols.exchange.inclusion import Inclusion, Prefix
+from protocols.exchange.stretch import Key
 from protocols.views.catalog import Relation
 from protocols.views.view import View
 
@@ -27,7 +28,7 @@ D = TypeVar("D", bound=Delta)
 class Page:
     """A stretch of a keyed relation in key order: the first `limit` rows after a key."""
 
-    after: tuple[Any, ...] | None
+    after: Key | None
     limit: int
 
 
@@ -74,7 +75,7 @@ class Answer(Generic[D]):
     rows: D
     inclusion: Inclusion
     #: For a page: the key of its last row, if more rows may follow.
-    last_key: tuple[Any, ...] | None = None
+    last_key: Key | None = None
     #: Of the source's history up to the inclusion's version; 0 if it says nothing of it.
     digest: int = 0
     #: Size of question and answer on the wire, where there was one.
@@ -99,7 +100,7 @@ class Snapshot(Generic[D]):
     rows: D
     version: int
     #: As in the answer that it was made of.
-    last_key: tuple[Any, ...] | None = None
+    last_key: Key | None = None
 
 
 Question: TypeAlias = Query[D] | Joint[D]

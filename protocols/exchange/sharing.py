@@ -7,9 +7,9 @@ condition and by the same combinations of columns, become one: the union of thei
 of their columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.questions import Joint, Query, Question
@@ -25,7 +25,7 @@ class Shared(Generic[D]):
         self.questions: list[Question[D]] = []
         #: For each question, the place of its answer among those asked.
         self.places: list[int] = []
-        known: dict[Any, int] = {}
+        known: dict[Hashable, int] = {}
         for question in questions:
             likeness = _likeness(question)
             place = known.get(likeness) if likeness is not None else None
@@ -38,7 +38,7 @@ class Shared(Generic[D]):
             self.places.append(place)
 
 
-def _likeness(question: Question[D]) -> Any:
+def _likeness(question: Question[D]) -> Hashable:
     """Equal for questions that can become one; None for one that stays by itself."""
     if isinstance(question, Joint) or question.page is not None:
         return None

@@ -29,9 +29,9 @@ Deviations from the pseudo-code:
   quadratic, which is all queries of n = 3 together).
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
@@ -159,7 +159,7 @@ def _merged(terms: list[Term[D]]) -> list[Term[D]]:
         for term in terms
     ]
     for atom in terms[0].rows if terms else ():
-        alike: dict[Any, tuple[int, dict[int, frozenset[int]]]] = {}
+        alike: dict[Hashable, tuple[int, dict[int, frozenset[int]]]] = {}
         for sign, cell in cells:
             others = (sign, *(cell[other] for other in sorted(cell) if other != atom))
             if others in alike and not alike[others][1][atom] & cell[atom]:

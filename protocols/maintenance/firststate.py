@@ -22,6 +22,7 @@ from protocols.exchange.asof import Reading, asof
 from protocols.exchange.correction import at_cut
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance, Page, Query
+from protocols.exchange.stretch import Key
 from protocols.maintenance.sweep import Sweep
 from protocols.maintenance.tree_sweep import contents
 from protocols.operators.memory import Memories
@@ -41,7 +42,7 @@ class Stretch(Generic[D]):
     #: None when it has no row.
     rows: D | None
     #: Where the next part begins; None after the last one.
-    last_key: tuple[Any, ...] | None
+    last_key: Key | None
 
 
 def root_of(view: AnyView) -> Relation | None:
@@ -52,7 +53,7 @@ def root_of(view: AnyView) -> Relation | None:
 def next_stretch(
     view: AnyView,
     mailbox: Mailbox[Any],
-    after: tuple[Any, ...] | None,
+    after: Key | None,
     limit: int,
     memories: Memories,
 ) -> Maintenance[Any, Stretch[Any]]:
@@ -68,7 +69,7 @@ def next_stretch(
 
 
 def stretch(
-    view: View, mailbox: Mailbox[D], after: tuple[Any, ...] | None, limit: int
+    view: View, mailbox: Mailbox[D], after: Key | None, limit: int
 ) -> Maintenance[D, Stretch[D]]:
     """The rows of an inner join that come from the page of its root behind the key `after`."""
     root = _root(view)
@@ -107,11 +108,11 @@ def _root(view: View) -> Atom:
 def _page(
     mailbox: Mailbox[D],
     atom: Atom,
-    after: tuple[Any, ...] | None,
+    after: Key | None,
     limit: int,
     cut: int,
     further: Collection[str] = (),
-) -> Maintenance[D, tuple[D, tuple[Any, ...] | None]]:
+) -> Maintenance[D, tuple[D, Key | None]]:
     """The rows of an atom behind a key, as of a cut, and where the next page begins.
 
     Its columns, its key, and further ones. Without a key there is a single page: all of them.

@@ -7,7 +7,8 @@ no `ColumnType`: who forgets to say `kept` is told by mypy.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import EllipsisType
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -34,6 +35,10 @@ class Number(str):
     """The digits of a number in the SQL text."""
 
 
+#: A text, the digits of a number, a truth value, NULL.
+Constant: TypeAlias = str | Number | bool | None
+
+
 @dataclass(frozen=True)
 class Operand:
     """A value whose type may not be settled: then it is a constant, as it stands in the text."""
@@ -42,8 +47,8 @@ class Operand:
     expression: Expression
     #: INTEGER and None, for NULL, occur only here.
     type: SqlType | None
-    #: The constant if there is one: a text, the digits of a number, a truth value, None.
-    constant: Any = ...
+    #: The constant if it is one.
+    constant: Constant | EllipsisType = ...
 
     @property
     def is_constant(self) -> bool:
@@ -66,7 +71,11 @@ class Operand:
 
 
 #: How the digits become a value that the type decodes; no other type has numbers.
-FROM_DIGITS: dict[str, Callable[[str], Any]] = {"BIGINT": int, "DOUBLE": float, "DECIMAL": str}
+FROM_DIGITS: dict[str, Callable[[str], object]] = {
+    "BIGINT": int,
+    "DOUBLE": float,
+    "DECIMAL": str,
+}
 
 
 def number_type(text: str) -> SqlType | None:

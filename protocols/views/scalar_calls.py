@@ -170,32 +170,37 @@ def _end(name: str) -> Reader:
 
 def _check_constant(scalars: "Scalars", number: Operand, name: str, lowest: int) -> None:
     """A constant number of letters, in the range in which the databases agree."""
-    constant = number.constant
-    whole = isinstance(constant, Number) and constant.lstrip("-").isdigit()
-    if not whole or not lowest <= int(constant) <= _MOST_LETTERS:
+    digits = number.constant if isinstance(number.constant, Number) else ""
+    whole = int(digits) if digits.lstrip("-").isdigit() else None
+    if whole is None or not lowest <= whole <= _MOST_LETTERS:
         least = "" if lowest < 0 else " and not negative"
         scalars.refuse(number.node, f"a number of letters in {name} has to be a constant{least}")
 
 
 def _like(scalars: "Scalars", node: exp.Like, escape: exp.Expr | None = None) -> Operand:
     text, pattern = scalars.operand(node.this), scalars.operand(node.expression)
-    sign = scalars.operand(escape) if escape is not None else None
-    for constant in (pattern, sign):
-        if constant is not None and not isinstance(constant.constant, str):
-            scalars.refuse(constant.node, "LIKE takes a constant here")
-    if sign is None and "\\" in pattern.constant:
+    signs = [] if escape is None else [scalars.operand(escape)]
+    letters, *escapes = (_letters(scalars, constant) for constant in (pattern, *signs))
+    if not signs and "\\" in letters:
         scalars.refuse(
             pattern.node,
             r"\ in a pattern escapes in PostgreSQL, in DuckDB not; say LIKE … ESCAPE '!'",
         )
-    if sign is not None and len(sign.constant) != 1:
-        scalars.refuse(sign.node, "ESCAPE takes one letter")
-    if sign is not None and _ends_in(pattern.constant, sign.constant):
-        scalars.refuse(pattern.node, "the pattern ends with its escape letter")
-    found = scalars.call(node, "like", text, pattern, *([sign] if sign is not None else []))
+    for sign, letter in zip(signs, escapes, strict=True):
+        if len(letter) != 1:
+            scalars.refuse(sign.node, "ESCAPE takes one letter")
+        if _ends_in(letters, letter):
+            scalars.refuse(pattern.node, "the pattern ends with its escape letter")
+    found = scalars.call(node, "like", text, pattern, *signs)
     if node.args.get("negate"):
         return Operand(node, ex.Truth(ex.Not(ex.IsTrue(found.expression))), BOOLEAN)
     return found
+
+
+def _letters(scalars: "Scalars", constant: Operand) -> str:
+    if not isinstance(constant.constant, str):
+        scalars.refuse(constant.node, "LIKE takes a constant here")
+    return constant.constant
 
 
 def _ends_in(pattern: str, escape: str) -> bool:

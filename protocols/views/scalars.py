@@ -157,7 +157,7 @@ class Scalars:
         """A constant as one of the type of the other side."""
         assert other.type is not None
         type_ = kept(other.type)
-        value = constant.constant
+        value: object = constant.constant
         try:
             if isinstance(value, Number):
                 value = FROM_DIGITS[type_.family](value)
@@ -248,7 +248,7 @@ class Scalars:
 
     def _decoded(self, node: exp.Expr, operand: Operand, type_: ColumnType) -> ex.Expression:
         """CAST of a quoted constant: DATE '2024-02-29'."""
-        value = operand.constant
+        value: object = operand.constant
         try:
             if isinstance(value, str) and type_.family in FROM_DIGITS:
                 value = FROM_DIGITS[type_.family](value)

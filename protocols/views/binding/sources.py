@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from protocols.algebra.expressions import Column, Comparison, Condition, conjunction
+from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjunction
+from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, either, with_columns
 from protocols.views.binding.scope import Scope, Shown
@@ -127,7 +128,7 @@ class From:
         self, node: tree.Node, pairs: list[tuple[str, Shown, Shown]], side: str
     ) -> tree.Node:
         """The columns of USING: of the side that is never padded, or of whichever is there."""
-        more: list[Any] = []
+        more: list[tuple[str, Expression, ColumnType]] = []
         for name, ours, theirs in pairs:
             shown = theirs if side == "RIGHT" else ours
             if side == "FULL":

@@ -4,8 +4,6 @@ A part of the text that nobody looks at would be left out without a word, so the
 through before it is read. What values may be made of, `views/scalars.py` knows.
 """
 
-from typing import Any
-
 from sqlglot import exp
 
 from protocols.views.binding.statement import Text
@@ -81,7 +79,7 @@ def refuse_others(text: Text, query: exp.Query) -> None:
                 text.refuse(_place(value, node), _reason(part, node))
 
 
-def _place(value: Any, node: exp.Expr) -> exp.Expr:
+def _place(value: object, node: exp.Expr) -> exp.Expr:
     first = value[0] if isinstance(value, list) else value
     return first if isinstance(first, exp.Expr) else node
 
