@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Collection
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 #: To ask for the pages of a large process takes milliseconds, which whoever is measured lacks.
@@ -34,12 +33,7 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -23,7 +23,6 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from infra import watchdog
@@ -168,12 +167,7 @@ class LocalBroker:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start_once(self) -> None:

@@ -22,8 +22,6 @@ evaluated at each vector (`evaluation.py`).
 Nothing here comes from the protocols: no compensation, no algebra, no parser of views.
 """
 
-from types import TracebackType
-
 import numpy as np
 import polars as pl
 
@@ -49,12 +47,7 @@ class History:
     def __enter__(self) -> "History":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.versions.close()
 
     def along(self, chain: Vectors) -> Changes:
