@@ -1,13 +1,11 @@
 """Bad SQL through the command line: exit code 2, one message that points at it, nothing made."""
 
 import re
-import sys
 from pathlib import Path
 
 import orjson
 import pytest
-
-from streaming import commandline
+from running import ended
 
 FIGURE_5 = Path(__file__).parents[2] / "examples" / "scenarios" / "figure-5.json"
 CONFIGURATION = """
@@ -35,13 +33,9 @@ def _said(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
     """Exit code, and the one message."""
-    monkeypatch.setattr(sys, "argv", ["viewsweep", *words])
-    monkeypatch.setattr(commandline, "_leave", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        commandline.main()
-    error = capsys.readouterr().err
-    assert re.findall(r"^\w+: |Traceback", error, re.MULTILINE) in (["viewsweep: "], ["simulate: "])
-    return int(ended.value.code or 0), " ".join(error.split())
+    code, _, error = ended(words, capsys, monkeypatch)
+    assert re.findall(r"^\w+: ", error, re.MULTILINE) in (["viewsweep: "], ["simulate: "])
+    return code, " ".join(error.split())
 
 
 @pytest.mark.parametrize(("sql", "reason"), BAD)

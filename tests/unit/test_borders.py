@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 from py4j.protocol import Py4JNetworkError
 from pyarrow import flight
 from pyspark.errors import PySparkRuntimeError
+from running import ended
 from typer.models import CommandInfo
 
 from infra.errors import InfraError
@@ -82,15 +83,12 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
 
-def ended(
+def complained(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, list[str]]:
     """Exit code and the lines on stderr."""
-    monkeypatch.setattr(sys, "argv", ["viewsweep", *arguments])
-    monkeypatch.setattr(commandline, "_leave", sys.exit)
-    with pytest.raises(SystemExit) as end:
-        commandline.main()
-    return int(end.value.code or 0), capsys.readouterr().err.splitlines()
+    code, _, said = ended(arguments, capsys, monkeypatch)
+    return code, said.splitlines()
 
 
 @pytest.mark.parametrize(("thrown", "words"), THROWN, ids=[name_of(each) for each, _ in THROWN])
@@ -111,7 +109,7 @@ def test_what_any_command_throws_is_one_message_with_exit_3_and_its_way_is_in_a_
 
     monkeypatch.setattr(info, "name", command_name(info))
     monkeypatch.setattr(info, "callback", throwing)
-    code, said = ended([*group, info.name or ""], capsys, monkeypatch)
+    code, said = complained([*group, info.name or ""], capsys, monkeypatch)
     assert code == 3
     assert len(said) == 1, said
     assert words in said[0]
@@ -131,7 +129,7 @@ def test_what_we_say_ourselves_needs_no_report(
         raise thrown
 
     monkeypatch.setattr(commandline, "read_configuration", throwing)
-    assert ended(["run"], capsys, monkeypatch) == (3, [f"viewsweep: {thrown}"])
+    assert complained(["run"], capsys, monkeypatch) == (3, [f"viewsweep: {thrown}"])
     assert list(reports_in.iterdir()) == []
 
 
@@ -143,7 +141,7 @@ def test_a_token_is_in_no_report(
 
     monkeypatch.setattr("sources.commands.SourceClient", throwing)
     for token in (["--token", "secret1"], ["--token=secret2"]):
-        ended(["sources", "status", "--address", "grpc://h:1", *token], capsys, monkeypatch)
+        complained(["sources", "status", "--address", "grpc://h:1", *token], capsys, monkeypatch)
     for report in reports_in.iterdir():
         assert "sources status --address grpc://h:1 --token" in report.read_text()
         assert "secret" not in report.read_text()

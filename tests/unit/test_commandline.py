@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from running import ended
 
 from streaming import commandline
 
@@ -45,13 +46,8 @@ def viewsweep(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
     """Exit code and what was said on stderr."""
-    monkeypatch.setattr(sys, "argv", ["viewsweep", *arguments])
-    monkeypatch.setattr(commandline, "_leave", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        commandline.main()
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return int(ended.value.code or 0), said
+    code, _, said = ended(arguments, capsys, monkeypatch)
+    return code, said
 
 
 def test_every_command_has_help_and_none_imports_spark_for_it() -> None:
@@ -192,12 +188,9 @@ def test_ctrl_c_says_that_nothing_is_lost(
 def test_the_version_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["viewsweep", "--version"])
-    monkeypatch.setattr(commandline, "_leave", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        commandline.main()
-    assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("viewsweep 0.")
+    code, out, _ = ended(["--version"], capsys, monkeypatch)
+    assert code == 0
+    assert out.startswith("viewsweep 0.")
 
 
 def test_run_without_a_configuration_says_where_there_is_one(

@@ -1,7 +1,6 @@
 """`viewsweep explain` and `constructs`: what they show, their exit codes, what they refuse."""
 
 import contextlib
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 from example_views import NAMES, VIEWS, workload_of
+from running import ended
 from sqlglot import parse_one
 
 from protocols.errors import WrongUse
@@ -18,7 +18,7 @@ from protocols.views.scalar_calls import CALLS
 from sources.database import SourceDatabase
 from sources.queryserver import Endpoint, QueryServer
 from sources.workloads import WORKLOADS
-from streaming import commandline, explaining
+from streaming import explaining
 from streaming.explaining import listed
 
 ROOT = Path(__file__).parents[2]
@@ -30,13 +30,7 @@ def viewsweep(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     """Runs the command line: exit code, stdout, stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["viewsweep", *arguments])
-        monkeypatch.setattr(commandline, "_leave", sys.exit)
-        with pytest.raises(SystemExit) as ended:
-            commandline.main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return int(ended.value.code or 0), said.out, said.err
+        return ended(arguments, capsys, monkeypatch)
 
     return run
 

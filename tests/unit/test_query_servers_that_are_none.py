@@ -3,7 +3,6 @@
 The server is a real one, on a real port; only what it answers is chosen by the test.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 from pyarrow import flight
+from running import ended
 
 from sources.client import SourceClient
-from streaming import commandline
 
 GOOD: dict[str, Any] = {
     "source": "a",
@@ -48,15 +47,10 @@ def viewsweep(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     """Runs a command; returns its exit code and its one message."""
 
     def run(*arguments: object) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["viewsweep", *map(str, arguments)])
-        monkeypatch.setattr(commandline, "_leave", sys.exit)
-        with pytest.raises(SystemExit) as ended:
-            commandline.main()
-        said = capsys.readouterr().err
-        assert "Traceback" not in said
+        code, _, said = ended(arguments, capsys, monkeypatch)
         [message] = said.splitlines()
         assert message.startswith("viewsweep: ")
-        return int(ended.value.code or 0), message
+        return code, message
 
     return run
 

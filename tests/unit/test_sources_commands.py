@@ -1,15 +1,14 @@
 """`sources init`, `apply` and `index`: files as people have them, taken as they are or refused."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
+from running import ended
 
 from sources.database import SourceDatabase
-from streaming import commandline
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -19,12 +18,7 @@ def sources(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     """Runs `viewsweep sources …`; returns exit code, output and complaint."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["viewsweep", "sources", *map(str, arguments)])
-        monkeypatch.setattr(commandline, "_leave", sys.exit)
-        with pytest.raises(SystemExit) as ended:
-            commandline.main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
+        return ended(["sources", *arguments], capsys, monkeypatch)
 
     return run
 
