@@ -6,6 +6,9 @@ It lies below TMPDIR and not in the warehouse: it wants a fast local disk, and t
 somewhere else. Its end removes it. What was killed removes nothing, so each start removes what is
 left of owners that are dead. An owner holds a lock on its directory for as long as it lives,
 however it ends; who gets that lock has nobody to fear. Directories of other users stay.
+The lock's file is mapped as well, so the lock is also held by a fork of the owner, which has closed
+all files, until it has become another program: before that nobody could tell that it uses the
+directory.
 
 A process that has such a directory as its TMPDIR ends before the directory goes: Spark's JVM, when
 its job ends while it starts, would not find the place for its first message and wait for ever.
@@ -13,6 +16,7 @@ its job ends while it starts, would not find the place for its first message and
 
 import contextlib
 import fcntl
+import mmap
 import os
 import shutil
 import signal
@@ -46,7 +50,7 @@ def workplace(kind: str) -> Iterator[Path]:
         yield directory
     finally:
         _remove(directory)
-        os.close(lock)
+        lock.close()
 
 
 @contextlib.contextmanager
@@ -76,7 +80,7 @@ def remove_abandoned(above: Path) -> None:
                 _remove_if_abandoned(directory)
 
 
-def _made(above: Path, kind: str) -> tuple[Path, int]:
+def _made(above: Path, kind: str) -> tuple[Path, mmap.mmap]:
     """A new directory and its lock."""
     while True:
         directory = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=above))
@@ -85,7 +89,16 @@ def _made(above: Path, kind: str) -> tuple[Path, int]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between the two lines above somebody may have taken it for abandoned.
             if directory.exists():
-                return directory, lock
+                return directory, _mapped(lock)
+        os.close(lock)
+
+
+def _mapped(lock: int) -> mmap.mmap:
+    """The lock as a mapping, which has a descriptor of its own."""
+    try:
+        os.ftruncate(lock, 1)
+        return mmap.mmap(lock, 1, access=mmap.ACCESS_READ)
+    finally:
         os.close(lock)
 
 

@@ -69,7 +69,7 @@ import subprocess, sys, time
 from infra.workplace import all_temporary_files_in, workplace
 with workplace("job") as directory, all_temporary_files_in(directory):
     subprocess.Popen([sys.executable, "-c", "input()"])
-    # From here on it is a program of its own: killed before, it would have no TMPDIR yet.
+    # From here on it is a program of its own; before, its directory is not taken for abandoned.
     print(directory, flush=True)
     if sys.argv[1] == "stays":
         time.sleep(600)
@@ -92,6 +92,44 @@ def test_what_an_owner_started_ends_before_its_directory_goes(above: Path, how: 
             program.kill()
             program.wait()
             remove_abandoned(above)
+        # The child has the other end of it for as long as it lives.
+        assert program.stdout.read() == ""
+    assert not directory.exists()
+
+
+_FORKER = """
+import os, sys, time
+from infra.workplace import all_temporary_files_in, workplace
+with workplace("job") as directory, all_temporary_files_in(directory):
+    if os.fork():
+        time.sleep(600)
+    os.closerange(3, 1000)  # as subprocess does
+    print(directory, flush=True)
+    sys.stdin.buffer.raw.read(1)
+    os.execl(sys.executable, "python", "-c", "print('runs', flush=True); input()")
+"""
+
+
+def test_what_an_owner_was_just_starting_is_ended_when_it_can_be_known(above: Path) -> None:
+    """Between fork and exec it has no TMPDIR in its environment yet."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        directory = Path(program.stdout.readline().strip())
+        program.kill()
+        program.wait()
+        remove_abandoned(above)
+        assert directory.exists()
+        program.stdin.write("x")
+        program.stdin.flush()
+        assert program.stdout.readline() == "runs\n"
+        remove_abandoned(above)
         # The child has the other end of it for as long as it lives.
         assert program.stdout.read() == ""
     assert not directory.exists()
