@@ -94,6 +94,7 @@ def having(**fields: Any) -> bytes:
         ([having(version=2**64 - 1)], "'version': 18446744073709551615"),
         ([having(source=7)], "'source': 7"),
         ([having(published="x")], "'published': \"x\""),
+        ([having(last_global=-1)], "'last_global': -1"),
         ([having(topic=3)], "'topic': 3"),
         ([having(indexes=[])], "'indexes': []"),
         ([having(indexes={"r": "id"})], "'indexes': {"),
