@@ -1,9 +1,9 @@
 """Which columns determine which, in the rows of every node of a view's tree.
 
 A *dependency* X -> Y says: rows that agree on X (NULL agreeing with NULL) agree on Y. Beside the
-columns there are *marks*: `#o` stands for "which row of o", so a relation's key determines its
-mark, and the mark all its columns. A set of columns that determines all marks of a node determines
-its rows. What each node does:
+columns there are *marks*: `#o` stands for "which row of o", so each key of a relation determines
+its mark, and the mark all its columns. A set of columns that determines all marks of a node
+determines its rows. What each node does:
 
     Core, Filter, inner Join   equalities: a = b makes each determine the other, a = 5 makes a known
     left Join                  a row of the left determines what it is joined on; the right side is
@@ -81,6 +81,13 @@ def mark(alias: str) -> str:
     return f"#{alias}"
 
 
+def lacking_least(alias: str, relation: Relation, known: Collection[str]) -> tuple[str, ...]:
+    """What is not known of the key that lacks least; of a bag there is nothing to know."""
+    keys = [tuple(f"{alias}.{column}" for column in key) for key in relation.all_keys]
+    lacking = (tuple(column for column in key if column not in known) for key in keys)
+    return min(lacking, key=len, default=())
+
+
 def facts(node: Node) -> Facts:
     """What is known about all rows of a node."""
     match node:
@@ -112,10 +119,9 @@ def inner_join(
         own = frozenset({mark(alias)})
         columns = frozenset(f"{alias}.{column}" for column in relation.column_names)
         dependencies.append(Dependency(own, columns))
-        if relation.key:
-            key = frozenset(f"{alias}.{column}" for column in relation.key)
-            dependencies.append(Dependency(key, own))
-            never_null |= key
+        for key in relation.all_keys:
+            dependencies.append(Dependency(frozenset(f"{alias}.{c}" for c in key), own))
+        never_null |= {f"{alias}.{column}" for column in relation.never_null}
         marks |= own
     joined = Facts(tuple(dependencies), frozenset(marks), frozenset(never_null | marks))
     return conditioned(joined, conditions)

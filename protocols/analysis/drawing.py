@@ -6,7 +6,7 @@ text for a terminal and Mermaid for Markdown; `svg` makes a picture of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from protocols.analysis.maintenancegraph import MaintenanceGraph
@@ -48,6 +48,12 @@ def maintenance_drawing(graph: MaintenanceGraph) -> Drawing:
         for each in graph.affected
     )
     return Drawing(f"maintenance, update of {graph.updated}", boxes, _lines(terms, graph.edges))
+
+
+def reduced_drawing(graph: MaintenanceGraph) -> Drawing:
+    """The same of what foreign keys leave of it."""
+    title = f"maintenance, insertion or deletion of {graph.updated}, by foreign keys"
+    return replace(maintenance_drawing(graph), title=title)
 
 
 def as_text(drawing: Drawing) -> str:

@@ -8,7 +8,7 @@ addition.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocols.analysis.dependencies import Facts, facts, mark
+from protocols.analysis.dependencies import Facts, facts, lacking_least, mark
 from protocols.analysis.wording import listed
 from protocols.views.tree import AnyView, Core, Node, TreeView, nodes
 
@@ -68,7 +68,7 @@ def _missing(root: Node, known: Facts, columns: Sequence[str]) -> tuple[str, ...
             alias = f"@{atom.alias}"
             there = known.determined_by(shown)
             if mark(alias) in known.marks - there:
-                key = [f"{alias}.{column}" for column in atom.relation.key]
-                shown.update(key)
-                wanted += [each.removeprefix("@") for each in key if each not in there]
+                lacking = lacking_least(alias, atom.relation, there)
+                shown.update(lacking)
+                wanted += [each.removeprefix("@") for each in lacking]
     return tuple(wanted) if known.tell_rows_apart(shown) else ()

@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from protocols.analysis.foreignkeys import ForeignKey, joined_children
+from protocols.analysis.foreignkeys import joined_children
 from protocols.analysis.normalform import NormalForm, Term
 from protocols.analysis.subsumption import subsumption_graph
 from protocols.analysis.wording import listed
 from protocols.errors import WrongUse
+from protocols.views.catalog import ForeignKey
 
 
 @dataclass(frozen=True)

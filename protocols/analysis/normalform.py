@@ -34,10 +34,10 @@ from protocols.analysis.block import (
     leaves,
 )
 from protocols.analysis.dependencies import inner_join
-from protocols.analysis.foreignkeys import ForeignKey, equality, joined_children
+from protocols.analysis.foreignkeys import equalities, equality, joined_children
 from protocols.analysis.wording import condition_text, conditions_text, listed
 from protocols.errors import WrongUse
-from protocols.views.catalog import Relation
+from protocols.views.catalog import ForeignKey, Relation
 
 
 class NoNormalForm(WrongUse):
@@ -178,10 +178,10 @@ def _always_extended(
     references, never_null = list(_references(other, form, keys)), form.never_null(term)
     for _ in references:
         for key, child, parent in references:
-            sure = key.mandatory or {f"{child}.{c}" for c in key.columns} <= never_null
+            sure = {f"{child}.{c}" for c in key.columns} <= never_null
             if child in there and parent not in there and sure:
                 there.add(parent)
-                vouched |= key.equalities(child, parent)
+                vouched |= equalities(key, child, parent)
     further = (c for c in other.conditions if c not in term.conditions)
     return there == other.sources and all(equality(c) in vouched for c in further)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocols.analysis.block import NamedBlock, block_of, outer_blocks
-from protocols.analysis.foreignkeys import ForeignKey
 from protocols.analysis.leftdeep import left_deep
 from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph, reduced
 from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
@@ -16,6 +15,7 @@ from protocols.analysis.outeraggregation import GroupCounters, group_counters
 from protocols.analysis.primarydelta import primary_delta, simplified
 from protocols.analysis.secondarydelta import SecondaryDelta, secondary_deltas
 from protocols.analysis.subsumption import SubsumptionGraph, subsumption_graph
+from protocols.views.catalog import ForeignKey
 from protocols.views.tree import Core, Group, Join, Node, inputs, nodes
 
 
@@ -32,6 +32,11 @@ class UpdateAnalysis:
     primary_reduced: str
     insertion: tuple[SecondaryDelta, ...]
     deletion: tuple[SecondaryDelta, ...]
+
+    @property
+    def spared(self) -> bool:
+        """Whether foreign keys rule anything out."""
+        return (self.reduced, self.primary_reduced) != (self.graph, self.primary)
 
 
 @dataclass(frozen=True)

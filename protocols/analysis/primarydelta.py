@@ -27,9 +27,9 @@ from protocols.analysis.block import (
     leaves,
     reject_padding,
 )
-from protocols.analysis.foreignkeys import ForeignKey, joined_children
+from protocols.analysis.foreignkeys import joined_children
 from protocols.errors import WrongUse
-from protocols.views.catalog import Relation
+from protocols.views.catalog import ForeignKey, Relation
 
 #: The kind of a join that preserves the same side after its sides are exchanged.
 _EXCHANGED: dict[JoinKind, JoinKind] = {

@@ -14,7 +14,7 @@ SELECT is refused where the paper's criteria do not speak of its clauses. A subq
 do not speak is kept as the relations that it mentions, which are `elsewhere`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,6 @@ from protocols.views.binding.resolved import Occurrence, Resolved, SubqueryTest,
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
 
-Keys: TypeAlias = Mapping[Relation, Iterable[tuple[str, ...]]]
 _COVERED_CLAUSES = {"expressions", "from_", "joins", "where", "distinct", "kind"}
 
 
@@ -36,8 +35,11 @@ class TableReference:
 
     name: str
     relation: Relation
-    #: All keys known of the relation, as columns `name.column`.
-    keys: tuple[tuple[str, ...], ...]
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """All keys of the relation, as columns `name.column`."""
+        return tuple(tuple(f"{self.name}.{c}" for c in key) for key in self.relation.all_keys)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,12 +82,9 @@ class Selected:
     places: tuple[exp.Expr, ...] = field(compare=False)
 
 
-def selects_of(
-    sql: str, catalog: Catalog, further_keys: Keys | None = None
-) -> tuple[Selected, ...]:
+def selects_of(sql: str, catalog: Catalog) -> tuple[Selected, ...]:
     """The SELECTs of a view: one, or all that UNION or INTERSECT connect (Section 8).
 
-    `further_keys` are keys beside those of the catalog, which has one for each relation.
     ViewRefused says what in the view the criteria do not speak of.
     """
     text = Text(sql)
@@ -95,7 +94,7 @@ def selects_of(
         if beyond is not None:
             text.refuse(*beyond)
     read = selects(text, catalog, query)
-    return tuple(_selected(select, further_keys or {}) for select in read)
+    return tuple(map(_selected, read))
 
 
 def _selects(text: Text, query: exp.Expr) -> Iterator[exp.Select]:
@@ -130,20 +129,20 @@ def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
     return None
 
 
-def _selected(select: Resolved, further_keys: Keys) -> Selected:
+def _selected(select: Resolved) -> Selected:
     subqueries, elsewhere = [], [*select.elsewhere]
     for test in select.tests:
         if _is_covered(test.select):
-            subqueries.append(_subquery(test, further_keys))
+            subqueries.append(_subquery(test))
         else:
             elsewhere += test.select.below
     shown = (value.name for value in select.shown if isinstance(value, ex.Column))
     return Selected(
-        _references(select.occurrences, further_keys),
+        _references(select.occurrences),
         tuple(dict.fromkeys(shown)),
         select.conditions,
         tuple(subqueries),
-        _references(elsewhere, further_keys),
+        _references(elsewhere),
         bool(select.at.args.get("distinct")),
         select.at,
         tuple(each.at for each in select.occurrences),
@@ -156,24 +155,15 @@ def _is_covered(subquery: Resolved) -> bool:
     return not deeper and _beyond(subquery.at) is None
 
 
-def _references(
-    occurrences: Iterable[Occurrence], further_keys: Keys
-) -> tuple[TableReference, ...]:
-    return tuple(_reference(each, further_keys) for each in occurrences)
+def _references(occurrences: Iterable[Occurrence]) -> tuple[TableReference, ...]:
+    return tuple(TableReference(each.alias, each.relation) for each in occurrences)
 
 
-def _reference(occurrence: Occurrence, further_keys: Keys) -> TableReference:
-    name, relation = occurrence.alias, occurrence.relation
-    keys = dict.fromkeys((relation.key, *further_keys.get(relation, ())))
-    qualified = (tuple(f"{name}.{column}" for column in key) for key in keys if key)
-    return TableReference(name, relation, tuple(qualified))
-
-
-def _subquery(test: SubqueryTest, further_keys: Keys) -> Subquery:
+def _subquery(test: SubqueryTest) -> Subquery:
     select = test.select
     return Subquery(
         "negative" if test.negated != test.asked.every else "positive",
-        _references(select.occurrences, further_keys),
+        _references(select.occurrences),
         select.conditions,
         test.compared or (),
         () if test.compared is None else (_compare(test, *test.compared),),

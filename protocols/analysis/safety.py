@@ -26,7 +26,7 @@ from protocols.analysis.boundcolumns import (
     correlated_columns,
 )
 from protocols.analysis.dependencies import inner_join
-from protocols.analysis.references import Keys, Selected, Subquery, TableReference, selects_of
+from protocols.analysis.references import Selected, Subquery, TableReference, selects_of
 from protocols.analysis.wording import listed, value_text
 from protocols.views.catalog import Catalog
 
@@ -93,11 +93,9 @@ class SelectAnalysis:
         return "\n".join(map(str, (self.duplicates, *self.references)))
 
 
-def analysed(
-    sql: str, catalog: Catalog, further_keys: Keys | None = None
-) -> tuple[SelectAnalysis, ...]:
+def analysed(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...]:
     """The analysis of each SELECT of a view; ViewRefused says where the criteria do not reach."""
-    return tuple(analysis_of(select) for select in selects_of(sql, catalog, further_keys))
+    return tuple(analysis_of(select) for select in selects_of(sql, catalog))
 
 
 def analysis_of(select: Selected) -> SelectAnalysis:

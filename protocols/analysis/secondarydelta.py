@@ -22,7 +22,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from protocols.analysis.dependencies import Facts, inner_join, mark
+from protocols.analysis.dependencies import Facts, inner_join, lacking_least, mark
 from protocols.analysis.maintenancegraph import Affected, MaintenanceGraph
 from protocols.analysis.normalform import NormalForm, Term
 from protocols.analysis.wording import listed
@@ -127,9 +127,9 @@ def _key_columns_wanted(
     for alias in term.aliases:
         there = known.determined_by(own)
         if mark(alias) not in there:
-            key = [f"{alias}.{column}" for column in form.known_relations[alias].key]
-            wanted += [column for column in key if column not in there]
-            own.update(key)
+            lacking = lacking_least(alias, form.known_relations[alias], there)
+            wanted += lacking
+            own.update(lacking)
     return tuple(wanted) if known.tell_rows_apart(own) else None
 
 

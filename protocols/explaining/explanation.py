@@ -1,11 +1,23 @@
 """All that is known of one view before it is kept."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.analysis.drawing import Drawing, maintenance_drawing, subsumption_drawing
+from protocols.analysis.drawing import (
+    Drawing,
+    maintenance_drawing,
+    reduced_drawing,
+    subsumption_drawing,
+)
 from protocols.analysis.keys import ViewKeys, keys_of
-from protocols.analysis.outerjoins import BlockAnalysis, WithoutNormalForm, outer_joins, padded
+from protocols.analysis.outerjoins import (
+    BlockAnalysis,
+    UpdateAnalysis,
+    WithoutNormalForm,
+    outer_joins,
+    padded,
+)
 from protocols.analysis.safety import SelectAnalysis, analysed
 from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
@@ -16,7 +28,7 @@ from protocols.explaining.kept import Memory, memories
 from protocols.explaining.picture import Branch, branch, drawing, forest
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
-from protocols.views.catalog import Catalog
+from protocols.views.catalog import Catalog, ForeignKey
 from protocols.views.sql import as_written, parse_view
 from protocols.views.tree import AnyView, TreeView
 
@@ -33,6 +45,8 @@ class Explanation:
     costs: Costs
     memories: tuple[Memory, ...]
     outer_joins: tuple[BlockAnalysis | WithoutNormalForm, ...]
+    #: Those between relations of the view, across sources too.
+    foreign_keys: tuple[ForeignKey, ...]
     #: The aliases that the text has padded with NULL, and of which no padding is ever seen.
     never_padded: tuple[str, ...]
     keys: ViewKeys
@@ -49,7 +63,7 @@ class Explanation:
             if isinstance(joins, BlockAnalysis)
             for graph in (
                 subsumption_drawing(joins.subsumption),
-                *(maintenance_drawing(update.graph) for update in joins.updates),
+                *(graph for update in joins.updates for graph in _drawings(update)),
             )
         ]
         return forest([drawing(self.picture, self.view.name), *graphs])
@@ -74,6 +88,9 @@ class Explanation:
             "batch": _cost_json(self.costs.batch),
             "memories": as_json(self.memories),
             "outer_joins": [as_json(each) for each in self.outer_joins],
+            "foreign_keys": [
+                {**as_json(each), "within_source": each.within_source} for each in self.foreign_keys
+            ],
             "never_padded": list(self.never_padded),
             "keys": as_json(self.keys),
             "safety": as_json(self.safety),
@@ -92,12 +109,19 @@ def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = Non
         tuple(e for e in PROTOCOLS.values() if e.keeps(view) and not e.control),
         costs,
         memories(root),
-        outer_joins(root),
+        outer_joins(root, catalog.foreign_keys),
+        tuple(k for k in catalog.foreign_keys if {k.child, k.parent} <= set(view.relations)),
         tuple(sorted(padded(as_written(sql, catalog)) - padded(root))),
         keys,
         _safety(sql, catalog),
         advice(root, costs, keys, indexed or {}),
     )
+
+
+def _drawings(update: UpdateAnalysis) -> Iterator[Drawing]:
+    yield maintenance_drawing(update.graph)
+    if update.spared:
+        yield reduced_drawing(update.reduced)
 
 
 def _picture(view: AnyView) -> Branch:

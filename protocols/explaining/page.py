@@ -3,8 +3,13 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from protocols.analysis.drawing import as_text, maintenance_drawing, subsumption_drawing
-from protocols.analysis.outerjoins import BlockAnalysis
+from protocols.analysis.drawing import (
+    as_text,
+    maintenance_drawing,
+    reduced_drawing,
+    subsumption_drawing,
+)
+from protocols.analysis.outerjoins import BlockAnalysis, UpdateAnalysis
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Rounds
 from protocols.explaining.costs import Cost, Kind, RelationCosts
@@ -22,6 +27,7 @@ def page(found: Explanation) -> str:
         ("Questions", _questions(found)),
         ("Remembered", _items(map(str, found.memories))),
         ("Outer joins", _outer_joins(found)),
+        ("Foreign keys", _foreign_keys(found)),
         ("Keys", _items([str(found.keys)])),
         ("Bound columns and safety", _safety(found)),
         ("What would make it cheaper", _items(found.advice)),
@@ -138,8 +144,30 @@ def _block(joins: BlockAnalysis) -> Iterator[str]:
         yield from _item(f"D together: {update.primary}", "  ")
         for orphans in (*update.insertion, *update.deletion):
             yield from _item(f"I: {orphans}", "  ")
+        if update.spared:
+            yield from _spared(update)
     if joins.counters is not None:
         yield from _item(f"above it {joins.counters}")
+
+
+def _spared(update: UpdateAnalysis) -> Iterator[str]:
+    """What foreign keys leave of an update that only inserts, or only deletes."""
+    if not update.reduced.affected:
+        yield f"an insertion or deletion of {update.alias} touches nothing, by foreign keys"
+        return
+    yield from as_text(reduced_drawing(update.reduced)).splitlines()
+    yield from _item(f"D together: {update.primary_reduced}", "  ")
+
+
+def _foreign_keys(found: Explanation) -> Iterator[str]:
+    for each in found.foreign_keys:
+        across = (
+            ""
+            if each.within_source
+            else ": across sources, where a row may arrive before the one that it references; so"
+            " nothing is concluded from it"
+        )
+        yield from _item(f"{each}{across}")
 
 
 def _safety(found: Explanation) -> Iterator[str]:

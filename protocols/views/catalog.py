@@ -1,22 +1,39 @@
-"""What the sources hold: relations with typed columns, by `source.relation`."""
+"""What the sources hold: relations with typed columns, by `source.relation`.
+
+A foreign key holds in every state of its source. Across sources it may be declared as well, but
+there it does not hold on the prefixes of the order of delivery, which is what a view is made of: a
+child may arrive before its parent. So nothing is concluded from one that is not `within_source`.
+"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
+from protocols.forms import refuse_unknown_fields
+from protocols.views.constraints import Reference, further_keys_in, key_in, references_in
+
+_FIELDS = ("columns", "key", "keys", "foreign_keys")
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A base table at one source. Without a key it is a bag: equal rows may occur many times."""
+    """A base table at one source. Without a key it is a bag: equal rows may occur many times.
+
+    Two are equal if they have the same columns and the same key: further keys and foreign keys say
+    more about the rows, and whoever knows less of them asks about the same relation.
+    """
 
     source: str
     name: str
     columns: tuple[tuple[str, ColumnType], ...]
+    #: What its rows are addressed by.
     key: tuple[str, ...] = ()
+    #: Beside `key`; none of their columns is ever NULL either.
+    further_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
+    references: tuple[Reference, ...] = field(default=(), compare=False)
 
     def __hash__(self) -> int:
         # Relations are keys everywhere, and two of one name hardly ever meet.
@@ -32,12 +49,52 @@ class Relation:
     def type_of(self, column: str) -> ColumnType:
         return dict(self.columns)[column]
 
-    def to_json(self) -> dict[str, Any]:
-        """The form that scenarios, traces and query servers use."""
+    @cached_property
+    def all_keys(self) -> tuple[tuple[str, ...], ...]:
+        """`key` first, if there is one."""
+        keys = dict.fromkeys((self.key, *self.further_keys))
+        return tuple(key for key in keys if key)
+
+    @cached_property
+    def never_null(self) -> frozenset[str]:
+        """The columns that hold NULL in no row."""
+        mandatory = (each.columns for each in self.references if each.mandatory)
+        return frozenset[str]().union(*self.all_keys, *mandatory)
+
+    def schema(self) -> dict[str, Any]:
+        """Columns and key in JSON: what questions, traces and stored views agree on."""
         form: dict[str, Any] = {"columns": {name: type_.name for name, type_ in self.columns}}
         if self.key:
             form["key"] = list(self.key)
         return form
+
+    def to_json(self) -> dict[str, Any]:
+        """All that is declared, in the form of scenarios and query servers."""
+        form = self.schema()
+        if self.further_keys:
+            form["keys"] = [list(key) for key in self.further_keys]
+        if self.references:
+            form["foreign_keys"] = [reference.to_json() for reference in self.references]
+        return form
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Rows of the child name a row of the parent by one of its keys, unless NULL is in it."""
+
+    child: Relation
+    columns: tuple[str, ...]
+    parent: Relation
+    parent_columns: tuple[str, ...]
+
+    @property
+    def within_source(self) -> bool:
+        """Whether it holds on the prefixes of the order of delivery."""
+        return self.child.source == self.parent.source
+
+    def __str__(self) -> str:
+        ours, theirs = ", ".join(self.columns), ", ".join(self.parent_columns)
+        return f"{self.child}({ours}) -> {self.parent}({theirs})"
 
 
 def refuse_name(what: str, name: str, without: str = "") -> None:
@@ -60,6 +117,7 @@ def relation_from_json(source: str, name: str, form: Mapping[str, Any]) -> Relat
     refuse_source_name(source)
     refuse_name(f"source {source}: relation", name)
     where = f"relation {source}.{name}"
+    refuse_unknown_fields(where, form, _FIELDS)
     columns = form.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise WrongUse(f'{where}: "columns" must map column names to types')
@@ -70,11 +128,14 @@ def relation_from_json(source: str, name: str, form: Mapping[str, Any]) -> Relat
     reserved = [column for column, _ in typed if column.startswith("_")]
     if reserved:
         raise WrongUse(f"{where}: column {reserved[0]!r}: names with a leading _ are reserved")
-    key = tuple(form.get("key") or ())
-    unknown = [column for column in key if column not in columns]
-    if unknown:
-        raise WrongUse(f"{where}: key column {unknown[0]!r} is not among its columns")
-    return Relation(source, name, typed, key)
+    return Relation(
+        source,
+        name,
+        typed,
+        key_in(where, form, columns),
+        further_keys_in(where, form, columns),
+        references_in(where, form, columns),
+    )
 
 
 @dataclass(frozen=True)
@@ -94,15 +155,87 @@ class Catalog:
     def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(relation.source for relation in self.relations))
 
-
-def catalog_from_json(sources: Mapping[str, Any]) -> Catalog:
-    """Reads the "sources" part of a scenario or a trace."""
-    for source in sources:
-        refuse_source_name(source)
-    return Catalog(
-        tuple(
-            relation_from_json(source, name, form)
-            for source, body in sources.items()
-            for name, form in body.get("relations", {}).items()
+    @cached_property
+    def foreign_keys(self) -> tuple[ForeignKey, ...]:
+        """Those whose parent is here as well, across sources too."""
+        return tuple(
+            key
+            for relation in self.relations
+            for reference in relation.references
+            if (key := self._foreign_key(relation, reference)) is not None
         )
-    )
+
+    def refuse_impossible_references(self, *, whole: bool = True) -> None:
+        """WrongUse for a foreign key that does not fit the relation that it references.
+
+        Unless the catalog is `whole`, a relation may be at a source that is not part of it.
+        """
+        for relation in self.relations:
+            for reference in relation.references:
+                place = f"relation {relation}: foreign key {reference}"
+                key = self._foreign_key(relation, reference)
+                if key is not None:
+                    _refuse_impossible(place, key)
+                elif whole or not self._is_elsewhere(reference.target):
+                    there = ", ".join(map(str, self.relations))
+                    raise WrongUse(
+                        f"{place}: there is no relation {reference.target!r}; there are: {there}"
+                    )
+
+    def _foreign_key(self, child: Relation, reference: Reference) -> ForeignKey | None:
+        parent = self.find(child.source, reference.target) or next(
+            (relation for relation in self.relations if str(relation) == reference.target), None
+        )
+        if parent is None:
+            return None
+        to = reference.to or parent.key
+        return ForeignKey(child, reference.columns, parent, to)
+
+    def _is_elsewhere(self, target: str) -> bool:
+        """Whether a reference leads to a source that is not part of the catalog."""
+        return "." in target and not any(target.startswith(f"{own}.") for own in self.sources)
+
+
+def _refuse_impossible(place: str, key: ForeignKey) -> None:
+    child, parent = key.child, key.parent
+    for column in key.parent_columns:
+        if column not in parent.column_names:
+            there = ", ".join(parent.column_names)
+            raise WrongUse(f"{place}: {parent} has no column {column!r}; there are: {there}")
+    if set(key.parent_columns) not in map(set, parent.all_keys):
+        keys = " and ".join(f"({', '.join(each)})" for each in parent.all_keys)
+        known = f"the keys of {parent} are {keys}" if keys else f"{parent} has none"
+        raise WrongUse(f'{place}: it has to reference a key; {known}. Name one with "to"')
+    if len(key.columns) != len(key.parent_columns):
+        theirs = ", ".join(key.parent_columns)
+        raise WrongUse(f"{place}: it needs one column for each of ({theirs}) of {parent}")
+    for ours, theirs in zip(key.columns, key.parent_columns, strict=True):
+        types = child.type_of(ours), parent.type_of(theirs)
+        if types[0] != types[1]:
+            raise WrongUse(
+                f"{place}: {ours} is {types[0].name}, and {theirs} of {parent} is {types[1].name};"
+                " they need one type"
+            )
+
+
+def catalog_from_json(sources: Mapping[str, Any], *, whole: bool = True) -> Catalog:
+    """Reads the "sources" part of a scenario or a trace.
+
+    Unless it is `whole`, foreign keys may lead to sources that are not part of it.
+    """
+    relations = []
+    for source, body in sources.items():
+        refuse_source_name(source)
+        place = f"source {source}"
+        held = body.get("relations") if isinstance(body, Mapping) else None
+        if not isinstance(held, Mapping):
+            raise WrongUse(f'{place}: "relations" has to map names to relations')
+        refuse_unknown_fields(place, body, ("relations",))
+        for name, form in held.items():
+            if not isinstance(form, Mapping):
+                raise WrongUse(f"relation {source}.{name} has to be an object")
+            declared = {field: value for field, value in form.items() if field != "rows"}
+            relations.append(relation_from_json(source, name, declared))
+    catalog = Catalog(tuple(relations))
+    catalog.refuse_impossible_references(whole=whole)
+    return catalog

@@ -29,7 +29,6 @@ from outer_join_cases import (
 )
 
 from protocols.analysis.block import Block, NamedBlock, NullIf, block_of
-from protocols.analysis.foreignkeys import ForeignKey
 from protocols.analysis.leftdeep import left_deep
 from protocols.analysis.maintenancegraph import maintenance_graph, reduced
 from protocols.analysis.normalform import NormalForm, Term, normal_form
@@ -37,6 +36,7 @@ from protocols.analysis.primarydelta import primary_delta, simplified
 from protocols.analysis.secondarydelta import SecondaryDelta, UpdateKind, secondary_deltas
 from protocols.views.binding.select import Binder
 from protocols.views.binding.statement import Text
+from protocols.views.catalog import ForeignKey
 from protocols.views.sql import parse_view
 from protocols.views.tree import Core, TreeView
 

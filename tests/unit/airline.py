@@ -1,10 +1,11 @@
 """The airline of Ceri and Widom (Section 5.5): relations, all their keys, and the four views."""
 
-from paper_views import catalog, relation
+from paper_views import sources, with_keys
 
-from protocols.analysis.references import Keys
+from protocols.views.catalog import catalog_from_json
 
-AIRLINE = catalog(
+#: With their primary keys alone.
+WITHOUT_FURTHER_KEYS = sources(
     "air",
     {
         "flight": "FLIGHT_ID flight_no day",
@@ -14,11 +15,15 @@ AIRLINE = catalog(
     },
 )
 #: The keys beside the primary ones. `day` is the paper's `date`.
-FURTHER_KEYS: Keys = {
-    relation(AIRLINE, "flight"): [("flight_no", "day")],
-    relation(AIRLINE, "res"): [("psgr_id", "flight_id"), ("flight_id", "seat")],
-    relation(AIRLINE, "psgr"): [("ffn",)],
-}
+SOURCES = with_keys(
+    WITHOUT_FURTHER_KEYS,
+    {
+        "flight": [["flight_no", "day"]],
+        "res": [["psgr_id", "flight_id"], ["flight_id", "seat"]],
+        "psgr": [["ffn"]],
+    },
+)
+AIRLINE = catalog_from_json(SOURCES)
 #: Section 5.5; the flight FID is 7, and the paper's `!= null` is what SQL calls IS NOT NULL.
 SPECIAL_MEALS = """
 SELECT res.seat, psgr.meal FROM air.res, air.psgr

@@ -4,25 +4,50 @@ The outer-join paper names its tables r, s, t, u without columns; here each join
 a pair of columns of its own, called after the other table.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 from protocols.analysis.block import NamedBlock, block_of
-from protocols.analysis.foreignkeys import ForeignKey
-from protocols.views.catalog import Catalog, Relation, catalog_from_json
+from protocols.views.catalog import Catalog, ForeignKey, Relation, catalog_from_json
+from protocols.views.constraints import Reference
 from protocols.views.sql import parse_view
 from protocols.views.tree import Core, Node, TreeView
 
 
-def catalog(source: str, relations: dict[str, str]) -> Catalog:
-    """A catalog of BIGINT columns from `name: "KEY other columns"`; key columns are in capitals."""
-    form = {}
+def sources(source: str, relations: Mapping[str, str]) -> dict[str, Any]:
+    """The sources of a catalog of BIGINT columns, in JSON.
+
+    Each relation is `name: "KEY other columns"`; key columns are in capitals.
+    """
+    form: dict[str, Any] = {}
     for name, columns in relations.items():
         names = columns.split()
         key = [column.lower() for column in names if column.isupper()]
         form[name] = {"columns": {c.lower(): "BIGINT" for c in names}, "key": key}
-    return catalog_from_json({source: {"relations": form}})
+    return {source: {"relations": form}}
+
+
+def with_keys(
+    forms: dict[str, Any],
+    keys: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    foreign_keys: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> dict[str, Any]:
+    """The same sources, whose relations declare further keys and foreign keys as well."""
+    further = {"keys": keys or {}, "foreign_keys": foreign_keys or {}}
+    return {
+        source: {
+            "relations": {
+                name: {**form, **{field: of[name] for field, of in further.items() if name in of}}
+                for name, form in body["relations"].items()
+            }
+        }
+        for source, body in forms.items()
+    }
 
 
 #: The running example: R, S, T and U.
-LETTERS = catalog(
+LETTERS_SOURCES = sources(
     "db",
     {
         "r": "ID s t x",
@@ -31,8 +56,9 @@ LETTERS = catalog(
         "u": "ID t x",
     },
 )
+LETTERS = catalog_from_json(LETTERS_SOURCES)
 #: TPC-H, as far as the views of the paper need it.
-TPCH = catalog(
+TPCH_SOURCES = sources(
     "tpch",
     {
         "part": "P_PARTKEY p_name p_retailprice",
@@ -41,6 +67,7 @@ TPCH = catalog(
         "customer": "C_CUSTKEY c_nationkey",
     },
 )
+TPCH = catalog_from_json(TPCH_SOURCES)
 
 #: V1 of Example 2: (R fo S) lo (T fo U).
 V1 = """
@@ -82,8 +109,11 @@ def foreign_key(
     catalog: Catalog, child: str, column: str, parent: str, *, mandatory: bool = True
 ) -> ForeignKey:
     """A foreign key of one column."""
+    declared = replace(
+        relation(catalog, child), references=(Reference((column,), parent, (), mandatory),)
+    )
     parents = relation(catalog, parent)
-    return ForeignKey(relation(catalog, child), (column,), parents, parents.key, mandatory)
+    return ForeignKey(declared, (column,), parents, parents.key)
 
 
 LINEITEM_TO_PART = foreign_key(TPCH, "lineitem", "l_partkey", "part")

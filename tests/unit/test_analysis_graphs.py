@@ -24,13 +24,13 @@ from protocols.analysis.drawing import (
     maintenance_drawing,
     subsumption_drawing,
 )
-from protocols.analysis.foreignkeys import ForeignKey
 from protocols.analysis.maintenancegraph import MaintenanceGraph, maintenance_graph, reduced
 from protocols.analysis.normalform import NormalForm, Term, normal_form
 from protocols.analysis.subsumption import subsumption_graph
 from protocols.analysis.svg import as_svg
 from protocols.analysis.wording import as_json
 from protocols.errors import WrongUse
+from protocols.views.catalog import ForeignKey
 
 
 def _form(sql: str, *keys: ForeignKey) -> NormalForm:

@@ -16,13 +16,11 @@ from paper_views import (
 )
 
 from protocols.analysis.block import block_of, outer_blocks
-from protocols.analysis.foreignkeys import ForeignKey
 from protocols.analysis.normalform import NoNormalForm, NormalForm, normal_form
 from protocols.analysis.wording import as_json, condition_text
-from protocols.errors import WrongUse
 from protocols.views.binding.select import Binder
 from protocols.views.binding.statement import Text
-from protocols.views.catalog import Relation, catalog_from_json
+from protocols.views.catalog import ForeignKey
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
@@ -177,41 +175,3 @@ def test_a_term_prints_its_conditions_and_becomes_json() -> None:
     term = next(term for term in _form(V1).terms if term.sources == {"r", "s"})
     assert str(term) == "{r, s} where r.s = s.r"
     assert as_json(term) == {"aliases": ["r", "s"], "conditions": ["r.s = s.r"]}
-
-
-PARENT = Relation("a", "parent", (("id", LETTERS.relations[0].columns[0][1]),), ("id",))
-OTHERS = catalog_from_json(
-    {
-        "a": {"relations": {"child": {"columns": {"id": "BIGINT", "to": "BIGINT"}}}},
-        "b": {"relations": {"child": {"columns": {"id": "BIGINT", "to": "BIGINT"}}}},
-    }
-)
-
-
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        (("b", ("to",), ("id",)), r"b\.child\(to\) -> a\.parent\(id\): .*different sources"),
-        (("a", ("to", "id"), ("id",)), "one column of the parent for each"),
-        (("a", ("too",), ("id",)), r"a\.child has no column 'too'; it has: id, to"),
-        (("a", ("to",), ("to",)), r"a\.parent has no column 'to'"),
-    ],
-)
-def test_a_foreign_key_that_cannot_be_is_refused(
-    key: tuple[str, tuple[str, ...], tuple[str, ...]], message: str
-) -> None:
-    source, columns, parent_columns = key
-    child = next(relation for relation in OTHERS if relation.source == source)
-    with pytest.raises(WrongUse, match=message):
-        ForeignKey(child, columns, PARENT, parent_columns)
-
-
-def test_a_foreign_key_has_to_name_the_whole_key() -> None:
-    child = next(iter(OTHERS))
-    with pytest.raises(WrongUse, match=r"the key of tpch\.lineitem, which is"):
-        ForeignKey(
-            Relation("tpch", "child", child.columns),
-            ("to",),
-            relation(TPCH, "lineitem"),
-            ("l_orderkey",),
-        )

@@ -14,7 +14,6 @@ from airline import (
     AIRLINE,
     BAD_FLIGHT,
     FF_RES_DISTINCT,
-    FURTHER_KEYS,
     MANY_MILES,
     SPECIAL_MEALS,
 )
@@ -25,7 +24,7 @@ from protocols.views.catalog import Relation
 
 
 def _rules(sql: str, view: str = "v") -> tuple[Rule, ...]:
-    (select,) = selects_of(sql, AIRLINE, FURTHER_KEYS)
+    (select,) = selects_of(sql, AIRLINE)
     return rules_of(select, view)
 
 
@@ -214,7 +213,7 @@ def _with_keys(name: str, relation: Relation, rows: Rows) -> Rows:
         there = [dict(zip(relation.column_names, each, strict=True)) for each in kept.values()]
         clashes = any(
             all(values[column] == other[column] for column in key)
-            for key in FURTHER_KEYS.get(RELATIONS[name], ())
+            for key in RELATIONS[name].further_keys
             for other in there
         )
         if not clashes:

@@ -6,19 +6,20 @@ from airline import (
     BAD_FLIGHT,
     FF_RES,
     FF_RES_DISTINCT,
-    FURTHER_KEYS,
     MANY_MILES,
     SPECIAL_MEALS,
+    WITHOUT_FURTHER_KEYS,
 )
 
 from protocols.analysis.boundcolumns import BoundColumn
 from protocols.analysis.safety import Safety, SelectAnalysis, analysed
 from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
+from protocols.views.catalog import catalog_from_json
 
 
 def _analysis(sql: str, *, further: bool = True) -> SelectAnalysis:
-    (only,) = analysed(sql, AIRLINE, FURTHER_KEYS if further else None)
+    (only,) = analysed(sql, AIRLINE if further else catalog_from_json(WITHOUT_FURTHER_KEYS))
     return only
 
 
@@ -154,15 +155,16 @@ def test_not_in_is_du_safe_only_if_nothing_compared_can_be_null() -> None:
     """The paper does not speak of NULL: res.flight_id NULL comes into the view with the last
     flight, which no equality leads to.
     """
-    doubtful = _verdict(NOT_IN.format("flight_id", "flight_id"), "flight")
+    sql = NOT_IN.format("flight_id", "flight_id")
+    doubtful = _verdict(sql, "flight", further=False)
     assert (doubtful.insert_safe, doubtful.delete_safe) == (True, False)
     assert doubtful.because == "res.flight_id may be NULL, and then the comparison is unknown"
-    kept = NOT_IN.format("flight_id", "flight_id") + " AND res.flight_id IS NOT NULL"
-    assert _verdict(kept, "flight").delete_safe
-    between = NOT_IN.format("flight_id", "flight_id") + " AND res.flight_id BETWEEN 1 AND 9"
-    assert _verdict(between, "flight").delete_safe
+    assert _verdict(f"{sql} AND res.flight_id IS NOT NULL", "flight", further=False).delete_safe
+    between = f"{sql} AND res.flight_id BETWEEN 1 AND 9"
+    assert _verdict(between, "flight", further=False).delete_safe
     by_key = NOT_IN.format("res_id", "flight_id")
-    assert _verdict(by_key, "flight").delete_safe
+    assert _verdict(by_key, "flight", further=False).delete_safe
+    assert _verdict(sql, "flight").delete_safe
     assert _verdict(NOT_IN.format("7", "flight_id"), "flight").delete_safe
     nothing = NOT_IN.format("CAST(NULL AS BIGINT)", "flight_id")
     assert not _verdict(nothing, "flight").delete_safe
@@ -234,7 +236,7 @@ def test_an_equality_below_or_binds_nothing() -> None:
 
 
 def test_section_8_each_select_of_a_union_is_looked_at_by_itself() -> None:
-    first, second = analysed(f"{FF_RES_DISTINCT} UNION {MANY_MILES}", AIRLINE, FURTHER_KEYS)
+    first, second = analysed(f"{FF_RES_DISTINCT} UNION {MANY_MILES}", AIRLINE)
     assert [each.reference for each in first.references] == ["psgr", "res"]
     assert [each.reference for each in second.references] == ["psgr", "ff"]
 

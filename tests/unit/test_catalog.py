@@ -1,6 +1,7 @@
 """Names of sources and relations are refused where they enter, if nobody could write them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +45,125 @@ def test_names_that_somebody_may_have_are_taken(name: str) -> None:
 
 def test_a_relation_may_have_the_name_that_its_database_gave_it() -> None:
     assert relation_from_json("shop", 'odd "u"/v', FORM).name == 'odd "u"/v'
+
+
+# -- keys and foreign keys -------------------------------------------------------------------------
+
+SHOPS = {
+    "columns": {"id": "BIGINT", "town": "VARCHAR", "number": "BIGINT"},
+    "key": ["id"],
+    "keys": [["town", "number"]],
+}
+STOCK = {"columns": {"id": "BIGINT", "shop": "BIGINT", "town": "VARCHAR", "x": "DOUBLE"}}
+BAG = {"columns": {"id": "BIGINT"}}
+
+
+def sources(*foreign_keys: Any, **further: Any) -> dict[str, Any]:
+    """Shops and their stock at one source, a bag at another; stock declares these."""
+    stock = {**STOCK, "foreign_keys": list(foreign_keys), **further}
+    return {
+        "trade": {"relations": {"shops": SHOPS, "stock": stock}},
+        "else": {"relations": {"bag": BAG, "shops": SHOPS}},
+    }
+
+
+def test_keys_and_foreign_keys_are_read_and_written() -> None:
+    form = {
+        **STOCK,
+        "key": ["id"],
+        "keys": [["shop", "town"]],
+        "foreign_keys": [
+            {"columns": ["shop"], "references": "shops", "mandatory": True},
+            {"columns": ["town", "id"], "references": "else.shops", "to": ["town", "number"]},
+        ],
+    }
+    relation = relation_from_json("trade", "stock", form)
+    assert relation.to_json() == form
+    assert relation.schema() == {"columns": STOCK["columns"], "key": ["id"]}
+    assert relation.all_keys == (("id",), ("shop", "town"))
+    assert relation.never_null == {"id", "shop", "town"}
+
+
+def test_a_form_without_them_is_what_it_was() -> None:
+    relation = relation_from_json("trade", "r", {"columns": {"id": "BIGINT"}, "key": ["id"]})
+    assert relation.to_json() == {"columns": {"id": "BIGINT"}, "key": ["id"]}
+    assert relation_from_json("trade", "bag", BAG).to_json() == BAG
+
+
+def test_who_knows_less_of_a_relation_asks_about_the_same_one() -> None:
+    form = {**SHOPS, "foreign_keys": [{"columns": ["number"], "references": "else.shops"}]}
+    relation = relation_from_json("trade", "shops", form)
+    assert relation == relation_from_json("trade", "shops", relation.schema())
+    assert relation != relation_from_json("trade", "shops", {**form, "key": ["number"]})
+
+
+def test_a_foreign_key_leads_to_a_relation_of_its_source_first() -> None:
+    near = {"columns": ["shop"], "references": "shops"}
+    far = {"columns": ["town", "id"], "references": "else.shops", "to": ["town", "number"]}
+    catalog = catalog_from_json(sources(near, far))
+    within, across = catalog.foreign_keys
+    assert str(within) == "trade.stock(shop) -> trade.shops(id)"
+    assert str(across) == "trade.stock(town, id) -> else.shops(town, number)"
+    assert (within.within_source, across.within_source) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"columns": ["shop"], "references": "shop"}, "no relation 'shop'; there are: trade.shops"),
+        ({"columns": ["shop"], "references": "far.shops"}, "no relation 'far.shops'; there are"),
+        ({"columns": ["shoe"], "references": "shops"}, "foreign key column 'shoe' is not among"),
+        ({"columns": [], "references": "shops"}, "its foreign key is a list of column names"),
+        ({"columns": ["shop", "shop"], "references": "shops"}, "names column 'shop' twice"),
+        ({"columns": ["shop"]}, '"references" is the name of a relation, not None'),
+        ({"columns": ["shop"], "references": "shops", "on": "id"}, "the field 'on' is not known"),
+        ({"columns": ["shop"], "references": "shops", "mandatory": 1}, '"mandatory" is true or'),
+        ({"columns": ["shop"], "references": "shops", "to": ["ids"]}, "has no column 'ids'; there"),
+        ({"columns": ["shop"], "references": "shops", "to": ["number"]}, "has to reference a key"),
+        ({"columns": ["shop"], "references": "else.bag"}, "a key; else.bag has none"),
+        ({"columns": ["shop", "id"], "references": "shops"}, "one column for each of .id. of"),
+        ({"columns": ["town"], "references": "shops"}, "town is VARCHAR, and id of trade.shops is"),
+        (["shop"], r"foreign_keys\[0\] is an object"),
+    ],
+)
+def test_a_foreign_key_that_cannot_be_is_refused(declared: Any, message: str) -> None:
+    with pytest.raises(WrongUse, match=message) as refused:
+        catalog_from_json(sources(declared))
+    assert str(refused.value).startswith("relation trade.stock: foreign")
+
+
+@pytest.mark.parametrize(
+    ("further", "message"),
+    [
+        ({"keys": ["shop"]}, "its further key is a list of column names, not 'shop'"),
+        ({"keys": "shop"}, '"keys" are a list of lists of column names'),
+        ({"keys": [["shoe"]]}, "further key column 'shoe' is not among its columns: id, shop"),
+        ({"keys": [[]]}, "its further key is a list of column names, not "),
+        ({"key": "id"}, "its key is a list of column names, not 'id'"),
+        ({"key": ["id", "id"]}, "its key names column 'id' twice"),
+        ({"foreign_keys": "shop"}, '"foreign_keys" are a list of objects'),
+        ({"foreign_key": []}, "the field 'foreign_key' is not known here; there are: columns, key"),
+    ],
+)
+def test_keys_that_cannot_be_are_refused(further: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongUse, match=message) as refused:
+        catalog_from_json(sources(**further))
+    assert str(refused.value).startswith("relation trade.stock: ")
+
+
+def test_what_no_relation_is_refused_with_its_place() -> None:
+    with pytest.raises(WrongUse, match=r"source a: the field 'rows' is not known here"):
+        catalog_from_json({"a": {"relations": {}, "rows": []}})
+    with pytest.raises(WrongUse, match=r"relation a.r has to be an object"):
+        catalog_from_json({"a": {"relations": {"r": ["id"]}}})
+    for body in ([], {}, {"relations": []}):
+        with pytest.raises(WrongUse, match=r"source a: .relations. has to map names"):
+            catalog_from_json({"a": body})
+
+
+def test_in_a_part_of_a_catalog_a_foreign_key_may_lead_elsewhere() -> None:
+    far = {"columns": ["shop"], "references": "far.shops"}
+    assert catalog_from_json(sources(far), whole=False).foreign_keys == ()
+    for here in ("shop", "else.shop", "trade.shop"):
+        with pytest.raises(WrongUse, match="there is no relation"):
+            catalog_from_json(sources({**far, "references": here}), whole=False)

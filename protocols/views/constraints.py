@@ -1,0 +1,102 @@
+"""What a relation declares about its rows: its keys, and its foreign keys.
+
+    {"key": ["id"], "keys": [["shop", "number"]],
+     "foreign_keys": [{"columns": ["shop"], "references": "shops", "to": ["id"],
+                       "mandatory": true}]}
+
+`key` is what rows are addressed by, `keys` are further ones; none of their columns is ever NULL.
+`references` is a relation of the same source, or `source.relation`; without `to` its `key` is
+meant. A row with NULL in a column of a foreign key references nothing. With `mandatory` no row has.
+
+This is read relation by relation. Whether a foreign key fits what it references, the catalog says.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.errors import WrongUse
+from protocols.forms import refuse_unknown_fields
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A foreign key as its relation declares it."""
+
+    columns: tuple[str, ...]
+    #: `source.relation`, or the name of a relation of the same source.
+    target: str
+    #: The columns there, one for each of ours; none for the key of that relation.
+    to: tuple[str, ...] = ()
+    #: Whether none of the columns is ever NULL, so that every row has one there.
+    mandatory: bool = False
+
+    def __str__(self) -> str:
+        to = f"({', '.join(self.to)})" if self.to else ""
+        return f"({', '.join(self.columns)}) -> {self.target}{to}"
+
+    def to_json(self) -> dict[str, Any]:
+        form: dict[str, Any] = {"columns": list(self.columns), "references": self.target}
+        if self.to:
+            form["to"] = list(self.to)
+        if self.mandatory:
+            form["mandatory"] = True
+        return form
+
+
+def key_in(place: str, form: Mapping[str, Any], columns: Collection[str]) -> tuple[str, ...]:
+    """The `key` of the JSON form of a relation; empty for a bag."""
+    value = form.get("key")
+    return _named(place, "key", value, columns) if value else ()
+
+
+def further_keys_in(
+    place: str, form: Mapping[str, Any], columns: Collection[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The `keys` of the JSON form of a relation."""
+    keys = form.get("keys") or []
+    if not isinstance(keys, list):
+        raise WrongUse(f'{place}: its "keys" are a list of lists of column names, not {keys!r}')
+    return tuple(_named(place, "further key", each, columns) for each in keys)
+
+
+def references_in(
+    place: str, form: Mapping[str, Any], columns: Collection[str]
+) -> tuple[Reference, ...]:
+    """The `foreign_keys` of the JSON form of a relation."""
+    keys = form.get("foreign_keys") or []
+    if not isinstance(keys, list):
+        raise WrongUse(f'{place}: its "foreign_keys" are a list of objects, not {keys!r}')
+    return tuple(
+        _reference(f"{place}: foreign_keys[{number}]", each, columns)
+        for number, each in enumerate(keys)
+    )
+
+
+def _reference(place: str, form: Any, columns: Collection[str]) -> Reference:
+    if not isinstance(form, Mapping):
+        raise WrongUse(f'{place} is an object with "columns" and "references", not {form!r}')
+    refuse_unknown_fields(place, form, ("columns", "references", "to", "mandatory"))
+    target, mandatory = form.get("references"), form.get("mandatory", False)
+    if not isinstance(target, str) or not target:
+        raise WrongUse(f'{place}: "references" is the name of a relation, not {target!r}')
+    if not isinstance(mandatory, bool):
+        raise WrongUse(f'{place}: "mandatory" is true or false, not {mandatory!r}')
+    own = _named(place, "foreign key", form.get("columns"), columns)
+    to = _named(place, '"to"', form["to"]) if "to" in form else ()
+    return Reference(own, target, to, mandatory)
+
+
+def _named(
+    place: str, what: str, names: Any, columns: Collection[str] | None = None
+) -> tuple[str, ...]:
+    """At least one column, each once; of these, if it is known which there are."""
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise WrongUse(f"{place}: its {what} is a list of column names, not {names!r}")
+    for number, name in enumerate(names):
+        if columns is not None and name not in columns:
+            there = ", ".join(columns)
+            raise WrongUse(f"{place}: {what} column {name!r} is not among its columns: {there}")
+        if name in names[:number]:
+            raise WrongUse(f"{place}: its {what} names column {name!r} twice")
+    return tuple(names)
