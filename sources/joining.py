@@ -86,7 +86,7 @@ def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
     held = database.relation(atom.relation.name)
     if atom.relation != held:
         raise WrongUse(
-            f"relation {held} is asked for as {atom.relation.to_json()}, but it is {held.to_json()}"
+            f"relation {held} is asked for as {atom.relation.schema()}, but it is {held.schema()}"
         )
     if atom.index != index:
         raise WrongUse(f"atom {atom.alias} has number {atom.index} and is the one at {index}")

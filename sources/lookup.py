@@ -86,8 +86,8 @@ def check(query: Query[Frame], held: Relation) -> None:
     """Refuses what the relation, as this source holds it, cannot answer."""
     if query.relation != held:
         raise WrongUse(
-            f"relation {held} is asked for as {query.relation}, {query.relation.to_json()},"
-            f" but it is {held.to_json()}"
+            f"relation {held} is asked for as {query.relation}, {query.relation.schema()},"
+            f" but it is {held.schema()}"
         )
     check_columns(held, query.columns, "the question")
     if query.condition is not None:

@@ -64,7 +64,7 @@ def encode_query(query: Query[Frame]) -> bytes:
     header = {
         "source": query.relation.source,
         "relation": query.relation.name,
-        "schema": query.relation.to_json(),
+        "schema": query.relation.schema(),
         "columns": query.columns,
         "condition": None if query.condition is None else to_json(query.condition),
         "keys": None if keys is None else [len(each) for each in keys],
@@ -176,7 +176,7 @@ def _atom_to_json(atom: Atom) -> dict[str, Any]:
         "alias": atom.alias,
         "source": atom.relation.source,
         "relation": atom.relation.name,
-        "schema": atom.relation.to_json(),
+        "schema": atom.relation.schema(),
         "columns": atom.columns,
         "condition": None if atom.condition is None else to_json(atom.condition),
     }

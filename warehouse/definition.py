@@ -26,7 +26,7 @@ def definition_of(view: AnyView) -> dict[str, Any]:
     """The JSON form of what must not change."""
     sources: dict[str, Any] = {source: {"relations": {}} for source in view.sources}
     for relation in view.relations:
-        sources[relation.source]["relations"][relation.name] = relation.to_json()
+        sources[relation.source]["relations"][relation.name] = relation.schema()
     return {"format": FORMAT, "view": view.name, "sql": view.sql, "sources": sources}
 
 
@@ -88,7 +88,7 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
         ):
             raise WrongUse(
                 f"{directory}: relation {relation} had the schema {before.get(relation.name)} when"
-                f" the view was made and has {relation.to_json()} now. {way_out}"
+                f" the view was made and has {relation.schema()} now. {way_out}"
             )
 
 

@@ -88,7 +88,9 @@ class _Reader:
     def _run(self, form: Mapping[str, Any], number: int) -> Run:
         if self.catalog is not None:
             raise _BrokenError("a second run line")
-        sources = _relations_by_source(form.get("sources"))
+        sources = form.get("sources")
+        if not isinstance(sources, dict) or not sources:
+            raise _BrokenError('"sources" has to map the names of sources to their relations')
         self.catalog = catalog_from_json(sources)
         self.committed = dict.fromkeys(sources, 0)
         self.delivered = dict.fromkeys(sources, 0)
@@ -254,22 +256,6 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if not isinstance(form, dict):
         raise _BrokenError("not a JSON object")
     return form
-
-
-def _relations_by_source(sources: Any) -> dict[str, Any]:
-    """Looks at the nesting of a run line's sources; the catalog reads what is in it."""
-    if not isinstance(sources, dict) or not sources:
-        raise _BrokenError('"sources" has to map the names of sources to their relations')
-    for source, body in sources.items():
-        relations = body.get("relations") if isinstance(body, dict) else None
-        if not isinstance(relations, dict):
-            raise _BrokenError(f'source {source}: "relations" has to map names to relations')
-        for name, form in relations.items():
-            if not isinstance(form, dict):
-                raise _BrokenError(f"relation {source}.{name} has to be an object")
-            if not all(isinstance(column, str) for column in _listed(form, "key", ())):
-                raise _BrokenError(f"relation {source}.{name}: its key is a list of column names")
-    return sources
 
 
 _MISSING: Any = object()

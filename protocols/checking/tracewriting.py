@@ -24,7 +24,7 @@ def run_line(
     for relation in catalog:
         rows = initial.get((relation.source, relation.name), ())
         sources[relation.source]["relations"][relation.name] = {
-            **relation.to_json(),
+            **relation.schema(),
             "rows": [_json_row(row) for row in rows],
         }
     form: dict[str, Any] = {"type": "run", "protocol": protocol}

@@ -49,6 +49,15 @@ def test_unknown_keys_and_empty_lines_are_left_alone() -> None:
     assert "no end line" in trace.remarks[0]
 
 
+def test_a_trace_says_of_relations_what_their_rows_are_read_by() -> None:
+    """What else is declared may lead to relations that are not in the trace."""
+    form = {"columns": TYPES, "keys": [["n"]], "foreign_keys": [{"columns": ["n"]}]}
+    form["foreign_keys"][0]["references"] = "b.s"  # type: ignore[index]
+    declared = catalog_from_json({"a": {"relations": {"r": form}}}, whole=False)
+    initial = {("a", "r"): [ROW]}
+    assert t.run_line("sweep", "SELECT n FROM a.r", declared, initial, seed=7) == RUN
+
+
 STATE: dict[str, Any] = {"type": "state", "position": 0, "vector": {}, "changes": []}
 CHANGE = {"relation": "r", "row": [1, 1, "1", None, None], "count": 1}
 

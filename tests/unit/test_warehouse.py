@@ -3,6 +3,7 @@
 import datetime
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ from stored import (
 from protocols.algebra.types import column_type
 from protocols.errors import ViewsweepError, WrongUse
 from protocols.views.catalog import Relation
+from protocols.views.constraints import Reference
 from warehouse import delta
-from warehouse.definition import stored_view
+from warehouse.definition import definition_of, stored_view
 from warehouse.progress import PROGRESS, QUESTION
 from warehouse.tables import ViewTables
 
@@ -317,6 +319,13 @@ def test_a_relation_with_another_schema_is_refused(tmp_path: Path) -> None:
 def test_a_relation_with_another_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match=r"relation a.r had the schema"):
         ViewTables(tmp_path, view(SQL, Relation("a", "r", R.columns), S))
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_relation_of_which_more_keys_are_declared_is_the_same(tmp_path: Path) -> None:
+    more = replace(R, further_keys=(("t",),), references=(Reference(("id",), "b.s", ("id",)),))
+    assert ViewTables(tmp_path, view(SQL, more, S)).exists
+    assert definition_of(view(SQL, more, S)) == definition_of(view())
 
 
 @pytest.mark.usefixtures("tables")
