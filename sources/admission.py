@@ -1,6 +1,7 @@
 """Which transactions a source lets in by what they say, before it looks at what it holds.
 
-Values have the declared types, no key is NULL, and of a global transaction the source is a part.
+Values have the declared types, no key and no mandatory foreign key is NULL, and of a global
+transaction the source is a part.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +58,7 @@ def _check_part(index: int, source: str, part: GlobalPart | None, net: Sequence[
 
 
 def _typed(relation: Relation, change: RowChange) -> RowChange:
-    """The change with each value as its column's type has it, NULL nowhere in the key."""
+    """The change with each value as its column's type has it, NULL only where it may be."""
     row, count = change.row, change.count
     if not isinstance(count, int) or isinstance(count, bool) or abs(count) > MOST_UNITS:
         raise WrongUse(
@@ -78,7 +79,8 @@ def _typed(relation: Relation, change: RowChange) -> RowChange:
         except ValueError as error:
             where = f"relation {relation}, column {name}, row {shown(row)}"
             raise WrongUse(f"{where}: {error}") from None
-        if decoded is None and name in relation.key:
-            raise WrongUse(f"relation {relation}, row {shown(row)}: key column {name} is NULL")
+        if decoded is None and name in relation.never_null:
+            what = relation.why_never_null(name)
+            raise WrongUse(f"relation {relation}, row {shown(row)}: {what} {name} is NULL")
         values.append(decoded)
     return RowChange(change.relation, tuple(values), count)

@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from protocols.errors import Unreachable, WrongUse
-from protocols.views.catalog import Catalog, Relation
+from protocols.views.catalog import Catalog, ForeignKey, Relation
 from sources.history import History, new_identity
 from sources.indexes import make_indexes
 from sources.rows import all_rows, append, quoted, shown, table_name
@@ -56,6 +56,8 @@ def create_file(
             _describe(connection, source, catalog, origin)
             for relation in catalog:
                 _load(connection, relation, rows)
+            for key in catalog.foreign_keys:
+                _check_references(connection, key)
             make_indexes(connection, source, catalog, indexes)
             connection.execute("CHECKPOINT")
         part.rename(path)
@@ -90,6 +92,7 @@ def _describe(
         raise WrongUse(f"relation {hidden[0]} has a column rowid, a name of DuckDB's; rename it")
     if foreign:
         raise WrongUse(f"source {source} cannot hold {foreign[0]}, a relation of another source")
+    catalog.refuse_impossible_references(whole=False)
     relations = {relation.name: relation.to_json() for relation in catalog}
     connection.execute(
         "INSERT INTO source.self VALUES (?, ?, ?, ?)",
@@ -127,15 +130,32 @@ def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
             f"relation {relation}: its rows have the columns {dict(frame.schema)},"
             f" declared are {declared}"
         )
-    if not relation.key:
-        return
-    keys = frame.select(relation.key)
-    for name in relation.key:
-        if keys[name].null_count():
-            raise WrongUse(f"relation {relation}: key column {name} is NULL in an initial row")
-    twice = keys.filter(keys.is_duplicated())
-    if twice.height:
+    for name in relation.never_null:
+        if frame[name].null_count():
+            what = relation.why_never_null(name)
+            raise WrongUse(f"relation {relation}: {what} {name} is NULL in an initial row")
+    for key in relation.all_keys:
+        keys = frame.select(key)
+        twice = keys.filter(keys.is_duplicated())
+        if twice.height:
+            raise WrongUse(
+                f"relation {relation}: {twice.height} initial rows share their key"
+                f" ({', '.join(key)}), the first is {shown(twice.row(0))}"
+            )
+
+
+def _check_references(connection: duckdb.DuckDBPyConnection, key: ForeignKey) -> None:
+    """WrongUse when an initial row references none; NULL references nothing."""
+    pairs = zip(key.columns, key.parent_columns, strict=True)
+    on = " AND ".join(f"c.{quoted(ours)} = p.{quoted(theirs)}" for ours, theirs in pairs)
+    some = " AND ".join(f"c.{quoted(ours)} IS NOT NULL" for ours in key.columns)
+    orphans = all_rows(
+        connection,
+        f"SELECT c.* FROM {table_name(key.child)} c ANTI JOIN {table_name(key.parent)} p ON {on}"
+        f" WHERE {some} LIMIT 1",
+    )
+    for row in orphans:
         raise WrongUse(
-            f"relation {relation}: {twice.height} initial rows share their key"
-            f" ({', '.join(relation.key)}), the first is {shown(twice.row(0))}"
+            f"foreign key {key}: the initial row {shown(row)} of {key.child} references a row"
+            f" that {key.parent} does not have"
         )

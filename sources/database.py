@@ -45,7 +45,9 @@ class SourceDatabase:
         name, catalog, origin = self_description(path, connection)
         refuse_altered(path, connection, name, catalog)
         self.source: str = name
-        self.catalog: Catalog = catalog_from_json({name: {"relations": orjson.loads(catalog)}})
+        self.catalog: Catalog = catalog_from_json(
+            {name: {"relations": orjson.loads(catalog)}}, whole=False
+        )
         #: What the source was made from, for whoever made it (a workload's name, scale and seed).
         self.origin: dict[str, Any] = orjson.loads(origin)
         self._relations = {relation.name: relation for relation in self.catalog}
@@ -273,7 +275,7 @@ class SourceDatabase:
         connection = self._connection
         connection.begin()
         try:
-            for touched in replayed(connection, self._relations, transactions):
+            for touched in replayed(connection, self.catalog, transactions):
                 touched.write(connection)
             entries = self._encoded(transactions, history)
             append(connection, "source.outbox", outbox_rows(entries, self._version + 1))

@@ -26,12 +26,14 @@ def table_name(relation: Relation) -> str:
 
 
 def stored_rows(
-    connection: duckdb.DuckDBPyConnection, relation: Relation, wanted: list[Row]
+    connection: duckdb.DuckDBPyConnection,
+    relation: Relation,
+    columns: Sequence[str],
+    wanted: list[Row],
 ) -> list[Row]:
-    """(rowid, *row) of the rows with one of these keys; of a bag, of the rows equal to one."""
-    columns = relation.key or relation.column_names
-    # A key has no NULL; the whole row of a bag may have.
-    equal = "=" if relation.key else "IS NOT DISTINCT FROM"
+    """(rowid, *row) of the rows that have one of these lists of values in these columns."""
+    # Most have no NULL, and this is quicker.
+    equal = "=" if not any(None in values for values in wanted) else "IS NOT DISTINCT FROM"
     on = " AND ".join(f"r.{quoted(name)} {equal} w.{quoted(name)}" for name in columns)
     stored = f"SELECT r.rowid, r.* FROM {table_name(relation)} r SEMI JOIN given w ON {on}"
     return _with(connection, stored, table_of(relation, wanted, columns))

@@ -61,6 +61,11 @@ class Relation:
         mandatory = (each.columns for each in self.references if each.mandatory)
         return frozenset[str]().union(*self.all_keys, *mandatory)
 
+    def why_never_null(self, column: str) -> str:
+        """What such a column is, for messages."""
+        in_key = any(column in key for key in self.all_keys)
+        return "key column" if in_key else "column of a mandatory foreign key"
+
     def schema(self) -> dict[str, Any]:
         """Columns and key in JSON: what questions, traces and stored views agree on."""
         form: dict[str, Any] = {"columns": {name: type_.name for name, type_ in self.columns}}
