@@ -2,8 +2,8 @@
 
     {"source": "shop", "version": 7, "relations": {"item": {"columns": {…}, "key": […]}}, …}
 
-`published`, `topic`, `indexes`, `last_global`, `history` and `histories` are there or not; what
-else is there is nobody's business here.
+`published`, `topic`, `indexes`, `last_global`, `identity`, `history` and `histories` are there or
+not, and nothing else is: a field that nobody here knows may change what the others mean.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from protocols.errors import SourceViolation, WrongUse
+from protocols.forms import refuse_unknown_fields
 from protocols.views.catalog import relation_from_json
 from sources.history import digest_from_text
 
@@ -63,6 +64,7 @@ _OPTIONAL: Mapping[str, tuple[_Test, str]] = {
     "published": (_is_version, "the number of a commit, from 0"),
     "last_global": (_is_version, "the number of a commit, from 0"),
     "topic": (_is_text_or_nothing, "a topic's name, or null"),
+    "identity": (_is_text, "a text that tells it from another source of its name"),
     "history": (_is_digest, "the digest of its history, 15 hexadecimal digits"),
     "histories": (_holds_digests, "an object with a digest per version"),
     "indexes": (_holds_lists, "an object with a list of columns per relation"),
@@ -90,11 +92,12 @@ def checked_status(place: str, form: dict[str, Any]) -> dict[str, Any]:
     for field, (test, meaning) in _OPTIONAL.items():
         if field in form:
             _check(place, form, field, test, meaning)
-    for name, relation in form["relations"].items():
-        try:
+    try:
+        refuse_unknown_fields("it", form, (*_NEEDED, *_OPTIONAL))
+        for name, relation in form["relations"].items():
             relation_from_json(form["source"], name, relation)
-        except (WrongUse, TypeError, AttributeError) as error:
-            raise SourceViolation(f"{place}: its status is wrong: {error}. {_REPAIR}") from None
+    except (WrongUse, TypeError, AttributeError) as error:
+        raise SourceViolation(f"{place}: its status is wrong: {error}. {_REPAIR}") from None
     return {**_ABSENT, "indexes": {key: [] for key in form["relations"]}, **form}
 
 

@@ -26,6 +26,8 @@ from protocols.explaining.constructs import constructs as all_constructs
 from protocols.explaining.explanation import Explanation
 from protocols.explaining.explanation import explain as explained
 from protocols.explaining.page import page
+from protocols.forms import refuse_unknown_fields
+from protocols.simulation.scenario import FIELDS
 from protocols.views.catalog import Catalog, catalog_from_json
 from sources.workloads import NAMES, WORKLOADS
 from sources.workloads import workload as workload_named
@@ -162,9 +164,10 @@ def _written_down(file: Path) -> Catalog:
     except ValueError as error:
         raise WrongUse(f"{file} is not JSON: {error}") from None
     sources = form.get("sources") if isinstance(form, dict) else None
-    if not isinstance(sources, dict) or not all(isinstance(s, dict) for s in sources.values()):
+    if not isinstance(sources, dict):
         raise WrongUse(f'{file}: "sources" has to map names of sources to their "relations"')
     try:
+        refuse_unknown_fields("the catalog", form, FIELDS)
         return catalog_from_json(sources)
     except WrongUse as error:
         raise WrongUse(f"{file}: {error}") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.errors import WrongUse
+from protocols.forms import refuse_unknown_fields
 from protocols.maintenance.registry import Entry
 from protocols.simulation.campaign import Judged, Trouble, judged_run, trouble_of
 from protocols.simulation.exhaustive import Exploration, OneOfAll
@@ -56,6 +57,7 @@ def written_run_from_json(form: Any) -> WrittenRun:
     for key, kind in (("scenario", dict), ("schedule", dict), ("protocol", str)):
         if not isinstance(form.get(key), kind):
             raise WrongUse(f"a run that was written down has {key!r}")
+    refuse_unknown_fields("the run", form, ("scenario", "schedule", "protocol", "verdict"))
     verdict = form.get("verdict")
     trouble = None if verdict is None else _trouble(verdict)
     return WrittenRun(form["scenario"], form["protocol"], _schedule(form["schedule"]), trouble)
@@ -64,6 +66,7 @@ def written_run_from_json(form: Any) -> WrittenRun:
 def _schedule(form: Any) -> Schedule | OneOfAll:
     if "exhaustive" not in form:
         return schedule_from_json(form)
+    refuse_unknown_fields("the schedule", form, ("exhaustive",))
     choices = form["exhaustive"]
     if not isinstance(choices, list) or not all(isinstance(choice, int) for choice in choices):
         raise WrongUse("the choices of the exhaustive mode are a list of whole numbers")
@@ -73,4 +76,5 @@ def _schedule(form: Any) -> Schedule | OneOfAll:
 def _trouble(form: Any) -> Trouble:
     if not isinstance(form, dict) or form.get("kind") not in ("wrong", "bound", "broke"):
         raise WrongUse('a verdict is null or has a "kind": wrong, bound or broke')
+    refuse_unknown_fields("the verdict", form, ("kind", "words", "reached"))
     return Trouble(form["kind"], str(form.get("words", "")), form.get("reached"))

@@ -12,8 +12,12 @@ from typing import Any
 
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.errors import WrongUse
+from protocols.forms import refuse_unknown_fields
+from protocols.simulation.possible import refuse_impossible, refuse_orphans
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 
+#: The fields of a scenario.
+FIELDS = ("name", "view", "beside", "sources", "updates")
 #: What one source holds at one version.
 Contents = Mapping[Relation, Bag]
 
@@ -49,15 +53,17 @@ def scenario_from_json(form: Any) -> Scenario:
     for key, kind in (("view", str), ("sources", dict), ("updates", list)):
         if not isinstance(form, dict) or not isinstance(form.get(key), kind):
             raise WrongUse(f'a scenario is an object with "view", "sources" and "updates": {key!r}')
-    _check_nesting(form["sources"])
+    refuse_unknown_fields("the scenario", form, FIELDS)
     catalog = catalog_from_json(form["sources"])
     initial = {relation: _initial(relation, form["sources"]) for relation in catalog}
+    refuse_orphans(catalog, initial, initial)
     updates = []
     now, times = dict(initial), dict.fromkeys(catalog.sources, float("-inf"))
     for index, update_form in enumerate(form["updates"]):
         try:
             update = _update(update_form, catalog)
             now = {**now, **after(now, update.changes)}
+            refuse_orphans(catalog, now, update.changes)
             times[update.source] = _time(update, times[update.source])
         except WrongUse as error:
             raise WrongUse(f"updates[{index}]: {error}") from None
@@ -72,28 +78,17 @@ def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:
     """The changed relations after the changes; WrongUse if no database could commit them."""
     changed = {relation: before[relation].plus(change) for relation, change in changes.items()}
     for relation, rows in changed.items():
-        _check_possible(relation, rows)
+        refuse_impossible(relation, rows)
     return changed
-
-
-def _check_nesting(sources: Mapping[str, Any]) -> None:
-    """Only how deep things lie; the catalog reads what they say."""
-    for source, body in sources.items():
-        relations = body.get("relations") if isinstance(body, dict) else None
-        if not isinstance(relations, dict):
-            raise WrongUse(f'source {source}: "relations" has to map names to relations')
-        for name, form in relations.items():
-            if not isinstance(form, dict) or not isinstance(form.get("rows", []), list):
-                raise WrongUse(f'relation {source}.{name} is an object, its "rows" are a list')
-            if not isinstance(form.get("key", []), list):
-                raise WrongUse(f"relation {source}.{name}: its key is a list of column names")
 
 
 def _initial(relation: Relation, sources: Mapping[str, Any]) -> Bag:
     rows = sources[relation.source]["relations"][relation.name].get("rows", [])
+    if not isinstance(rows, list):
+        raise WrongUse(f'relation {relation}: its "rows" are a list, not {rows!r}')
     try:
         held = bag(relation.column_names, ((_row(relation, row), 1) for row in rows))
-        _check_possible(relation, held)
+        refuse_impossible(relation, held)
     except WrongUse as error:
         raise WrongUse(f"initial rows: {error}") from None
     return held
@@ -103,6 +98,7 @@ def _update(form: Any, catalog: Catalog) -> Update:
     changes = form.get("changes") if isinstance(form, dict) else None
     if not isinstance(changes, list) or form.get("source") not in catalog.sources:
         raise WrongUse(f'it needs "changes" and a "source", one of: {", ".join(catalog.sources)}')
+    refuse_unknown_fields("the update", form, ("source", "changes", "at", "global"))
     net: dict[Relation, Bag] = {}
     for change in changes:
         relation, row, count = _change(form["source"], change, catalog)
@@ -120,6 +116,7 @@ def _change(source: str, form: Any, catalog: Catalog) -> tuple[Relation, Row, in
     relation = catalog.find(source, str(name))
     if relation is None:
         raise WrongUse(f"source {source} has no relation {name!r}")
+    refuse_unknown_fields("the change", form, ("relation", "row", "count"))
     if not isinstance(count, int) or isinstance(count, bool) or count == 0:
         raise WrongUse(f'"count" is a whole number other than 0, not {count!r}')
     return relation, _row(relation, form.get("row")), count
@@ -144,16 +141,3 @@ def _time(update: Update, before: float) -> float:
             f"not {update.at!r}"
         )
     return update.at
-
-
-def _check_possible(relation: Relation, rows: Bag) -> None:
-    missing = next((row for row, count in rows.counts.items() if count < 0), None)
-    if missing is not None:
-        raise WrongUse(f"{relation} does not hold the row {list(missing)} that it deletes")
-    if not relation.key:
-        return
-    for key, count in rows.select([(column, column) for column in relation.key]).counts.items():
-        if None in key:
-            raise WrongUse(f"{relation}: a key may not be NULL, in {list(key)}")
-        if count > 1:
-            raise WrongUse(f"{relation} would hold the key {list(key)} {count} times")

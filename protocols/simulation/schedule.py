@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Literal, NoReturn, get_args
 
 from protocols.errors import WrongUse
+from protocols.forms import refuse_unknown_fields
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
@@ -112,9 +113,10 @@ class Schedule:
 
 def schedule_from_json(form: Any) -> Schedule:
     """Reads the knobs of a run that was written down; WrongUse if they are none."""
-    known = {field.name for field in dataclasses.fields(Schedule)}
-    if not isinstance(form, dict) or "seed" not in form or not form.keys() <= known:
+    known = [field.name for field in dataclasses.fields(Schedule)]
+    if not isinstance(form, dict) or "seed" not in form:
         raise WrongUse(f"a schedule is an object with a seed and some of: {', '.join(known)}")
+    refuse_unknown_fields("the schedule", form, known)
     choices = form.get("choices")
     try:
         given = None if choices is None else tuple(int(choice) for choice in choices)

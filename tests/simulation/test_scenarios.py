@@ -105,6 +105,95 @@ def test_further_views_are_a_list_of_texts(beside: Any) -> None:
         scenario_from_json({**FORM, "beside": beside})
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ((), "the scenario: the field 'note' is not known here; there are: name, view"),
+        (("sources", "a"), "source a: the field 'note' is not known here; there are: relations"),
+        (("sources", "a", "relations", "r"), "relation a.r: the field 'note' is not known here"),
+        (("updates", 0), r"updates\[0\]: the update: the field 'note' is not known here"),
+        (("updates", 0, "changes", 0), r"updates\[0\]: the change: the field 'note' is not known"),
+    ],
+)
+def test_a_field_that_nobody_reads_is_refused_wherever_it_stands(
+    place: tuple[Any, ...], message: str
+) -> None:
+    form = _with(_at("a", _change("r", [2, "q"])))
+    scenario_from_json(form)
+    inner: Any = form
+    for step in place:
+        inner = inner[step]
+    inner["note"] = "x"
+    with pytest.raises(WrongUse, match=message):
+        scenario_from_json(form)
+
+
+def _declared(**declared: Any) -> dict[str, Any]:
+    """The scenario with what its relation r declares besides, and a row more."""
+    form = copy.deepcopy(FORM)
+    relation = form["sources"]["a"]["relations"]["r"]
+    relation.update(declared, rows=[[1, "p"], [2, "q"]])
+    form["sources"]["a"]["relations"]["t"] = {"columns": {"x": "VARCHAR"}, "rows": [["p"], ["q"]]}
+    form["sources"]["a"]["relations"]["t"]["key"] = ["x"]
+    return form
+
+
+@pytest.mark.parametrize(
+    ("declared", "update", "message"),
+    [
+        (
+            {"keys": [["x"]]},
+            _change("r", [3, "p"]),
+            r"a.r would hold the key \['p'\] 2 times \(x\), in \[1, 'p'\] and \[3, 'p'\]",
+        ),
+        ({"keys": [["x"]]}, _change("r", [3, None]), "a key may not be NULL"),
+        (
+            {"foreign_keys": [{"columns": ["x"], "references": "t"}]},
+            _change("r", [3, "z"]),
+            r"foreign key a.r\(x\) -> a.t\(x\): a.r would hold \[3, 'z'\], and a.t no row with",
+        ),
+        (
+            {"foreign_keys": [{"columns": ["x"], "references": "t"}]},
+            _change("t", ["q"], -1),
+            r"a.r would hold \[2, 'q'\], and a.t no row with \['q'\]",
+        ),
+        (
+            {"foreign_keys": [{"columns": ["x"], "references": "t", "mandatory": True}]},
+            _change("r", [3, None]),
+            r"the foreign key \(x\) -> t is mandatory, and NULL in \[3, None\]",
+        ),
+    ],
+)
+def test_an_update_that_breaks_what_is_declared_is_refused_with_its_row(
+    declared: dict[str, Any], update: Any, message: str
+) -> None:
+    form = _declared(**declared)
+    scenario_from_json(form)
+    with pytest.raises(WrongUse, match=message) as refused:
+        scenario_from_json({**form, "updates": [_at("a", update)]})
+    assert str(refused.value).startswith("updates[0]: ")
+    scenario_from_json({**_declared(), "updates": [_at("a", update)]})
+
+
+def test_initial_rows_that_break_what_is_declared_are_refused() -> None:
+    broken = {"columns": ["x"], "references": "t"}
+    form = _declared(foreign_keys=[broken])
+    form["sources"]["a"]["relations"]["t"]["rows"] = [["q"]]
+    with pytest.raises(WrongUse, match=r"a.r would hold \[1, 'p'\], and a.t no row"):
+        scenario_from_json(form)
+    form = _declared(keys=[["x"]])
+    form["sources"]["a"]["relations"]["r"]["rows"] = [[1, "p"], [2, "p"]]
+    with pytest.raises(WrongUse, match=r"initial rows: a.r would hold the key \['p'\] 2 times"):
+        scenario_from_json(form)
+
+
+def test_a_foreign_key_across_sources_may_be_broken_for_a_while() -> None:
+    form = _declared(foreign_keys=[{"columns": ["id"], "references": "b.s"}])
+    form["sources"]["b"]["relations"]["s"].update(key=["id"], rows=[[1, None], [2, None]])
+    update = _at("a", _change("r", [3, "new"]))
+    assert scenario_from_json({**form, "updates": [update]}).updates
+
+
 @pytest.mark.parametrize("form", [[], {}, {"view": "x"}, {**FORM, "updates": {}}])
 def test_what_is_no_scenario_is_refused(form: Any) -> None:
     with pytest.raises(WrongUse, match="a scenario is an object"):
@@ -115,7 +204,7 @@ def test_what_is_no_scenario_is_refused(form: Any) -> None:
     ("sources", "words"),
     [
         ({"a": 5}, '"relations" has to map'),
-        ({"a": {"relations": {"r": 5}}}, "is an object"),
+        ({"a": {"relations": {"r": 5}}}, "has to be an object"),
         ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "rows": 5}}}}, "are a list"),
         ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "key": "x"}}}}, "key is a list"),
         ({"a": {"relations": {"r": {"columns": {"x": "INT"}}}}}, "unknown type 'INT'"),

@@ -66,3 +66,15 @@ def test_there_are_replays() -> None:
 def test_what_is_no_written_run_is_refused(form: object) -> None:
     with pytest.raises(WrongUse):
         written_run_from_json(form)
+
+
+@pytest.mark.parametrize("place", [(), ("verdict",), ("schedule",), ("scenario",)])
+def test_a_field_of_a_written_run_that_nobody_reads_is_refused(place: tuple[str, ...]) -> None:
+    form = json.loads(REPLAYS[0].read_text())
+    written_run_from_json(form)
+    inner = form
+    for step in place:
+        inner = inner[step]
+    inner["note"] = "x"
+    with pytest.raises(WrongUse, match="the field 'note' is not known here; there are: "):
+        written_run_from_json(form).again(SWEEP)

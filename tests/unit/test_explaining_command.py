@@ -145,13 +145,33 @@ def test_wrong_use_is_one_message(
     assert words in err
 
 
+def test_a_catalog_with_a_field_that_nobody_reads_is_refused(
+    tmp_path: Path, viewsweep: Run
+) -> None:
+    form = {"columns": {"id": "BIGINT"}, "keys": [["id"]]}
+    (tmp_path / "v.sql").write_text("SELECT id FROM a.r")
+    arguments = ("explain", str(tmp_path / "v.sql"), "--catalog", str(tmp_path / "catalog.json"))
+
+    def told(sources: object, **more: object) -> tuple[int, str, str]:
+        (tmp_path / "catalog.json").write_bytes(orjson.dumps({"sources": sources, **more}))
+        return viewsweep(*arguments)
+
+    code, page, _ = told({"a": {"relations": {"r": form}}})
+    assert code == 0
+    assert "id determines a row" in page
+    code, _, err = told({"a": {"relations": {"r": {**form, "foreign-keys": []}}}})
+    assert (code, "relation a.r: the field 'foreign-keys' is not known here" in err) == (2, True)
+    code, _, err = told({"a": {"relations": {"r": form}}}, indexes={})
+    assert (code, "the catalog: the field 'indexes' is not known here" in err) == (2, True)
+
+
 @pytest.mark.parametrize("form", [b"[]", b'{"sources": 1}', b'{"sources": {"a": 1}}'])
 def test_a_catalog_that_is_none_is_wrong_use(form: bytes, tmp_path: Path, viewsweep: Run) -> None:
     file = tmp_path / "sources.json"
     file.write_bytes(form)
     code, _, err = viewsweep("explain", file_of("customers"), "--catalog", str(file))
     assert code == 2
-    assert '"sources" has to map' in err
+    assert 's" has to map names' in err
 
 
 def test_a_view_that_cannot_be_read_is_wrong_use(tmp_path: Path, viewsweep: Run) -> None:

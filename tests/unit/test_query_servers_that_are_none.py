@@ -100,6 +100,16 @@ def having(**fields: Any) -> bytes:
         ([having(indexes={"r": "id"})], "'indexes': {"),
         ([having(relations=[])], "'relations': []"),
         ([having(relations={"r": 3})], "its status is wrong"),
+        ([having(identity=5)], "'identity': 5"),
+        ([having(keys={})], "its status is wrong: it: the field 'keys' is not known here"),
+        (
+            [having(relations={"r": {**GOOD["relations"]["r"], "rows": []}})],
+            "its status is wrong: relation a.r: the field 'rows' is not known here",
+        ),
+        (
+            [having(relations={"r": {**GOOD["relations"]["r"], "keys": [["x"]]}})],
+            "its status is wrong: relation a.r: further key column 'x' is not among its columns",
+        ),
         ([having(relations={"r": {"columns": {"id": "UUID"}}})], "its status is wrong"),
         ([having(relations={"r": {"columns": {"id": "BIGINT"}, "key": 3}})], "its status is wrong"),
     ],

@@ -1,0 +1,66 @@
+"""What a database could hold: no fewer rows than none, its keys, and the foreign keys within it."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from protocols.algebra.bag import Bag, Row
+from protocols.errors import WrongUse
+from protocols.views.catalog import Catalog, ForeignKey, Relation
+
+
+def refuse_impossible(relation: Relation, rows: Bag) -> None:
+    """WrongUse if no database could hold these rows of a relation."""
+    missing = next((row for row, count in rows.counts.items() if count < 0), None)
+    if missing is not None:
+        raise WrongUse(f"{relation} does not hold the row {list(missing)} that it deletes")
+    for columns in relation.all_keys:
+        for key, count in _selected(rows, columns).items():
+            if None in key:
+                raise WrongUse(f"{relation}: a key may not be NULL, in {list(key)}")
+            if count > 1:
+                raise WrongUse(
+                    f"{relation} would hold the key {list(key)} {count} times"
+                    f" ({', '.join(columns)}), in {_having(rows, columns, key)}"
+                )
+    for reference in relation.references:
+        for values in _selected(rows, reference.columns) if reference.mandatory else ():
+            if None in values:
+                raise WrongUse(
+                    f"{relation}: the foreign key {reference} is mandatory, and NULL in"
+                    f" {_having(rows, reference.columns, values)}"
+                )
+
+
+def refuse_orphans(
+    catalog: Catalog, contents: Mapping[Relation, Bag], changed: Collection[Relation]
+) -> None:
+    """WrongUse for a row that references none, by a foreign key within a source.
+
+    Only those of changed relations are looked at. Across sources there is no moment at which a
+    foreign key would have to hold.
+    """
+    for key in catalog.foreign_keys:
+        if key.within_source and (key.child in changed or key.parent in changed):
+            for values in _orphans(key, contents):
+                row = _having(contents[key.child], key.columns, values)
+                raise WrongUse(
+                    f"foreign key {key}: {key.child} would hold {row}, and {key.parent} no row"
+                    f" with {list(values)}"
+                )
+
+
+def _orphans(key: ForeignKey, contents: Mapping[Relation, Bag]) -> Iterator[Row]:
+    there = _selected(contents[key.parent], key.parent_columns)
+    for values in _selected(contents[key.child], key.columns):
+        if None not in values and values not in there:
+            yield values
+
+
+def _selected(rows: Bag, columns: Sequence[str]) -> Mapping[Row, int]:
+    return rows.select([(column, column) for column in columns]).counts
+
+
+def _having(rows: Bag, columns: Sequence[str], values: Row) -> str:
+    """The first rows with these values, two of them at most."""
+    places = [rows.columns.index(column) for column in columns]
+    found = [row for row in rows.counts if tuple(row[place] for place in places) == values]
+    return " and ".join(str(list(row)) for row in found[:2])
