@@ -1,7 +1,7 @@
 """`viewsweep sources …`: make, run, change and look at the simulated sources."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,7 @@ from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
 from sources.client import CommitStopped, SourceClient
 from sources.database import SourceDatabase
-from sources.loading import load_relation
+from sources.declaring import columns_in, declared, loaded, pairs, told
 from sources.queryserver import commit_until_refused, status_of
 from sources.serving import DatabaseArgument, TokenOption, serve
 from sources.transaction import Transaction
@@ -66,7 +66,17 @@ class New:
     ] = None
     key: Annotated[
         list[str] | None,
-        typer.Option(help="name=column,column; without it the relation may hold equal rows."),
+        typer.Option(
+            help="name=column,column; without it the relation may hold equal rows. Once more for"
+            " each further key."
+        ),
+    ] = None
+    foreign_key: Annotated[
+        list[str] | None,
+        typer.Option(help="name.column,column=relation or …=relation(column,column)."),
+    ] = None
+    mandatory_foreign_key: Annotated[
+        list[str] | None, typer.Option(help="The same, where no column is ever NULL.")
     ] = None
     index: IndexOption = None
     type_: Annotated[
@@ -80,14 +90,10 @@ class New:
             chosen = workload(self.workload_name).source(self.source, self.scale, self.seed)
             origin = {"workload": self.workload_name, "scale": self.scale, "seed": self.seed}
             return chosen.catalog, dict(chosen.initial_rows()), origin
-        loaded = _load(
-            self.source,
-            _pairs(self.relation or [], "--relation"),
-            _pairs(self.key or [], "--key"),
-            _pairs(self.type_ or [], "--type"),
-        )
-        catalog = Catalog(tuple(relation for relation, _ in loaded))
-        return catalog, {relation.name: rows for relation, rows in loaded}, {}
+        files = pairs(self.relation or [], "--relation")
+        types = pairs(self.type_ or [], "--type")
+        said = declared(self.key or [], self.foreign_key or [], self.mandatory_foreign_key or [])
+        return *loaded(self.source, files, said, types), {}
 
 
 @app.command()
@@ -98,10 +104,11 @@ def init(new: New) -> None:
     For example: viewsweep sources init orders.db --source orders --workload retail, or
     … init shop.db --source shop --relation item=items.csv --key item=id
     --type 'item.price=DECIMAL(10,2)'. The first line of a CSV file names the columns.
+    The source refuses what breaks a key, or a foreign key to another of its relations.
     """
     if (new.workload_name is None) == (not new.relation):
         raise WrongUse("give either --workload or at least one --relation")
-    indexes = _columns(_pairs(new.index or [], "--index"))
+    indexes = columns_in(pairs(new.index or [], "--index"))
     catalog, rows, origin = new.content()
     with SourceDatabase.create(new.database, new.source, catalog, rows, origin, indexes) as made:
         sizes = ", ".join(f"{each.name} ({rows[each.name].height} rows)" for each in made.catalog)
@@ -119,7 +126,7 @@ def index(
     For example: viewsweep sources index sales.db --on orders=customer_id,product_id
     """
     with SourceDatabase.open(database) as source:
-        source.make_indexes(_columns(_pairs(on, "--on")))
+        source.make_indexes(columns_in(pairs(on, "--on")))
         _show_relations(status_of(source))
 
 
@@ -196,46 +203,11 @@ def status(
 def _show_relations(found: Mapping[str, Any]) -> None:
     for name, form in found["relations"].items():
         columns = ", ".join(f"{column} {type_}" for column, type_ in form["columns"].items())
-        key = f", key {', '.join(form['key'])}" if "key" in form else ", no key"
         indexes = "".join(f", index on {column}" for column in found["indexes"].get(name, ()))
-        typer.echo(f"  {name} ({columns}){key}{indexes}")
+        typer.echo(f"  {name} ({columns}), {told(form)}{indexes}")
 
 
 # ------------------------------------------------------------------------------------- options
-
-
-def _pairs(options: Sequence[str], option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for each in options:
-        name, equals, value = each.partition("=")
-        if not (name and equals and value):
-            raise WrongUse(f"{option} {each}: needs the form name=value")
-        if name in pairs:
-            raise WrongUse(f"{option} {each}: {name} is given twice")
-        pairs[name] = value
-    return pairs
-
-
-def _load(
-    source: str, files: dict[str, str], keys: dict[str, str], types: dict[str, str]
-) -> list[tuple[Relation, pl.DataFrame]]:
-    by_relation: dict[str, dict[str, str]] = {}
-    for place, type_ in types.items():
-        name, _, column = place.partition(".")
-        by_relation.setdefault(name, {})[column] = type_
-    for option, named in (("--key", keys), ("--type", by_relation)):
-        for without_file in sorted(set(named) - set(files)):
-            raise WrongUse(f"{option} {without_file}…: there is no --relation {without_file}=…")
-    columns = _columns(keys)
-    return [
-        load_relation(source, name, Path(file), columns.get(name, []), by_relation.get(name))
-        for name, file in files.items()
-    ]
-
-
-def _columns(lists: dict[str, str]) -> dict[str, list[str]]:
-    """name → the columns of "column,column"."""
-    return {name: [column for column in text.split(",") if column] for name, text in lists.items()}
 
 
 def _running(database: Path | None, address: str | None) -> bool:

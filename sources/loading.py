@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -37,12 +38,13 @@ def load_relation(
     source: str,
     name: str,
     file: Path,
-    key: Sequence[str] = (),
+    declared: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> tuple[Relation, pl.DataFrame]:
     """The relation that a file holds, and its rows; `types` of columns that are not to be guessed.
 
-    WrongUse for a value that would not be the same in such a type.
+    `declared` has the fields of its JSON form beside the columns. WrongUse for a value that would
+    not be the same in such a type.
     """
     where = f"relation {source}.{name}, file {file}"
     reader = _READERS.get(file.suffix.lower())
@@ -61,11 +63,8 @@ def load_relation(
             content = _content(connection, reader, file, list(given))
         _refuse_changed(where, content, given)
         typed = _types(where, {**found, **{c: t.name for c, t in given.items()}})
-        form = {
-            "columns": {column: type_.name for column, type_ in typed.items()},
-            "key": list(key),
-        }
-        relation = relation_from_json(source, name, form)
+        columns = {column: type_.name for column, type_ in typed.items()}
+        relation = relation_from_json(source, name, {"columns": columns, **(declared or {})})
         selected = ", ".join(f"{quoted(c)}::{t.name} AS {quoted(c)}" for c, t in typed.items())
         rows = pl.DataFrame(pl.from_arrow(content.project(selected).to_arrow_table()))
     except duckdb.Error as error:

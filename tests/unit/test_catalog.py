@@ -33,7 +33,7 @@ def test_a_bad_name_of_a_relation_is_refused(name: str) -> None:
 def test_a_source_is_not_made_from_files_under_a_bad_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "r.csv").write_text("id\n1\n")
     with pytest.raises(WrongUse, match="a name has at least one"):
-        load_relation(name, "r", tmp_path / "r.csv", ())
+        load_relation(name, "r", tmp_path / "r.csv")
 
 
 @pytest.mark.parametrize(

@@ -175,3 +175,64 @@ def test_status_is_for_machines_as_well(sources: Command, tmp_path: Path) -> Non
     init(sources, tmp_path, CSV)
     _, said, _ = sources("status", "--database", tmp_path / "shop.db", "--json")
     assert json.loads(said)["indexes"] == {"item": []}
+
+
+# -- keys and foreign keys -------------------------------------------------------------------------
+
+PEOPLE, DESKS = "id,name,boss\n1,ann,\n2,bob,1\n", "room,number,owner\na,1,bob\n"
+
+
+def init_two(sources: Command, directory: Path, *more: object) -> tuple[int, str, str]:
+    (directory / "desks.csv").write_text(DESKS)
+    files = ("--relation", f"desks={directory / 'desks.csv'}")
+    return init(sources, directory, PEOPLE, *files, *more)
+
+
+def test_init_declares_further_keys_and_foreign_keys(sources: Command, tmp_path: Path) -> None:
+    options = ("--key", "item=id", "--key", "item=name", "--key", "desks=room,number")
+    options += ("--foreign-key", "item.boss=item", "--foreign-key", "desks.room=house.rooms")
+    options += ("--mandatory-foreign-key", "desks.owner=item(name)")
+    code, said, _ = init_two(sources, tmp_path, *options)
+    assert code == 0
+    assert "boss BIGINT), key id, further key name, foreign key boss -> item\n" in said
+    assert "key room, number, foreign key room -> house.rooms, mandatory foreign key owner" in said
+    _, told, _ = sources("status", "--database", tmp_path / "shop.db", "--json")
+    desks = json.loads(told)["relations"]["desks"]
+    assert desks["key"] == ["room", "number"]
+    assert desks["foreign_keys"] == [
+        {"columns": ["room"], "references": "house.rooms"},
+        {"columns": ["owner"], "references": "item", "to": ["name"], "mandatory": True},
+    ]
+    code, _, complaint = apply(sources, tmp_path, '[3, "bob", 1]')
+    assert (code, "there is a row with this key (name) already" in complaint) == (2, True)
+    code, _, complaint = apply(sources, tmp_path, '[3, "eve", 4]')
+    assert (code, "row (3, 'eve', 4): by foreign key" in complaint) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--key", "item=id", "--key", "item=nam"), "further key column 'nam' is not among its"),
+        (("--foreign-key", "item.boss=item"), "has to reference a key; shop.item has none"),
+        (("--foreign-key", "desks.owner=items"), "no relation 'items'; there are: shop.item, shop"),
+        (("--foreign-key", "desks.owner=item(id"), "needs the form name.column,column=relation(c"),
+        (("--foreign-key", "desks=item"), "needs the form name.column,column=relation(column"),
+        (("--foreign-key", "chairs.owner=item"), "there is no --relation chairs="),
+        (("--key", "desks=number", "--key", "desks=number,number"), "names column 'number' twice"),
+        (
+            ("--key", "item=id", "--mandatory-foreign-key", "item.boss=item"),
+            "column of a mandatory foreign key boss is NULL in an initial row",
+        ),
+        (
+            ("--key", "item=name", "--key", "item=boss"),
+            "relation shop.item: key column boss is NULL in an initial row",
+        ),
+    ],
+)
+def test_init_refuses_keys_that_do_not_hold_or_fit(
+    sources: Command, tmp_path: Path, options: tuple[str, ...], complaint: str
+) -> None:
+    code, _, said = init_two(sources, tmp_path, *options)
+    assert code == 2
+    assert complaint in said
+    assert not (tmp_path / "shop.db").exists()
