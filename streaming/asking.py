@@ -158,6 +158,7 @@ def catalog_in(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
     catalog = Catalog(tuple(relations))
     if not catalog.relations:
         raise WrongUse("the configured sources hold no relations at all")
+    catalog.refuse_impossible_references(whole=False)
     return catalog
 
 

@@ -18,7 +18,7 @@ from streaming.sqlfiles import sql_in
 _TABLES = {
     "warehouse": {"path"},
     "kafka": {"bootstrap"},
-    "sources": {"address", "topic", "token_env", "tls_roots", "keep"},
+    "sources": {"address", "topic", "token_env", "tls_roots", "keep", "relations"},
     "views": {"sql", "protocol", "history_hours"},
     "job": {
         "records_per_batch",
@@ -56,6 +56,8 @@ class SourceSettings:
     tls_roots: Path | None
     #: Relation → what is kept of it; "ask" if it is not named.
     keep: Mapping[str, Keep] = field(default_factory=dict)
+    #: Relation → further keys and foreign keys that the source does not declare itself, in JSON.
+    relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def keeps_copy_of(self, relation: str) -> bool:
         """Whether a copy of it is to answer for this source."""
@@ -218,6 +220,7 @@ class _Reader:
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
             self._keep(table, where),
+            self._relations(table, where),
         )
 
     def _keep(self, table: dict[str, Any], where: str) -> dict[str, Keep]:
@@ -227,6 +230,14 @@ class _Reader:
                 problem = f"has to be one of {', '.join(get_args(Keep))}, not {value!r}"
                 self._refuse(f"{where}.keep.{relation}", problem)
         return kept
+
+    def _relations(self, table: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
+        relations = self._table(table, "relations", f"{where}.")
+        for name in relations:
+            place = f"{where}.relations"
+            form = self._table(relations, name, f"{place}.")
+            self._refuse_unknown(form, f"{place}.{name}", {"keys", "foreign_keys"})
+        return relations
 
     def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:
         owners: dict[str, str] = {}

@@ -178,6 +178,7 @@ def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
     # The way to the sources takes long to import, and the other ways need none of it.
     from streaming.asking import Sources, catalog_in
     from streaming.configuration import read_configuration
+    from streaming.declared import declared
 
     known = read_configuration(file)
     patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
@@ -185,7 +186,7 @@ def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
     try:
         statuses = sources.statuses()
         indexed = {name: status["indexes"] for name, status in statuses.items()}
-        return catalog_in(statuses), indexed
+        return declared(catalog_in(statuses), known.sources), indexed
     finally:
         sources.close()
 

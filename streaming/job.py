@@ -27,6 +27,7 @@ from sources.history import UNKNOWN
 from streaming.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
 from streaming.commits import Commits
 from streaming.configuration import Configuration, ViewSettings
+from streaming.declared import declared
 from streaming.firstvector import Beginnings
 from streaming.keptview import KeptView
 from streaming.measuring import Measures
@@ -96,7 +97,7 @@ class Job:
         self._beginnings = Beginnings(
             known, self._sources, self._ends, statuses, self._report, self.stopping
         )
-        catalog = catalog_in(statuses)
+        catalog = declared(catalog_in(statuses), known.sources)
         for source in used.values():
             source.refuse_unknown_copies(catalog)
         self.views = [

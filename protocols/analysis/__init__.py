@@ -1,6 +1,6 @@
 """What can be known about a view from its text alone, before a single row is looked at.
 
-Pure functions of a view's tree, of its SQL and of the keys in the catalog; nothing here asks a
+Pure functions of a view's tree, of its SQL and of the keys and foreign keys in the catalog; nothing here asks a
 source or touches a row. The results are frozen dataclasses that print themselves (`str`) and that
 `wording.as_json` turns into JSON. In the order in which they stand on each other:
 
@@ -9,7 +9,7 @@ source or touches a row. The results are frozen dataclasses that print themselve
 
     formula           nodes of a tree in relational algebra, to call leaves by
     block             the outer-join block of a tree, in the names of its aliases
-    foreignkeys       references within one source, and what they rule out
+    foreignkeys       joins on foreign keys within one source, and what they rule out
     normalform        the block as a minimum union of inner joins
     subsumption       which terms can hide rows of which others, and the net contributions
     maintenancegraph  which terms an update touches, and how

@@ -177,15 +177,19 @@ class Catalog:
         """
         for relation in self.relations:
             for reference in relation.references:
-                place = f"relation {relation}: foreign key {reference}"
-                key = self._foreign_key(relation, reference)
-                if key is not None:
-                    _refuse_impossible(place, key)
-                elif whole or not self._is_elsewhere(reference.target):
-                    there = ", ".join(map(str, self.relations))
-                    raise WrongUse(
-                        f"{place}: there is no relation {reference.target!r}; there are: {there}"
-                    )
+                self.refuse_impossible(relation, reference, whole=whole)
+
+    def refuse_impossible(self, relation: Relation, reference: Reference, *, whole: bool) -> None:
+        """The same for one of them."""
+        place = f"relation {relation}: foreign key {reference}"
+        key = self._foreign_key(relation, reference)
+        if key is not None:
+            _refuse_impossible(place, key)
+        elif whole or not self.is_elsewhere(reference.target):
+            there = ", ".join(map(str, self.relations))
+            raise WrongUse(
+                f"{place}: there is no relation {reference.target!r}; there are: {there}"
+            )
 
     def _foreign_key(self, child: Relation, reference: Reference) -> ForeignKey | None:
         parent = self.find(child.source, reference.target) or next(
@@ -196,8 +200,8 @@ class Catalog:
         to = reference.to or parent.key
         return ForeignKey(child, reference.columns, parent, to)
 
-    def _is_elsewhere(self, target: str) -> bool:
-        """Whether a reference leads to a source that is not part of the catalog."""
+    def is_elsewhere(self, target: str) -> bool:
+        """Whether the target of a reference is at a source that is not part of the catalog."""
         return "." in target and not any(target.startswith(f"{own}.") for own in self.sources)
 
 

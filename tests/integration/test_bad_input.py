@@ -161,6 +161,16 @@ def test_a_source_with_another_name_at_the_address(kept: Command) -> None:
     kept.goes_on()
 
 
+def test_keys_that_are_declared_for_what_is_not_there(kept: Command) -> None:
+    def declared(relation: str, column: str) -> dict[str, str]:
+        text = f'[sources.a.relations.{relation}]\nkeys = [["{column}"]]\n[sources.a]'
+        return {"[sources.a]": text}
+
+    kept.is_refused(2, "sources.a.relations.q", "no relation 'q'", toml=declared("q", "t"))
+    kept.is_refused(2, "sources.a.relations.r", "column 'tt' is not", toml=declared("r", "tt"))
+    kept.goes_on(toml=declared("r", "t"))
+
+
 def test_an_address_that_is_none(kept: Command) -> None:
     kept.is_refused(2, "no address", toml={kept.world.sources["b"].address: "nonsense"})
 

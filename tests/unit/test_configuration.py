@@ -95,6 +95,15 @@ WRONG = {
     "sources.crm.token_env has to be a text, not True": GOOD.replace('"CRM_TOKEN"', "true"),
     "sources.crm.tls_roots has to be a text": GOOD.replace('"crm.pem"', "[1]"),
     "sources.crm.adress is not known here": GOOD.replace('address = "grpc+', 'adress = "grpc+'),
+    "sources.crm.relations has to be a table": GOOD.replace(
+        'token_env = "CRM_TOKEN"', "relations = []"
+    ),
+    "sources.crm.relations.people has to be a table": GOOD.replace(
+        'token_env = "CRM_TOKEN"', "relations.people = []"
+    ),
+    "sources.crm.relations.people.key is not known here; there are: foreign_keys, keys": (
+        GOOD.replace('token_env = "CRM_TOKEN"', 'relations.people.key = ["id"]')
+    ),
     "sources.shop has to be a table": without("[sources.shop]", "address").replace(
         "[sources.crm]", "[sources]\nshop = 1\n[sources.crm]"
     ),

@@ -18,7 +18,7 @@ from sources.envelope import decode
 from sources.wire import encode_query
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
-_RECORD, _STATUS, _TICKET = re.findall(r"```json\n(.*?)```", _PAGE, re.DOTALL)
+_RECORD, _STATUS, _RELATION, _TICKET = re.findall(r"```json\n(.*?)```", _PAGE, re.DOTALL)
 
 
 def _item() -> Relation:
@@ -31,6 +31,15 @@ def test_the_record_on_the_page_is_read_as_the_page_says() -> None:
     rows = records.rows["item"].select("id", "name", "price", COUNT).rows()
     assert rows == [(1, "pen", 150, -1), (1, "pen", 160, 1)]
     assert records.heads.select("version", "order", "count").rows() == [(7, 1, 1)]
+
+
+def test_the_relation_on_the_page_declares_what_the_page_says() -> None:
+    form = json.loads(_RELATION)
+    relation = relation_from_json("trade", "stock", form)
+    assert relation.to_json() == form
+    assert relation.all_keys == (("id",), ("shop", "shelf"))
+    assert [str(each) for each in relation.references] == ["(shop) -> shops(id)"]
+    assert relation.references[0].mandatory
 
 
 def test_the_ticket_on_the_page_is_one_that_we_send() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from airline import SOURCES, SPECIAL_MEALS
 from example_views import NAMES, VIEWS, workload_of
 from running import ended
 from sqlglot import parse_one
 
 from protocols.errors import WrongUse
 from protocols.explaining.constructs import constructs
-from protocols.views.catalog import Catalog
+from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.scalar_calls import CALLS
 from sources.database import SourceDatabase
 from sources.queryserver import Endpoint, QueryServer
@@ -277,6 +278,37 @@ def test_the_sources_of_a_configuration_say_what_they_hold(tmp_path: Path, views
     _, built_in, _ = viewsweep("explain", file_of("customers"), "--workload", "retail")
     assert code == 0
     assert live == built_in
+
+
+def test_keys_of_sources_and_of_the_configuration_reach_the_page(
+    tmp_path: Path, viewsweep: Run
+) -> None:
+    """Seed 001's special meals: one key from the source, and one from the configuration."""
+    relations = SOURCES["air"]["relations"]
+    says = {**relations, "res": {**relations["res"], "keys": [["psgr_id", "flight_id"]]}}
+    catalog = catalog_from_json({"air": {"relations": says}})
+    (tmp_path / "v.sql").write_text(SPECIAL_MEALS)
+    config = tmp_path / "warehouse.toml"
+    with contextlib.ExitStack() as open_:
+        made = SourceDatabase.create(tmp_path / "air.db", "air", catalog, {})
+        server = QueryServer(open_.enter_context(made), Endpoint())
+        open_.callback(server.stop)
+        text = (
+            '[warehouse]\npath = "lake"\n[kafka]\nbootstrap = "127.0.0.1:9"\n'
+            f'[sources.air]\naddress = "{server.address}"\n[views.v]\nsql = "v.sql"\n'
+        )
+        arguments = ("explain", str(tmp_path / "v.sql"), "--config", str(config))
+        config.write_text(text)
+        _, without, _ = viewsweep(*arguments)
+        config.write_text(text + '[sources.air.relations.res]\nkeys = [["flight_id", "seat"]]')
+        _, page, _ = viewsweep(*arguments)
+        config.write_text(text + '[sources.air.relations.res]\nkeys = [["seats"]]')
+        code, _, err = viewsweep(*arguments)
+    assert "(res_id, (psgr_id, flight_id))" in without
+    assert "rows may occur twice" in without
+    assert "no row occurs twice\n  res is safe: its key (flight_id, seat) is bound" in page
+    assert code == 2
+    assert "sources.air.relations.res: relation air.res: further key column 'seats'" in err
 
 
 def test_a_silent_source_is_named_and_not_waited_for_as_long_as_a_job_would(
