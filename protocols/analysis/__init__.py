@@ -1,8 +1,8 @@
 """What can be known about a view from its text alone, before a single row is looked at.
 
-Pure functions of a view's tree, of its SQL and of the keys and foreign keys in the catalog; nothing here asks a
-source or touches a row. The results are frozen dataclasses that print themselves (`str`) and that
-`wording.as_json` turns into JSON. In the order in which they stand on each other:
+Pure functions of a view's tree, of its SQL and of the keys and foreign keys in the catalog; nothing
+here asks a source or touches a row. The results are frozen dataclasses that print themselves
+(`str`) and that `wording.as_json` turns into JSON. In the order in which they stand on each other:
 
     wording           conditions as text, results as JSON
     coalesce          COALESCE, which the reading of SQL writes out

@@ -178,7 +178,8 @@ def _always_extended(
     references, never_null = list(_references(other, form, keys)), form.never_null(term)
     for _ in references:
         for key, child, parent in references:
-            sure = {f"{child}.{c}" for c in key.columns} <= never_null
+            kept = never_null | {f"{child}.{c}" for c in key.child.never_null}
+            sure = {f"{child}.{c}" for c in key.columns} <= kept
             if child in there and parent not in there and sure:
                 there.add(parent)
                 vouched |= equalities(key, child, parent)
