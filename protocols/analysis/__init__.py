@@ -1,4 +1,4 @@
-"""What can be known about a view from its text alone, before a single row is looked at.
+"""What can be known about a view before a single row is looked at.
 
 Pure functions of a view's tree, of its SQL and of the keys and foreign keys in the catalog; nothing
 here asks a source or touches a row. The results are frozen dataclasses that print themselves

@@ -91,7 +91,9 @@ def _named(
     place: str, what: str, names: Any, columns: Collection[str] | None = None
 ) -> tuple[str, ...]:
     """At least one column, each once; of these, if it is known which there are."""
-    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+    if not (
+        isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)
+    ):
         raise WrongUse(f"{place}: its {what} is a list of column names, not {names!r}")
     for number, name in enumerate(names):
         if columns is not None and name not in columns:
