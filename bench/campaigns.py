@@ -24,7 +24,7 @@ from rich.table import Table
 
 from protocols.maintenance.registry import PROTOCOLS, Entry
 
-_VIEWSWEEP = [sys.executable, "-m", "streaming.commandline"]
+_VIEWSWEEP = [sys.executable, "-m", "cli.main"]
 _SCENARIOS = Path(__file__).parents[1] / "examples/scenarios"
 _SMALL = _SCENARIOS / "three-sources-four-updates.json"
 #: Its relations have keys, as windows need them, and of its updates one depends on another.

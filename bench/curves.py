@@ -22,8 +22,8 @@ from rich.console import Console
 
 from bench.burst import Burst, Settings
 from bench.engines.alone import EngineAlone
+from infra.drawing.linechart import Chart, drawn
 from protocols.views.jointree import queries_per_batch
-from streaming.linechart import Chart, drawn
 
 _SHAPES = ("chain4", "star4", "tree5")
 _RELATIONS = tuple(f"chain{n}" for n in range(2, 9))

@@ -25,6 +25,7 @@ import orjson
 import polars as pl
 
 from bench.burst import evaluated, folded
+from infra.drawing.linechart import Chart, drawn
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import Frame
@@ -39,7 +40,6 @@ from protocols.operators.memory import Memories
 from protocols.views.catalog import Catalog, relation_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
-from streaming.linechart import Chart, drawn
 
 #: The paper's view, with the names of TPC-H and an alias for each relation.
 OUTER = """

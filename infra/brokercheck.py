@@ -3,12 +3,13 @@
 import time
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 
 def answers(bootstrap: str, seconds: float) -> bool:
     """True as soon as a broker there names at least one live broker of its cluster."""
+    # Commands that ask no broker shall not have to load its client.
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "reconnect.backoff.ms": 20,

@@ -2,7 +2,6 @@
 because what a warehouse has not read yet exists nowhere else in that form."""
 
 import logging
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,25 +36,11 @@ _NOT_THERE_YET = (
     KafkaError._UNKNOWN_TOPIC,
 )
 _MOMENT = 0.05
-_ADDRESS = re.compile(
-    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([\w.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?",
-    re.IGNORECASE | re.ASCII,
-)
 
 #: For all Kafka clients: librdkafka writes to stderr unless it is given a logger. With a handler
 #: of its own this one is silent until the process configures logging.
 CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())
-
-
-def checked_bootstrap(bootstrap: str) -> str:
-    """The addresses of brokers, as Kafka's clients take them; WrongUse if they never would."""
-    for address in bootstrap.split(","):
-        if _ADDRESS.fullmatch(address.strip()) is None:
-            raise WrongUse(
-                f"{address.strip()!r} is no address of a Kafka broker, which looks like HOST:PORT"
-            )
-    return bootstrap
 
 
 def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from streaming.measuring import Measures
+from streaming.figures.measuring import Measures
 
 _EVERY_SECONDS = 2.0
 

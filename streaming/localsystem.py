@@ -16,7 +16,7 @@ from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.views.sql import sources_named_in
 from sources.workloads import workload
-from streaming.configuration import Configuration, read_configuration
+from streaming.settings.configuration import Configuration, read_configuration
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -95,7 +95,7 @@ class LocalSystem:
 
     def start(self, name: str, arguments: str) -> OwnedProcess:
         """Runs one viewsweep command in the directory, its output in NAME.log."""
-        viewsweep = [sys.executable, "-m", "streaming.commandline"]
+        viewsweep = [sys.executable, "-m", "cli.main"]
         command = ["env", "-C", str(self.directory), *viewsweep, *arguments.split()]
         process = OwnedProcess(name, command, self.directory / f"{name}.log")
         self._running.callback(process.stop)

@@ -38,11 +38,11 @@ from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
 from sources.history import other_past
-from streaming.asking import Sources
-from streaming.configuration import Configuration, ViewSettings
-from streaming.feed import Feed
-from streaming.lookahead import Lookahead
-from streaming.topics import ends_of_topics
+from streaming.intake.asking import Sources
+from streaming.intake.feed import Feed
+from streaming.intake.lookahead import Lookahead
+from streaming.intake.topics import ends_of_topics
+from streaming.settings.configuration import Configuration, ViewSettings
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables

@@ -128,7 +128,7 @@ def _served(directory: Path, options: Sequence[str]) -> Iterator[_Server]:
     rows = pl.DataFrame(columns, schema={name: t.dtype for name, t in _R.columns})
     database, address = directory / "a.db", directory / "address"
     SourceDatabase.create(database, "a", _CATALOG, {"r": rows}).close()
-    command = [sys.executable, "-m", "streaming.commandline", "sources", "serve", str(database)]
+    command = [sys.executable, "-m", "cli.main", "sources", "serve", str(database)]
     with (directory / "served.log").open("w") as log:
         process = subprocess.Popen(
             [*command, "--broker", "127.0.0.1:9", "--address-file", str(address), *options],

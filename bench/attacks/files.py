@@ -29,7 +29,7 @@ from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
 from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 from warehouse.tables import ViewTables
 
@@ -288,7 +288,7 @@ class _Lake:
 
     def _ran(self) -> "subprocess.CompletedProcess[str]":
         file = self._world.write_configuration()
-        command = [sys.executable, "-m", "streaming.commandline", "run", "--once", "--config"]
+        command = [sys.executable, "-m", "cli.main", "run", "--once", "--config"]
         return subprocess.run(
             [*command, str(file)], capture_output=True, text=True, check=False, timeout=300
         )

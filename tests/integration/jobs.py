@@ -29,9 +29,9 @@ from sources.publisher import Publisher
 from sources.queryserver import Endpoint, QueryServer
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
-from streaming.configuration import Configuration, read_configuration
-from streaming.job import Job
-from streaming.sweeping import Cluster
+from streaming.job.job import Job
+from streaming.job.sweeping import Cluster
+from streaming.settings.configuration import Configuration, read_configuration
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 

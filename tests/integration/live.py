@@ -40,7 +40,7 @@ SOURCES = WORKLOAD.sources
 #: The views that a `LiveSystem` can keep: name → protocol.
 VIEWS = {"kept": "sweep", "uncompensated": "naive"}
 
-_VIEWSWEEP = [sys.executable, "-m", "streaming.commandline"]
+_VIEWSWEEP = [sys.executable, "-m", "cli.main"]
 _SCALE = 60
 _SEED = 11
 #: Small batches: many commits to crash between, and a view that is seen to move.
@@ -178,7 +178,7 @@ class LiveSystem:
     def programs(self, name: str) -> list[int]:
         """The process of a source or a job itself, without what it has started."""
         below = sorted(descendants(self._running[name].pid))
-        return [process for process in below if b"streaming.commandline" in command(process)]
+        return [process for process in below if b"cli.main" in command(process)]
 
     def jvms(self, view: str = "kept") -> list[int]:
         """The processes of Spark below the job that keeps the view."""

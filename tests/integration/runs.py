@@ -20,9 +20,10 @@ import pytest
 from jobs import World, records
 from waiting import patience
 
-from streaming import commandline, sparkjob
-from streaming.configuration import Configuration
-from streaming.job import Job
+from cli import main as commandline
+from streaming.job.job import Job
+from streaming.settings.configuration import Configuration
+from streaming.spark import sparkjob
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +101,7 @@ class Command:
 def running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
     """The real command, with a terminal's process group."""
     file = world.write_configuration(**changes)
-    command = [sys.executable, "-m", "streaming.commandline", "run", "--config", str(file)]
+    command = [sys.executable, "-m", "cli.main", "run", "--config", str(file)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
     ) as process:

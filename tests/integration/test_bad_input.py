@@ -25,7 +25,7 @@ from waiting import patience
 
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import ViewsweepError
-from streaming.job import Job
+from streaming.job.job import Job
 from warehouse.tables import ViewTables
 
 
@@ -112,7 +112,7 @@ def test_a_broker_that_is_not_there(kept: Command, monkeypatch: pytest.MonkeyPat
     nowhere = f"127.0.0.1:{free_port()}"
     broker = kept.world.bootstrap
     with monkeypatch.context() as patch:
-        patch.setattr("streaming.topics._PATIENCE", 2.0)
+        patch.setattr("streaming.intake.topics._PATIENCE", 2.0)
         kept.is_refused(3, f"no Kafka broker answers at {nowhere}", toml={broker: nowhere})
     kept.goes_on()
 

@@ -18,7 +18,7 @@ _PEERS = ("pathway", "flink")
 
 
 def _bench(*options: str, **environment: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "streaming.commandline", "bench", "--json"]
+    command = [sys.executable, "-m", "cli.main", "bench", "--json"]
     sizes = ["--base-rows", "1200", "--updates", "400", "--repeats", "1"]
     done = subprocess.run(
         [*command, *sizes, *options], capture_output=True, env={**os.environ, **environment}

@@ -16,7 +16,7 @@ from jobs import KEYED, OneView, World, start
 from infra.localbroker import LocalBroker
 from protocols.exchange.delivery import Delivery
 from protocols.exchange.holdback import GlobalPart
-from streaming.spilling import put_away
+from streaming.intake.spilling import put_away
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_what_the_mailbox_has_no_memory_for_lies_in_files_and_every_state_is_rig
         return put_away(rows)
 
     with (
-        mock.patch("streaming.reading._MEGABYTE", 0),
-        mock.patch("streaming.reading.put_away", noting),
+        mock.patch("streaming.intake.reading._MEGABYTE", 0),
+        mock.patch("streaming.intake.reading.put_away", noting),
         world.job(protocol="batched-sweep", mailbox_megabytes=1, records_per_sweep=20) as job,
     ):
         start(job)

@@ -33,13 +33,14 @@ from protocols.exchange.slices import Slice
 from protocols.maintenance import batched_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.view import Atom
-from streaming import executors, slices
-from streaming.configuration import read_configuration
-from streaming.executors import Executors
-from streaming.slices import Batch, Swept
-from streaming.sparkjob import spark_session
+from streaming.job.job import slices
+from streaming.job.slices import Batch, Swept
+from streaming.job.sweeping import Cluster
+from streaming.settings.configuration import read_configuration
+from streaming.spark import executors
+from streaming.spark.executors import Executors
+from streaming.spark.sparkjob import spark_session
 from streaming.stopping import Stopped
-from streaming.sweeping import Cluster
 from streaming.tracing import write_live_trace
 
 GLOBAL = GlobalPart("g", frozenset("ab"))

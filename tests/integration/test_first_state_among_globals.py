@@ -23,7 +23,7 @@ from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
 from sources.queryserver import status_of
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
 
@@ -97,7 +97,7 @@ def test_a_partner_that_comes_while_the_first_state_is_read(world: World) -> Non
     at(world, "a", 100, part("early", "ab"))
     at(world, "b", 100, part("early", "ab"))
     torn(world)
-    few = mock.patch("streaming.firstvector._MANY", 1)
+    few = mock.patch("streaming.intake.firstvector._MANY", 1)
     with few, world.job(page_rows=1) as job:
         job.check()
         at(world, "b", 102, part("g", "ab"))
@@ -158,7 +158,7 @@ def test_it_begins_at_the_latest_legal_vector(world: World, seed: int, says: boo
         at(world, source, number, part(id_, participants[id_]))
         places[source][world.versions[source]] = id_
     world.wait_until_published()
-    few = mock.patch.multiple("streaming.firstvector", _MANY=2, _AT_ONCE=dice.choice([1, 3]))
+    few = mock.patch.multiple("streaming.intake.firstvector", _MANY=2, _AT_ONCE=dice.choice([1, 3]))
     with few, status(says), world.job() as job:
         assert begun(world, job) == latest_legal(world.versions, places, participants)
 

@@ -19,7 +19,7 @@ from protocols.checking.tracereading import read_trace
 from protocols.errors import SourceViolation
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 from warehouse.order import order_from_note
 

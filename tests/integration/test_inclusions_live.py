@@ -29,7 +29,7 @@ from protocols.exchange.questions import Query
 from protocols.maintenance.registry import PROTOCOLS
 from sources import queryserver
 from sources.wire import answer_stream, decode_question
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
 Held = Counter[tuple[Any, ...]]

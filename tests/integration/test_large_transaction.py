@@ -27,7 +27,7 @@ PUBLISHING_MEGABYTES = 200
 
 
 def viewsweep(*arguments: object) -> None:
-    command = [sys.executable, "-m", "streaming.commandline", *map(str, arguments)]
+    command = [sys.executable, "-m", "cli.main", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=patience(), check=False
@@ -49,7 +49,7 @@ def serving(database: Path, bootstrap: str) -> Iterator[tuple[SourceClient, int]
     ]
     with subprocess.Popen(
         [
-            *(sys.executable, "-m", "streaming.commandline"),
+            *(sys.executable, "-m", "cli.main"),
             *(*map(str, arguments), "--address-file", str(address)),
         ],
         stdout=subprocess.DEVNULL,

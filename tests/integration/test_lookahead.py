@@ -22,9 +22,9 @@ from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
-from streaming import lookahead
-from streaming.feed import Feed
-from streaming.lookahead import Lookahead, Wanted
+from streaming.intake import lookahead
+from streaming.intake.feed import Feed
+from streaming.intake.lookahead import Lookahead, Wanted
 from streaming.stopping import Stopped
 
 RELATIONS = {s: Relation(s, "r", (("x", column_type("BIGINT")),)) for s in "ab"}

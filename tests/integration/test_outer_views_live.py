@@ -25,7 +25,7 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView
 from sources.workloads import WORKLOADS
 from sources.workloads.dice import Dice
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
 #: Transactions before the first state, in the topics when the job begins, while it asks.

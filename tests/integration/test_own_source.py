@@ -99,7 +99,7 @@ class Shop:
 
     def viewsweep(self, command: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "streaming.commandline", *command.split()],
+            [sys.executable, "-m", "cli.main", *command.split()],
             cwd=self.directory,
             capture_output=True,
             text=True,
@@ -134,7 +134,7 @@ def test_a_source_written_from_the_page_alone_is_kept_completely(shop: Shop) -> 
     assert shop.shown() == shop.truth()
 
     with subprocess.Popen(
-        [sys.executable, "-m", "streaming.commandline", "run"],
+        [sys.executable, "-m", "cli.main", "run"],
         cwd=shop.directory,
         stderr=subprocess.DEVNULL,
     ) as job:

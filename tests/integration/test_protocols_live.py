@@ -18,7 +18,7 @@ from protocols.checking.tracereading import read_trace
 from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
-from streaming.configuration import read_configuration
+from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
 #: Transactions before a view is made, between, and while its protocol asks.

@@ -22,7 +22,7 @@ from sources.database import SourceDatabase
 from sources.publisher import Publisher
 from sources.topics import TopicReader
 from sources.transaction import RowChange, Transaction
-from streaming.topics import ends_of_topics
+from streaming.intake.topics import ends_of_topics
 
 with warnings.catch_warnings():
     # kafka-python reads its protocol's files with importlib.resources.read_text.

@@ -21,8 +21,8 @@ from protocols.algebra.frame import Frame
 from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
 from sources.client import SourceClient
-from streaming import feed
-from streaming.configuration import Configuration, ViewSettings, read_configuration
+from streaming.intake import feed
+from streaming.settings.configuration import Configuration, ViewSettings, read_configuration
 
 #: Over the sources a and b; b and c; all three. The last one can be kept by Strobe.
 LEFT = "SELECT r.id AS r_id, s.id AS s_id, r.t FROM a.r r JOIN b.s s ON r.x = s.x"

@@ -17,11 +17,11 @@ import polars as pl
 from typer.testing import CliRunner
 from waiting import eventually, patience
 
+from cli.sources import app
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Query
 from sources.client import SourceClient
-from sources.commands import app
 from sources.database import SourceDatabase
 from sources.workloads import WORKLOADS
 
@@ -31,7 +31,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, TopicPartition
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "streaming.commandline", "sources"]
+COMMAND = [sys.executable, "-m", "cli.main", "sources"]
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":

@@ -19,8 +19,9 @@ from jobs import World, start
 from runs import Command, OneBatch, ctrl_c_at, running
 from waiting import crowding, patience
 
+from cli import main as commandline
 from infra.localbroker import LOOPBACK, LocalBroker
-from streaming import commandline, sparkjob
+from streaming.spark import sparkjob
 
 
 def _bound() -> float:

@@ -15,7 +15,7 @@ from waiting import eventually, patience
 
 from protocols.errors import SourceViolation, WrongUse
 from sources.database import SourceDatabase
-from streaming.job import Job
+from streaming.job.job import Job
 
 
 @pytest.fixture

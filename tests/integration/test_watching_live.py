@@ -9,8 +9,8 @@ from waiting import eventually
 
 from infra.localbroker import LocalBroker
 from protocols.exchange.holdback import GlobalPart
-from streaming import watching
-from streaming.measuring import Behind
+from streaming.figures.measuring import Behind
+from streaming.job.job import watching
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from cli.compare import listed
+from cli.main import app
 from protocols.checking.levels import LEVELS
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS
 from protocols.simulation.comparison import Settings, compare
 from protocols.simulation.pace import chain, cost
-from streaming.commandline import app
-from streaming.comparing import listed
 
 SMALL = Settings(paces=(0, 4), sizes=(3,), relations=3, updates=30, runs=4)
 

@@ -9,10 +9,10 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from cli.check import check
+from cli.simulate import simulate
 from protocols.checking.levels import DELIVERY
 from protocols.maintenance.registry import PROTOCOLS, Entry
-from streaming.checking import check
-from streaming.simulating import simulate
 
 SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
 FIGURE_5 = str(SCENARIOS / "figure-5.json")

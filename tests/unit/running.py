@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming import commandline
+from cli import main as commandline
 
 
 def ended(

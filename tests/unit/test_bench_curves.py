@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bench.burst import Burst, Settings
 from bench.curves import QUICK, Cost, by_base, by_batch, by_relations, charts, cost, main
-from streaming.linechart import drawn
+from infra.drawing.linechart import drawn
 
 _TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, batch=100)
 

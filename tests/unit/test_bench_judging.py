@@ -206,7 +206,7 @@ def test_a_workload_that_is_not_for_measurements_is_refused() -> None:
 
 def test_the_command_prints_what_programs_read() -> None:
     chosen = "viewsweep-engine,limit,duckdb-recompute"
-    command = [sys.executable, "-m", "streaming.commandline", "bench", "--json", "--engines"]
+    command = [sys.executable, "-m", "cli.main", "bench", "--json", "--engines"]
     options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1"]
     done = subprocess.run([*command, chosen, *options], capture_output=True, check=True)
     report = orjson.loads(done.stdout)

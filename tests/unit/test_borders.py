@@ -24,12 +24,13 @@ from pyspark.errors import PySparkRuntimeError
 from running import ended
 from typer.models import CommandInfo
 
+from cli import main as commandline
+from cli import reports
+from cli.sources import app as sources_app
 from infra.errors import InfraError
 from protocols.errors import ProtocolBug, Unreachable, ViewsweepError
 from protocols.failures import as_ours
-from sources.commands import app as sources_app
-from streaming import commandline, reports
-from streaming.commits import Commits
+from streaming.job.commits import Commits
 from streaming.stopping import begun
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def test_what_we_say_ourselves_needs_no_report(
     def throwing(*_: object) -> None:
         raise thrown
 
-    monkeypatch.setattr(commandline, "read_configuration", throwing)
+    monkeypatch.setattr("cli.run.read_configuration", throwing)
     assert complained(["run"], capsys, monkeypatch) == (3, [f"viewsweep: {thrown}"])
     assert list(reports_in.iterdir()) == []
 
@@ -139,7 +140,7 @@ def test_a_token_is_in_no_report(
     def throwing(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("sources.commands.SourceClient", throwing)
+    monkeypatch.setattr("cli.sources.SourceClient", throwing)
     for token in (["--token", "secret1"], ["--token=secret2"]):
         complained(["sources", "status", "--address", "grpc://h:1", *token], capsys, monkeypatch)
     for report in reports_in.iterdir():
@@ -202,7 +203,8 @@ def test_what_is_thrown_in_a_thread_of_the_job_reaches_the_job(
 
 _NOISY = """
 import logging, sys, threading
-from streaming import commandline, configuration
+from cli import main as commandline
+from streaming.settings import configuration
 
 def throwing(*_):
     try:
@@ -220,7 +222,8 @@ def throwing(*_):
     Destroyed()
     raise AssertionError
 
-commandline.read_configuration = throwing
+from cli import run
+run.read_configuration = throwing
 sys.argv = ["viewsweep", "run"]
 commandline.main()
 """
@@ -247,7 +250,7 @@ def test_neither_logs_of_libraries_nor_destructors_nor_threads_print_a_stack(
 def test_output_that_cannot_be_written_is_said() -> None:
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
-            [sys.executable, "-m", "streaming.commandline", "protocols"],
+            [sys.executable, "-m", "cli.main", "protocols"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -26,11 +26,12 @@ from protocols.views.catalog import catalog_from_json
 from sources import publisher as publishing
 from sources.client import SourceClient
 from sources.database import SourceDatabase
-from sources.process import Drive, Driver
+from sources.drive import Drive, Driver
 from sources.publisher import Publisher
 from sources.queryserver import QueryServer
-from streaming import lookahead, sparkjob
-from streaming.sparkprocess import spark_process
+from streaming.intake import lookahead
+from streaming.spark import sparkjob
+from streaming.spark.sparkprocess import spark_process
 from warehouse.upkeep import Upkeep, UpkeepSettings
 
 CATALOG = catalog_from_json(
@@ -189,7 +190,7 @@ def test_a_jvm_that_never_came_is_said_as_such(said: str, tmp_path: Path) -> Non
     with (
         mock.patch.object(tempfile, "tempdir", str(tmp_path)),
         # Other tests of this process may have had one.
-        mock.patch("streaming.sparkprocess._jvm", return_value=None),
+        mock.patch("streaming.spark.sparkprocess._jvm", return_value=None),
         pytest.raises(Exception, match="JVM has ended" if "GATEWAY" in said else "OTHER"),
         spark_process(),
     ):

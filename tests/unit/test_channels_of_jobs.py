@@ -7,7 +7,7 @@ from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import column_type
 from protocols.views.catalog import Relation
-from streaming.keptview import _as_received
+from streaming.job.keptview import _as_received
 
 RELATION = Relation("a", "r", (("x", column_type("BIGINT")),))
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from streaming.checking import check
+from cli.check import check
 
 REPLAY = Path(__file__).parents[1] / "replay"
 app = typer.Typer()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.checkpoint import NotUsable, fed_offsets
+from streaming.spark.checkpoint import NotUsable, fed_offsets
 
 TOPICS = {"shop": (3, 40), "crm": (0, 9)}
 Damage = Callable[[Path], object]

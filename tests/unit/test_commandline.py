@@ -8,8 +8,6 @@ import orjson
 import pytest
 from running import ended
 
-from streaming import commandline
-
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     [],
@@ -28,7 +26,7 @@ COMMANDS = [
 
 ALL_HELP = """
 import contextlib, io, json, sys
-from streaming import commandline
+from cli import main as commandline
 commandline._leave = sys.exit
 helps = []
 for arguments in json.loads(sys.argv[1]):
@@ -50,7 +48,7 @@ def viewsweep(
     return code, said
 
 
-def test_every_command_has_help_and_none_imports_spark_for_it() -> None:
+def test_every_command_has_help_and_none_imports_spark_or_kafka_for_it() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", ALL_HELP, orjson.dumps(COMMANDS).decode()],
         capture_output=True,
@@ -63,8 +61,8 @@ def test_every_command_has_help_and_none_imports_spark_for_it() -> None:
     for arguments, code, text in helps:
         assert code == 0, arguments
         assert "Usage: " in text, arguments
-    assert "streaming.commandline" in modules
-    assert not {"pyspark", "delta", "testcontainers"} & set(modules)
+    assert "cli.main" in modules
+    assert not {"pyspark", "delta", "testcontainers", "confluent_kafka"} & set(modules)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_ctrl_c_says_that_nothing_is_lost(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(commandline, "read_configuration", interrupted)
+    monkeypatch.setattr("cli.run.read_configuration", interrupted)
     code, said = viewsweep(["run", "-c", str(configuration)], capsys, monkeypatch)
     assert code == 130
     assert said.splitlines() == [

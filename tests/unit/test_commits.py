@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streaming.commits import Commits
+from streaming.job.commits import Commits
 
 PATIENCE = 30.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import WrongUse
-from streaming.configuration import JobSettings, read_configuration
+from streaming.settings.configuration import JobSettings, read_configuration
 
 GOOD = """
 [warehouse]

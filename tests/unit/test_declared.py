@@ -7,9 +7,9 @@ import pytest
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog
-from streaming.asking import catalog_in
-from streaming.configuration import SourceSettings
-from streaming.declared import declared
+from streaming.intake.asking import catalog_in
+from streaming.settings.configuration import SourceSettings
+from streaming.settings.declared import declared
 
 PEOPLE = {"columns": {"id": "BIGINT", "name": "VARCHAR", "boss": "BIGINT"}, "key": ["id"]}
 DESKS = {"columns": {"room": "VARCHAR", "owner": "VARCHAR", "by": "BIGINT"}}

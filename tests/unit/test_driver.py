@@ -10,7 +10,7 @@ import pytest
 
 from protocols.views.catalog import catalog_from_json
 from sources.database import SourceDatabase
-from sources.process import Drive, Driver
+from sources.drive import Drive, Driver
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json({"a": {"relations": {"r": {"columns": {"n": "BIGINT"}}}}})

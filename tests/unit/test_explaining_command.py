@@ -12,6 +12,8 @@ from example_views import NAMES, VIEWS, workload_of
 from running import ended
 from sqlglot import parse_one
 
+from cli import explain as explaining
+from cli.explain import listed
 from protocols.errors import WrongUse
 from protocols.explaining.constructs import constructs
 from protocols.views.catalog import Catalog, catalog_from_json
@@ -19,8 +21,6 @@ from protocols.views.scalar_calls import CALLS
 from sources.database import SourceDatabase
 from sources.queryserver import Endpoint, QueryServer
 from sources.workloads import WORKLOADS
-from streaming import explaining
-from streaming.explaining import listed
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]

@@ -26,7 +26,7 @@ from protocols.exchange.order import positions_of
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.transaction import RowChange, Transaction
-from streaming.feed import Feed
+from streaming.intake.feed import Feed
 
 R = Relation("a", "r", (("x", column_type("BIGINT")),))
 S = Relation("a", "s", (("x", column_type("BIGINT")),))

@@ -17,7 +17,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION, FrameLog, Room
 from protocols.errors import ViewsweepError
-from streaming.spilling import put_away
+from streaming.intake.spilling import put_away
 
 SCHEMA = {"x": pl.String, COUNT: pl.Int64, VERSION: pl.Int64}
 #: (x, count, version)

@@ -19,7 +19,7 @@ from sources.envelope import BadRecord, decode, encode_transaction, head_of
 from sources.history import UNKNOWN, History
 from sources.queryserver import status_of
 from sources.transaction import RowChange, Transaction
-from streaming.feed import Feed
+from streaming.intake.feed import Feed
 
 CATALOG = catalog_from_json(
     {"a": {"relations": {"r": {"columns": {"id": "BIGINT", "x": "VARCHAR"}, "key": ["id"]}}}}

@@ -5,7 +5,7 @@ import datetime
 import polars as pl
 import pytest
 
-from streaming.measuring import Freshness
+from streaming.figures.measuring import Freshness
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp()
 

@@ -9,7 +9,7 @@ from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
 from sources.envelope import encode_transaction, place_of
 from sources.transaction import RowChange, Transaction
-from streaming.firstvector import Parts
+from streaming.intake.firstvector import Parts
 
 CATALOG = catalog_from_json(
     {"a": {"relations": {"r": {"columns": {"id": "BIGINT", "x": "VARCHAR"}, "key": ["id"]}}}}

@@ -22,7 +22,7 @@ from protocols.errors import ViewsweepError, WrongUse
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
-from streaming.configuration import Configuration, JobSettings, ViewSettings
+from streaming.settings.configuration import Configuration, JobSettings, ViewSettings
 from streaming.tracing import write_live_trace
 from warehouse import delta
 from warehouse.changes import Changes

@@ -3,8 +3,8 @@
 import pytest
 
 from protocols.errors import Unreachable
-from streaming.measuring import Behind, Measures
-from streaming.watching import Backlog, Installed, Presence
+from streaming.figures.measuring import Behind, Measures
+from streaming.job.watching import Backlog, Installed, Presence
 
 
 class Clock:

@@ -1,0 +1,195 @@
+"""`viewsweep explain` and `constructs`: what keeping a view costs, before anything is made.
+
+What the sources hold is known from a configuration (whose sources are asked), from a scenario's
+"sources", or from a built-in workload. Exit code 2 for a view that cannot be kept.
+"""
+
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cli.markdown import put, table, write
+from infra.options import taking
+from protocols.analysis.drawing import as_mermaid
+from protocols.analysis.svg import as_svg
+from protocols.errors import ViewRefused, WrongUse
+from protocols.explaining.advice import Indexes
+from protocols.explaining.constructs import Construct
+from protocols.explaining.constructs import constructs as all_constructs
+from protocols.explaining.explanation import Explanation
+from protocols.explaining.explanation import explain as explained
+from protocols.explaining.page import page
+from protocols.forms import refuse_unknown_fields
+from protocols.simulation.scenario import FIELDS
+from protocols.views.catalog import Catalog, catalog_from_json
+from sources.workloads import NAMES, WORKLOADS
+from sources.workloads import workload as workload_named
+from streaming.settings.sqlfiles import sql_in
+
+#: Somebody sits in front of it: silent sources are asked again for no longer than this.
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A view, over what, and how it is told."""
+
+    view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)]
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="A warehouse.toml: its sources say what they hold."),
+    ] = None
+    catalog: Annotated[
+        Path | None,
+        typer.Option(help='A JSON file with "sources", such as a scenario: what they hold.'),
+    ] = None
+    workload: Annotated[
+        str | None,
+        typer.Option(help=f"A built-in workload: {', '.join(WORKLOADS)}, {NAMES}."),
+    ] = None
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    svg: Annotated[Path | None, typer.Option(help="Draw its tree and graphs into this file.")] = (
+        None
+    )
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Its tree and graphs in Mermaid's language.")
+    ] = False
+
+    def refuse_contradictions(self) -> None:
+        """WrongUse unless they say once what there is, and ask for one form."""
+        given = sum(each is not None for each in (self.config, self.catalog, self.workload))
+        if given > 1:
+            raise WrongUse(
+                "give one of --config, --catalog and --workload: each says what there is"
+            )
+        if not given:
+            raise WrongUse(
+                "say over which relations: --config FILE, --catalog FILE or --workload NAME"
+            )
+        if self.json and self.mermaid:
+            raise WrongUse("either --json or --mermaid")
+
+
+@taking(Asked)
+def explain(options: Asked) -> None:
+    """Say what a view means, which questions its updates lead to, and what would be cheaper.
+
+    For example: viewsweep explain examples/views/balance.sql --workload bank
+    """
+    options.refuse_contradictions()
+    found = _explained(options.view, *_catalog(options))
+    if options.svg is not None:
+        write(options.svg, as_svg(found.drawing))
+        _say(f"{options.svg}: drawn")
+    if options.json:
+        sys.stdout.write(orjson.dumps(found.to_json()).decode() + "\n")
+    elif options.mermaid:
+        sys.stdout.write(as_mermaid(found.drawing))
+    else:
+        # Lines keep their shape: a tree that is wrapped is none.
+        Console().out(page(found), end="", highlight=False)
+
+
+def constructs(
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+    ] = None,
+) -> None:
+    """List what SQL a view may have, what is refused and why, and what it costs per update."""
+    found = list(all_constructs())
+    if into is not None:
+        put(into, _LISTED, listed())
+        _say(f"{into}: table renewed")
+    elif json:
+        forms = [
+            {"construct": e.name, "refused": e.refused, "questions": e.questions} for e in found
+        ]
+        sys.stdout.write(orjson.dumps(forms).decode() + "\n")
+    else:
+        console = Console() if Console().is_terminal else Console(width=120)
+        shown = Table(box=None, pad_edge=False)
+        for heading in _HEADINGS:
+            shown.add_column(heading, overflow="fold")
+        for each in found:
+            shown.add_row(*(escape(cell) for cell in _cells(each)))
+        console.print(shown)
+
+
+def listed() -> str:
+    """The table of constructs, in Markdown."""
+    rows = [[cell.replace("|", "\\|") for cell in _cells(each)] for each in all_constructs()]
+    return table(_HEADINGS, rows)
+
+
+_LISTED = "constructs"
+_HEADINGS = ("construct", "kept?", "questions per update: nothing remembered → remembered")
+
+
+def _cells(construct: Construct) -> tuple[str, str, str]:
+    return construct.name, construct.verdict, construct.questions
+
+
+def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
+    sql = sql_in(file)
+    try:
+        return explained(file.stem, sql, catalog, indexed)
+    except ViewRefused as error:
+        raise WrongUse(f"{file}: {error}") from None
+
+
+def _catalog(options: Asked) -> tuple[Catalog, Indexes]:
+    """What the sources hold, and what they find rows by as far as that is known."""
+    if options.config is not None:
+        return _held_by_sources(options.config)
+    if options.catalog is not None:
+        return _written_down(options.catalog), {}
+    return workload_named(options.workload or "").catalog, {}
+
+
+def _written_down(file: Path) -> Catalog:
+    try:
+        form: Any = orjson.loads(file.read_bytes())
+    except OSError as error:
+        raise WrongUse(f"cannot read {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise WrongUse(f"{file} is not JSON: {error}") from None
+    sources = form.get("sources") if isinstance(form, dict) else None
+    if not isinstance(sources, dict):
+        raise WrongUse(f'{file}: "sources" has to map names of sources to their "relations"')
+    try:
+        refuse_unknown_fields("the catalog", form, FIELDS)
+        return catalog_from_json(sources)
+    except WrongUse as error:
+        raise WrongUse(f"{file}: {error}") from None
+
+
+def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
+    """What the sources of a configuration say of themselves."""
+    # The way to the sources takes long to import, and the other ways need none of it.
+    from streaming.intake.asking import Sources, catalog_in
+    from streaming.settings.configuration import read_configuration
+    from streaming.settings.declared import declared
+
+    known = read_configuration(file)
+    patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
+    sources = Sources(known.sources, patience, _say, threading.Event())
+    try:
+        statuses = sources.statuses()
+        indexed = {name: status["indexes"] for name, status in statuses.items()}
+        return declared(catalog_in(statuses), known.sources), indexed
+    finally:
+        sources.close()
+
+
+def _say(message: str) -> None:
+    Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)

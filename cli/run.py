@@ -1,0 +1,61 @@
+"""`viewsweep run`: the streaming job."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from cli.common import ConfigOption, ViewOption, report
+from protocols.errors import Unreachable
+from protocols.maintenance.registry import PROTOCOLS
+from streaming.figures.heldback import HeldBack
+from streaming.settings.configuration import read_configuration
+
+
+def run(
+    config: ConfigOption = Path("warehouse.toml"),
+    view: ViewOption = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Instead of the configured one: {', '.join(PROTOCOLS)}."
+            " `viewsweep protocols` says what each does and needs."
+        ),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Install what is in the topics now, then stop.")
+    ] = False,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write the run's figures to this file (JSON).")
+    ] = None,
+) -> None:
+    """Keep the views up to date: the streaming job. Ctrl-C stops it within two seconds."""
+    configuration = read_configuration(config)
+    views = list(configuration.views.values()) if view is None else [configuration.view(view)]
+    if protocol is not None:
+        views = [settings.with_protocol(protocol) for settings in views]
+    # Spark takes seconds to import, and no other command needs it.
+    from streaming.spark.sparkjob import run as run_job
+    from streaming.spark.sparkprocess import spark_process
+
+    with spark_process():
+        measures = run_job(configuration, views, report, once)
+    if summary is not None:
+        summary.write_bytes(orjson.dumps(measures.to_json(), option=orjson.OPT_INDENT_2))
+    for name, position in measures.positions.items():
+        report(f"view {name}: stopped at position {position:,}")
+    if measures.behind:
+        report(f"behind the topics: {measures.how_far_behind()}")
+    _say_what_waits(measures.held_back.values(), once)
+
+
+def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:
+    """Unreachable if all that is there was to be installed and something had to wait."""
+    if once and held:
+        raise Unreachable(
+            f"{'. '.join(map(str, held))}. The same command goes on when the topics have the rest"
+        )
+    for each in held:
+        report(str(each))

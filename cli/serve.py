@@ -1,0 +1,154 @@
+"""`viewsweep sources serve`: a source that runs until it is told to stop."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infra.options import taking
+from protocols.errors import WrongUse
+from sources.bootstrap import checked_bootstrap
+from sources.bounds import MB, Bounds
+from sources.connections import allow_many_connections
+from sources.database import SourceDatabase
+from sources.drive import Drive, Driver
+from sources.queryserver import Endpoint, QueryServer
+from sources.transaction import Transaction
+from sources.workloads import workload
+
+DatabaseArgument = Annotated[
+    Path, typer.Argument(help="The DuckDB file of the source.", show_default=False)
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(envvar="VIEWSWEEP_TOKEN", help="What clients have to send to be let in."),
+]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A source, and how it is to run."""
+
+    database: DatabaseArgument
+    broker: Annotated[str, typer.Option(help="Kafka broker to publish to, HOST:PORT.")]
+    topic: Annotated[
+        str | None, typer.Option(help="Topic to publish to; the source's name if not given.")
+    ] = None
+    host: Annotated[str, typer.Option(help="Where questions are answered.")] = "127.0.0.1"
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0
+    workload_name: Annotated[
+        str | None, typer.Option("--workload", help="Keep committing what this workload does.")
+    ] = None
+    rate: Annotated[float, typer.Option(min=0.001, help="Transactions per second.")] = 10.0
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the workload; the one given to init by default.")
+    ] = None
+    transactions: Annotated[
+        int | None,
+        typer.Option(min=0, help="End the workload after so many, restarts included."),
+    ] = None
+    after: Annotated[
+        Path | None, typer.Option(help="Let the workload begin when this file is there.")
+    ] = None
+    token: TokenOption = None
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) of this host.")] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None
+    address_file: Annotated[
+        Path | None, typer.Option(help="Write the address here once questions are answered.")
+    ] = None
+    memory: Annotated[
+        int, typer.Option(min=64, help="MB that the database may take, for all questions together.")
+    ] = Bounds.memory // MB
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long one question may take.")] = (
+        Bounds.seconds
+    )
+    largest_question: Annotated[int, typer.Option(min=1, help="MB of one question, unpacked.")] = (
+        Bounds.question // MB
+    )
+    largest_answer: Annotated[int, typer.Option(min=1, help="MB of one answer.")] = (
+        Bounds.answer // MB
+    )
+    largest_commit: Annotated[int, typer.Option(min=1, help="MB of one commit.")] = (
+        Bounds.commit // MB
+    )
+    waiting: Annotated[
+        int, typer.Option(min=0, help="How many questions wait until the next is told to.")
+    ] = Bounds.waiting
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.host, self.port, self.token, self.tls_cert, self.tls_key)
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(
+            memory=self.memory * MB,
+            seconds=self.seconds,
+            question=self.largest_question * MB,
+            answer=self.largest_answer * MB,
+            waiting=self.waiting,
+            commit=self.largest_commit * MB,
+        )
+
+    def driver(self, source: SourceDatabase) -> Driver | None:
+        """Commits what the workload does, if there is one."""
+        if self.workload_name is None:
+            return None
+        transactions = _workload_of(source, self.workload_name, self.seed)
+        return Driver(source, Drive(transactions, self.rate, self.transactions, self.after))
+
+
+@taking(Served)
+def serve(served: Served) -> None:
+    """Run a source: answer questions, publish what is committed, and let a workload commit.
+
+    It goes on after the workload's last transaction, until Ctrl-C. Killed or crashed, it goes on
+    where it was when started again. Without its broker it keeps committing and publishes later.
+    """
+    # Only who publishes needs Kafka's client.
+    from sources.process import SourceProcess, write_atomically
+    from sources.publisher import Publisher
+
+    checked_bootstrap(served.broker)
+    stop = _told_to_stop()
+    if served.address_file is not None:
+        # One of an earlier run would send clients to a port where nobody is.
+        served.address_file.unlink(missing_ok=True)
+    allow_many_connections()
+    with SourceDatabase.open(served.database) as source:
+        driver = served.driver(source)
+        topic = served.topic or source.source
+        server = QueryServer(source, served.endpoint, topic, served.bounds)
+        publisher = Publisher(source, served.broker, topic, typer.echo)
+        if served.address_file is not None:
+            write_atomically(served.address_file, server.address)
+        typer.echo(
+            f"source {source.source} ready at {server.address}, version {source.version},"
+            f" publishing to topic {topic} at {served.broker}"
+        )
+        SourceProcess(source, server, publisher, driver, typer.echo).run(stop)
+
+
+def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterator[Transaction]:
+    """The transactions of the workload that the database was made for; another would not fit."""
+    made_for = source.origin.get("workload")
+    if made_for != name or seed not in (None, source.origin.get("seed")):
+        made = f"workload {made_for}, seed {source.origin.get('seed')}" if made_for else "files"
+        raise WrongUse(
+            f"source {source.source} was made from {made}: workload {name}"
+            + (f" with seed {seed}" if seed is not None else "")
+            + " does not fit; make a new one with 'sources init --workload'"
+        )
+    scale, seed = source.origin["scale"], source.origin["seed"]
+    return workload(name).source(source.source, scale, seed).transactions()
+
+
+def _told_to_stop() -> threading.Event:
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

@@ -1,0 +1,12 @@
+"""The same job for spark-submit; arguments as of `viewsweep run`.
+
+spark-submit $(python -m infra.sparksettings) cli/submit.py --config warehouse.toml
+"""
+
+import sys
+
+from cli.main import main
+
+if __name__ == "__main__":
+    sys.argv.insert(1, "run")
+    main()

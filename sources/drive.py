@@ -1,0 +1,93 @@
+"""A workload at work: it commits transactions to a source at a rate of its own."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from protocols.errors import ViewsweepError
+from protocols.failures import as_ours
+from sources.database import SourceDatabase
+from sources.transaction import Transaction
+
+#: A workload that is behind its rate commits what is due in groups of at most this size.
+_GROUP = 500
+#: Seconds of a workload that are committed as one group. A commit costs some 8 ms, whatever its
+#: size, and a sync of the disk: four sources with 500 transactions/s each would be busy with that.
+_TOGETHER = 0.05
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A workload at work: what to commit, how fast, and when to stop."""
+
+    transactions: Iterator[Transaction]
+    #: Transactions per second.
+    rate: float
+    #: How many in total, over all runs of the process; None for no end.
+    total: int | None = None
+    #: It begins when this file is there.
+    after: Path | None = None
+
+
+class Driver:
+    """Commits the transactions of a workload at its rate; resumes where the database stands.
+
+    What is due is a matter of the time since the start, so a slow commit is caught up with.
+    """
+
+    def __init__(self, database: SourceDatabase, drive: Drive) -> None:
+        self._database = database
+        self._rate = drive.rate
+        self._after = drive.after
+        self._left = drive.total
+        if self._left is not None:
+            self._left = max(self._left - database.driven, 0)
+        self._transactions = islice(drive.transactions, database.driven, None)
+        self._stop = threading.Event()
+        #: What ended the workload before its time.
+        self.error: ViewsweepError | None = None
+        self._thread = threading.Thread(target=self._run, name="workload", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it after the commit that is under way."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it commits no more."""
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while self._after is not None and not self._after.exists():
+            if self._stop.wait(_TOGETHER):
+                return
+        start, done = time.monotonic(), 0
+        try:
+            while not self._stop.is_set() and self._left != 0:
+                due = int((time.monotonic() - start) * self._rate) + 1 - done
+                if due > 0:
+                    done += self._commit(min(due, _GROUP))
+                if due < _GROUP:
+                    next_due = (done / self._rate) - (time.monotonic() - start)
+                    self._stop.wait(max(next_due, _TOGETHER))
+        except BaseException as error:
+            self.error = as_ours(error)
+
+    def _commit(self, due: int) -> int:
+        group = list(
+            islice(self._transactions, due if self._left is None else min(due, self._left))
+        )
+        self._database.commit_many(group, driven=True)
+        if self._left is not None:
+            self._left -= len(group)
+        if not group:
+            self._left = 0
+        return len(group)

@@ -1,0 +1,173 @@
+"""What a running job knows about itself: where the time goes, and how fresh the view is."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from streaming.figures.heldback import HeldBack
+
+#: The freshness is that of the updates which were installed in so many seconds.
+FRESH_SECONDS = 10.0
+#: Of each commit so many updates stand for all of them.
+_SAMPLE = 500
+#: Of so many batches on executors the summary tells each by itself.
+_BATCHES = 20
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How far the views are behind one source's topic."""
+
+    records: int
+    #: Since when the first of them waits.
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.records:,} records, {self.seconds:,.0f} s"
+
+
+class Freshness:
+    """Milliseconds from commits at sources to the commit in Delta, of the last few seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: seconds since the epoch, as the sources' own clocks count them."""
+        self._clock = clock
+        #: Per commit in Delta its time, some delays, and how many updates each of these stands for.
+        self._commits: deque[tuple[float, NDArray[np.float64], float]] = deque()
+
+    def installed(self, committed_at: pl.Series) -> None:
+        """Updates that were committed at their sources at these times are readable now."""
+        now = self._clock()
+        self._drop_older(now)
+        if len(committed_at):
+            some = committed_at.gather_every(-(-len(committed_at) // _SAMPLE))
+            delays = now * 1000 - some.dt.epoch("us").to_numpy() / 1000
+            self._commits.append((now, delays, len(committed_at) / len(some)))
+
+    def percentiles(self, *percents: int) -> list[float | None]:
+        """None of each if nothing was installed lately."""
+        now = self._clock()
+        recent = [each for each in list(self._commits) if each[0] > now - FRESH_SECONDS]
+        if not recent:
+            return [None for _ in percents]
+        delays = np.concatenate([delays for _, delays, _ in recent])
+        stand_for = np.repeat([weight for *_, weight in recent], [len(d) for _, d, _ in recent])
+        order = np.argsort(delays)
+        upto = np.cumsum(stand_for[order])
+        places = np.searchsorted(upto, upto[-1] * np.array(percents) / 100, side="right")
+        return [float(delays[order[min(place, len(order) - 1)]]) for place in places]
+
+    def _drop_older(self, now: float) -> None:
+        while self._commits and self._commits[0][0] <= now - FRESH_SECONDS:
+            self._commits.popleft()
+
+
+@dataclass
+class Measures:
+    """Counters of one job since its start; written by the job, read by the live view."""
+
+    started: float = field(default_factory=time.monotonic)
+    #: Whether the job reads the topics by now.
+    streaming: bool = False
+    #: View → its last position that is committed.
+    positions: dict[str, int] = field(default_factory=dict)
+    updates: int = 0
+    batches: int = 0
+    queries: int = 0
+    #: Answers that contained updates later than the position they were asked for.
+    corrected: int = 0
+    #: Questions not asked because a partial change was empty.
+    skipped: int = 0
+    bytes: int = 0
+    #: Questions that a copy answered, so that no source was asked.
+    answers_of_copies: int = 0
+    #: Relation → the rows of its copy when it was complete.
+    copies: dict[str, int] = field(default_factory=dict)
+    view_rows: int = 0
+    #: Batches that were cut into slices, and what each executor did of them.
+    batches_on_executors: int = 0
+    executors: dict[str, dict[str, float]] = field(default_factory=dict)
+    #: The latest of these batches: seconds of each, and of each slice (`ready`: until its mailbox
+    #: held the batch).
+    executor_batches: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_BATCHES))
+    #: How long first states took.
+    first_state_seconds: float = 0.0
+    #: Seconds by step of a micro-batch, in the order in which the steps were first taken.
+    steps: dict[str, float] = field(default_factory=dict)
+    #: View → the parts of global transactions that wait there for others.
+    held_back: dict[str, HeldBack] = field(default_factory=dict)
+    #: Source → how far the views are behind; empty until that is known.
+    behind: dict[str, Behind] = field(default_factory=dict)
+    freshness: Freshness = field(default_factory=Freshness)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to a step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+
+    @contextmanager
+    def first_state(self) -> Iterator[None]:
+        """The work inside is no micro-batch's: its steps are not counted as such."""
+        others, start = dict(self.steps), time.perf_counter()
+        try:
+            yield
+        finally:
+            self.first_state_seconds += time.perf_counter() - start
+            self.steps = others
+
+    def swept_elsewhere(self, executor: str, queries: int, size: int, seconds: float) -> None:
+        """An executor has swept a slice."""
+        self.queries += queries
+        self.bytes += size
+        nothing = {"slices": 0, "queries": 0, "bytes": 0, "seconds": 0.0}
+        before = self.executors.get(executor, nothing)
+        work = {"slices": 1, "queries": queries, "bytes": size, "seconds": seconds}
+        self.executors[executor] = {name: before[name] + more for name, more in work.items()}
+
+    def how_far_behind(self) -> str:
+        """In words, of all sources."""
+        late = [f"{source} {each}" for source, each in self.behind.items() if each.records]
+        return ("; ".join(late) or "caught up") if self.behind else "-"
+
+    def to_json(self) -> dict[str, object]:
+        """The machine-readable summary at the end of a run."""
+        seconds = time.monotonic() - self.started
+        p50, p99 = self.freshness.percentiles(50, 99)
+        return {
+            "seconds": round(seconds, 3),
+            "position": min(self.positions.values(), default=0),
+            "positions": self.positions,
+            "updates": self.updates,
+            "updates_per_s": round(self.updates / seconds, 1) if seconds else None,
+            "batches": self.batches,
+            "batches_on_executors": self.batches_on_executors,
+            "executors": self.executors,
+            "executor_batches": list(self.executor_batches),
+            "queries": self.queries,
+            "corrected_answers": self.corrected,
+            "skipped_queries": self.skipped,
+            "bytes": self.bytes,
+            "answers_of_copies": self.answers_of_copies,
+            "copies": self.copies,
+            "view_rows": self.view_rows,
+            "freshness_p50_ms": p50,
+            "freshness_p99_ms": p99,
+            "first_state_seconds": round(self.first_state_seconds, 3),
+            "behind": {
+                source: {"records": each.records, "seconds": round(each.seconds, 3)}
+                for source, each in self.behind.items()
+            },
+            "held_back": [held.to_json() for held in list(self.held_back.values())],
+            "step_seconds": {name: round(spent, 3) for name, spent in list(self.steps.items())},
+        }

@@ -1,0 +1,252 @@
+"""What a job reads of its sources: their topics from a vector on, and answers to questions.
+
+All views of a job share one reading: each record is fetched and decoded once. What is asked, and
+who is handed which answer when, is the driver's affair (protocols/exchange/driver.py).
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from protocols.algebra.frame import Frame
+from protocols.algebra.framelog import FrameLog, Room
+from protocols.errors import SourceViolation
+from protocols.exchange.copies import Router
+from protocols.exchange.correction import came_too_late, snapshot
+from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.mailbox import Received
+from protocols.exchange.questions import Answer, Question, Snapshot
+from protocols.exchange.sharing import Shared
+from protocols.views.catalog import Relation
+from sources.history import UNKNOWN, differ, other_past, parting
+from streaming.figures.measuring import Measures
+from streaming.intake.asking import Sources
+from streaming.intake.feed import Feed, Numbers
+from streaming.intake.lookahead import Lookahead, Wanted
+from streaming.intake.spilling import put_away
+from streaming.settings.configuration import Configuration
+from streaming.stopping import Stopped
+from warehouse.standing import Standing
+
+_MEGABYTE = 2**20
+#: Who lacks an update that it has published has it a moment later.
+_MOMENT = 0.02
+
+
+def nothing_received(
+    configuration: Configuration, relations: Iterable[Relation], standing: Standing
+) -> Received[Frame]:
+    """What a reading of these relations begins with: logs that share the mailbox's room."""
+    each = list(dict.fromkeys(relations))
+    share = configuration.job.mailbox_megabytes * _MEGABYTE // len(each)
+    logs = {relation: FrameLog(Room(share, put_away)) for relation in each}
+    return Received(logs, standing.vector)
+
+
+class Reading:
+    """Feeds, lookahead and what they have received, from where the standing says."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        sources: Sources,
+        received: Received[Frame],
+        standing: Standing,
+        measures: Measures,
+        report: Callable[[str], None],
+        stopping: threading.Event,
+    ) -> None:
+        self._sources = sources
+        self._measures = measures
+        #: Source → the version that a view has seen of it; no answer may be older.
+        self._seen = dict(standing.vector)
+        self._patience = configuration.job.patience_seconds
+        self._stopping = stopping
+        #: Source → since when all of its answers have lacked what is forgotten here.
+        self._lacking: dict[str, float] = {}
+        #: Everything below the standing's offsets, and what comes behind them.
+        self.received = received
+        #: Who answers for a source.
+        self.router: Router[Frame] = Router()
+        self.feeds = {
+            source: Feed(
+                source,
+                configuration.sources[source].topic,
+                [relation for relation in received.logs if relation.source == source],
+                self.received,
+                offset,
+                standing.digests.get(source, UNKNOWN),
+            )
+            for source, offset in standing.offsets.items()
+        }
+        self._lookahead = Lookahead(
+            configuration.bootstrap,
+            self.feeds,
+            configuration.job.patience_seconds,
+            report,
+            stopping,
+        )
+
+    def close(self) -> None:
+        """Ends the lookahead."""
+        self._lookahead.close()
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def read_up_to(self, ends: Mapping[str, int]) -> None:
+        """Until every transaction that begins below these offsets is here as a whole."""
+        wanted = {}
+        for source, end in ends.items():
+            feed = self.feeds[source]
+            what = f"the rest of a transaction in topic {feed.topic!r}"
+            wanted[source] = Wanted(partial(feed.is_whole_up_to, end), what)
+        self._lookahead.read(wanted)
+
+    def times(self, source: str, after: int, upto: int) -> Numbers:
+        """When the received versions in (after, upto] were committed."""
+        return self.feeds[source].times(after, upto)
+
+    def sizes(self, source: str, after: int, upto: int) -> Numbers:
+        """How many records the received versions in (after, upto] have."""
+        return self.feeds[source].sizes(after, upto)
+
+    def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
+        """Of the first received transaction behind a version: the offset behind it, and when it was
+        committed, in seconds since the epoch."""
+        feed = self.feeds[source]
+        if self.received.received(source) <= version:
+            return None
+        return feed.offset_behind(version + 1), feed.committed_at(version + 1) / 1000
+
+    def has_read_all(self, source: str, version: int) -> int | None:
+        """Behind all records read, if this version is the last of them, or else None.
+
+        Repetitions behind it are no updates that wait.
+        """
+        feed = self.feeds[source]
+        whole = feed.is_whole_up_to(feed.next_offset) and self.received.received(source) == version
+        return feed.next_offset if whole else None
+
+    def committed_at(self, source: str, version: int) -> int:
+        """When a received version was committed, in milliseconds since the epoch."""
+        return self.feeds[source].committed_at(version)
+
+    def part_of(self, source: str, version: int) -> GlobalPart | None:
+        """The global transaction that a received version is a part of."""
+        return self.feeds[source].part_of(version)
+
+    def has_parts(self, source: str, after: int, upto: int) -> bool:
+        """Whether any of these received versions is a part of a global transaction."""
+        return self.feeds[source].has_parts(after, upto)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+        """The answers; what they contain may not have been received yet."""
+        with self._measures.step("asking"):
+            answers = self._sources.ask(list(questions))
+        for question, answer in zip(questions, answers, strict=True):
+            self._refuse_older(question.source, answer.newest)
+            self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
+            self._bear_with(question, answer)
+        self._measures.queries += len(answers)
+        self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
+        return answers
+
+    def catch_up(self, versions: Mapping[str, int]) -> None:
+        """Until so many versions of each source have been received, because answers have them."""
+        with self._measures.step("lookahead"):
+            self._lookahead.read(
+                {
+                    source: Wanted(
+                        partial(self._has, source, version),
+                        f"version {version} of source {source}, which an answer contains,",
+                    )
+                    for source, version in versions.items()
+                }
+            )
+
+    def look_up(
+        self, questions: Sequence[Question[Frame]]
+    ) -> list[tuple[Answer[Frame], Snapshot[Frame]]]:
+        """For somebody who works alone: each answer, with the snapshot that it becomes.
+
+        What coincides goes out once, as the driver sees to it for the views of a job.
+        """
+        shared = Shared(questions)
+        answers = self._answers(shared.questions)
+        newest: dict[str, int] = {}
+        for question, answer in zip(shared.questions, answers, strict=True):
+            newest[question.source] = max(answer.newest, newest.get(question.source, 0))
+        self.catch_up(newest)
+        told = (answers[place] for place in shared.places)
+        return [self._found(q, a) for q, a in zip(questions, told, strict=True)]
+
+    def _answers(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
+        """Of copies, and of the sources where there is none."""
+        here = [self.router.answer(question) for question in questions]
+        left = [q for q, answer in zip(questions, here, strict=True) if answer is None]
+        asked = iter(self.ask(left))
+        return [next(asked) if answer is None else answer for answer in here]
+
+    def _found(
+        self, question: Question[Frame], answer: Answer[Frame]
+    ) -> tuple[Answer[Frame], Snapshot[Frame]]:
+        while came_too_late(self.received, question, answer):
+            [answer] = self.ask([question])
+            self.catch_up({question.source: answer.newest})
+        return answer, snapshot(self.received, question, answer)
+
+    def _bear_with(self, question: Question[Frame], answer: Answer[Frame]) -> None:
+        """What came too late is asked for again, not at once and not for ever."""
+        source, now = question.source, time.monotonic()
+        if not came_too_late(self.received, question, answer):
+            self._lacking.pop(source, None)
+        elif now - self._lacking.setdefault(source, now) > self._patience:
+            raise SourceViolation(
+                f"source {source} has answered for {self._patience:g} s without an update that it"
+                " published before and that a view has. Nothing of that was used. Repair the query"
+                " server; then the same command goes on"
+            )
+        elif self._stopping.wait(_MOMENT):
+            raise Stopped
+
+    def _refuse_older(self, source: str, version: int) -> None:
+        if version < self._seen[source]:
+            raise SourceViolation(
+                f"source {source} answered at version {version}, and version {self._seen[source]}"
+                " was seen before, in its status, an answer or its topic: the source was reset, or"
+                " a replica answers that lags too far behind"
+            )
+
+    def expect(self, standing: Standing) -> None:
+        """A view stands here, perhaps further than what has been received."""
+        for source, digest in standing.digests.items():
+            self._refuse_fork(source, standing.vector[source], digest)
+
+    def _refuse_fork(self, source: str, version: int, digest: int) -> None:
+        """SourceViolation when the topic tells another past than the source itself, or a view."""
+        feed = self.feeds[source]
+        if feed.agrees(version, digest):
+            return
+
+        def same(version: int) -> bool:
+            return not differ(
+                feed.digest_at(version), self._sources.digests(source, [version])[version]
+            )
+
+        raise SourceViolation(other_past(source, *parting(same, feed.confirmed, version)))
+
+    def _has(self, source: str, version: int) -> bool:
+        return self.received.received(source) >= version
+
+    def seen(self, vector: Mapping[str, int]) -> None:
+        """A view stands at this vector now."""
+        for source, version in vector.items():
+            self._seen[source] = max(self._seen[source], version)
+
+    def forget(self, vector: Mapping[str, int]) -> None:
+        """Drops what is remembered of records up to this vector, below which no view is."""
+        for source, version in vector.items():
+            self.feeds[source].forget(version)

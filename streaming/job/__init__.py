@@ -1,0 +1,1 @@
+"""The views of one job, from received transactions to commits; nothing here knows Spark."""

@@ -1,0 +1,214 @@
+"""A job watches its broker and its sources also while it has nothing to ask them.
+
+A thread for each of them looks every few seconds, so that one that hangs hides no other. What
+changes is said once. From the ends of the topics follows how far the views are behind.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from protocols.errors import Unreachable, ViewsweepError
+from streaming.figures.heldback import HeldBack
+from streaming.figures.measuring import Behind, Measures
+from streaming.intake.topics import consumer
+
+_EVERY_SECONDS = 2.0
+#: How long an answer may take.
+_ANSWER_SECONDS = 5.0
+#: Silence is said after so long.
+_SILENT_SECONDS = 4.0
+#: What waits for its other parts is said after so long: usually they come at once.
+_HELD_SECONDS = 10.0
+_NO_ANSWER = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._RESOLVE,
+)
+Report = Callable[[str], None]
+
+
+class Presence:
+    """Says once that something does not answer, and once that it does again.
+
+    Only after some seconds of it: a source that is started again is away for a moment.
+    """
+
+    def __init__(
+        self, name: str, consequence: str, report: Report, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._name = name
+        self._consequence = consequence
+        self._report = report
+        self._clock = clock
+        #: When the first attempt began that had no answer.
+        self._since: float | None = None
+        self._said = False
+
+    def attempt(self, ask: Callable[[], object]) -> bool:
+        """Asks, and says what has changed; whether there was an answer, and not Unreachable."""
+        began = self._clock()
+        try:
+            ask()
+        except Unreachable:
+            self._failed(began)
+            return False
+        self._answered()
+        return True
+
+    def _failed(self, began: float) -> None:
+        if self._since is None:
+            self._since = began
+        if not self._said and self._clock() - self._since >= _SILENT_SECONDS:
+            self._said = True
+            since = time.strftime("%H:%M:%S", time.localtime(self._since))
+            self._report(f"{self._name} does not answer since {since}; {self._consequence}")
+
+    def _answered(self) -> None:
+        if self._since is not None and self._said:
+            away = self._clock() - self._since
+            self._report(f"{self._name} answers again after {away:.0f} s")
+        self._since, self._said = None, False
+
+
+@dataclass(frozen=True)
+class Installed:
+    """How far the views have come in a topic."""
+
+    #: All records below it are installed in every view, or not needed.
+    offset: int
+    #: Of the first transaction that waits, if it is received: the offset behind it, and when it was
+    #: committed (seconds since the epoch).
+    next: tuple[int, float] | None = None
+
+
+class Backlog:
+    """What the topics have and the views have not."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        #: Source → (when, the end of its topic then), where it had grown.
+        self._ends: dict[str, deque[tuple[float, int]]] = {}
+
+    def seen(self, source: str, end: int) -> None:
+        """A topic ends here now."""
+        ends = self._ends.setdefault(source, deque())
+        if not ends or ends[-1][1] != end:
+            ends.append((self._clock(), end))
+
+    def behind(self, installed: Mapping[str, Installed]) -> dict[str, Behind]:
+        """Of each source whose topic's end is known."""
+        return {
+            source: self._behind(self._ends[source], at)
+            for source, at in installed.items()
+            if source in self._ends
+        }
+
+    def _behind(self, ends: deque[tuple[float, int]], at: Installed) -> Behind:
+        while len(ends) > 1 and ends[0][1] <= at.offset:
+            ends.popleft()
+        records = max(0, ends[-1][1] - at.offset)
+        if not records:
+            return Behind(0, 0.0)
+        since = ends[0][0]
+        if at.next is not None and at.next[0] > at.offset:
+            since = min(since, at.next[1])
+        return Behind(records, max(0.0, self._clock() - since))
+
+
+class Watching:
+    """The threads that look, from `start` to the end of the job."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Mapping[str, str],
+        installed: Callable[[], Mapping[str, Installed]],
+        measures: Measures,
+        report: Report,
+        stopping: threading.Event,
+    ) -> None:
+        """`topics`: source → its topic."""
+        self._bootstrap = bootstrap
+        self._topics = dict(topics)
+        self._installed = installed
+        self._measures = measures
+        self._report = report
+        self._stopping = stopping
+        self._backlog = Backlog()
+        #: View → what it holds back, since when it does so unchanged, and whether that was said.
+        self._held: dict[str, tuple[HeldBack, float, bool]] = {}
+
+    def start(self, statuses: Mapping[str, Callable[[float], object]]) -> None:
+        """`statuses`: source → asks it, giving up after so many seconds."""
+        for source, status in statuses.items():
+            presence = Presence(f"source {source}", "its updates wait", self._report)
+            ask = partial(_status, status)
+            self._begin(f"watching {source}", partial(self._look_at, presence, ask))
+        self._begin("watching the broker", self._look_at_broker)
+
+    def _begin(self, name: str, look: Callable[[], None]) -> None:
+        threading.Thread(target=look, name=name, daemon=True).start()
+
+    def _look_at(self, presence: Presence, ask: Callable[[], object]) -> None:
+        while not self._stopping.wait(_EVERY_SECONDS):
+            presence.attempt(ask)
+
+    def _look_at_broker(self) -> None:
+        broker = Presence(
+            f"the broker at {self._bootstrap}", "no update arrives until it does", self._report
+        )
+        with closing(consumer(self._bootstrap)) as asking:
+            while True:
+                known = broker.attempt(partial(self._ask_ends, asking))
+                self._measures.behind = self._backlog.behind(self._installed()) if known else {}
+                self._say_what_is_held(time.monotonic())
+                if self._stopping.wait(_EVERY_SECONDS):
+                    return
+
+    def _ask_ends(self, asking: Consumer) -> None:
+        for source, topic in self._topics.items():
+            try:
+                _, end = asking.get_watermark_offsets(TopicPartition(topic, 0), _ANSWER_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() in _NO_ANSWER:
+                    raise Unreachable(error.args[0].str()) from None
+            else:
+                self._backlog.seen(source, end)
+
+    def look_again(self) -> None:
+        """With what is installed by now, and the ends as they were last seen."""
+        if self._measures.behind:
+            self._measures.behind = self._backlog.behind(self._installed())
+
+    def _say_what_is_held(self, now: float) -> None:
+        held = dict(self._measures.held_back)
+        for view in self._held.keys() - held.keys():
+            _, _, said = self._held.pop(view)
+            if said:
+                self._report(f"view {view} holds nothing back any more")
+        for view, what in held.items():
+            before, since, said = self._held.get(view, (what, now, False))
+            if before.transactions != what.transactions:
+                since, said = now, False
+            if not said and now - since >= _HELD_SECONDS:
+                self._report(str(what))
+                said = True
+            self._held[view] = what, since, said
+
+
+def _status(status: Callable[[float], object]) -> None:
+    """Whatever else is wrong with the answer, it is one; who needs it will say so."""
+    try:
+        status(_ANSWER_SECONDS)
+    except ViewsweepError as error:
+        if isinstance(error, Unreachable):
+            raise

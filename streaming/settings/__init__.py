@@ -1,0 +1,1 @@
+"""What a user writes: `warehouse.toml` and the SQL files of views."""

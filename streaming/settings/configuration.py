@@ -1,0 +1,334 @@
+"""`warehouse.toml`: everything a job has to know, checked key by key before anything is started."""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeAlias, get_args
+
+from protocols.errors import WrongUse
+from protocols.maintenance.registry import DEFAULT, protocol
+from protocols.views.catalog import Catalog, refuse_source_name
+from protocols.views.sql import sources_named_in
+from sources.bootstrap import checked_bootstrap
+from streaming.settings.sqlfiles import sql_in
+
+_TABLES = {
+    "warehouse": {"path"},
+    "kafka": {"bootstrap"},
+    "sources": {"address", "topic", "token_env", "tls_roots", "keep", "relations"},
+    "views": {"sql", "protocol", "history_hours"},
+    "job": {
+        "records_per_batch",
+        "records_per_sweep",
+        "mailbox_megabytes",
+        "executor_rows",
+        "page_rows",
+        "answer_megabytes",
+        "current_every_seconds",
+        "upkeep_every_seconds",
+        "readers_minutes",
+        "patience_seconds",
+    },
+}
+#: Where Spark's checkpoints of several views lie in the warehouse, beside the views.
+CHECKPOINTS = "_checkpoints"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+#: Keys of [job] that may be 0.
+_NONE_AT_ZERO = {"executor_rows"}
+
+
+#: What is kept of a relation: nothing, so that its source is asked, or all of its rows in memory.
+Keep: TypeAlias = Literal["ask", "full"]
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """Where one source answers and publishes."""
+
+    name: str
+    address: str
+    topic: str
+    #: Name of the environment variable that holds the token, for servers off loopback.
+    token_env: str | None
+    tls_roots: Path | None
+    #: Relation → what is kept of it; "ask" if it is not named.
+    keep: Mapping[str, Keep] = field(default_factory=dict)
+    #: Relation → further keys and foreign keys that the source does not declare itself, in JSON.
+    relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def keeps_copy_of(self, relation: str) -> bool:
+        """Whether a copy of it is to answer for this source."""
+        return self.keep.get(relation) == "full"
+
+    def refuse_unknown_copies(self, catalog: Catalog) -> None:
+        """WrongUse if it is said of something that the source does not have what is kept of it."""
+        known = [relation.name for relation in catalog.relations if relation.source == self.name]
+        for relation in self.keep:
+            if relation not in known:
+                raise WrongUse(
+                    f"sources.{self.name}.keep.{relation}: source {self.name} has no relation"
+                    f" {relation!r}; it has: {', '.join(known)}"
+                )
+
+
+@dataclass(frozen=True)
+class ViewSettings:
+    """One view: its SQL and the protocol that keeps it."""
+
+    name: str
+    sql_file: Path
+    sql: str
+    protocol: str
+    #: For how long each state of the past can be asked for; None for ever.
+    history_hours: float | None = None
+
+    def with_protocol(self, name: str) -> "ViewSettings":
+        """The same view kept by another protocol; WrongUse if there is none of that name."""
+        return replace(self, protocol=protocol(name).name)
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """How the job goes about it; every field has a default."""
+
+    #: At most this many records in one micro-batch: throughput grows with it.
+    records_per_batch: int = 100_000
+    #: A larger batch, or a backlog, is swept and committed in pieces of at most so many records:
+    #: memory grows with it. A single transaction stays whole, however large it is.
+    records_per_sweep: int = 200_000
+    #: Updates that are here and not installed yet stay in memory up to this size, over all
+    #: relations; what is more lies in files in the directory for temporary ones (TMPDIR).
+    mailbox_megabytes: int = 512
+    #: A batch of at least this many changed rows is swept on the executors; 0 for none. Below some
+    #: hundred thousand they do not pay on any number of cores: `make executors`. Batches and their
+    #: pieces are no larger than the two above: raise these as well to get there.
+    executor_rows: int = 1_000_000
+    #: Rows of a page when the first state is read.
+    page_rows: int = 20_000
+    #: An answer of a source that is larger ends the job: its query server lies, or a relation is as
+    #: large as that and has no key, by which it would be read in pages.
+    answer_megabytes: int = 256
+    #: The `current` table follows at most this often, in a quiet second or after six batches.
+    current_every_seconds: float = 1.0
+    #: Small files and the logs of the tables are looked after at most this often.
+    upkeep_every_seconds: float = 10.0
+    #: How long files that were replaced stay, for readers that have opened a table before.
+    readers_minutes: float = 10.0
+    #: How long a source or a topic that does not answer is asked again before the job gives up.
+    patience_seconds: float = 60.0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The whole file."""
+
+    file: Path
+    warehouse: Path
+    bootstrap: str
+    sources: Mapping[str, SourceSettings]
+    views: Mapping[str, ViewSettings]
+    job: JobSettings
+
+    def sources_of(self, view: ViewSettings) -> dict[str, SourceSettings]:
+        """The sources that the view's SQL names; one that it does not name may be away.
+
+        A source that is named and not configured is left to the check of the SQL, which knows the
+        place. SQL that names none of them is refused there as well, so any source will do.
+        """
+        named = sources_named_in(view.sql)
+        used = {name: s for name, s in self.sources.items() if name.lower() in named}
+        return used or dict(self.sources)
+
+    def view(self, name: str | None) -> ViewSettings:
+        """The view of this name, or the only one there is."""
+        if name is None and len(self.views) == 1:
+            return next(iter(self.views.values()))
+        if name is None:
+            known = ", ".join(self.views)
+            raise WrongUse(f"{self.file} has several views; choose one with --view: {known}")
+        if name not in self.views:
+            raise WrongUse(
+                f"{self.file}: there is no [views.{name}]; have: {', '.join(self.views)}"
+            )
+        return self.views[name]
+
+
+def read_configuration(file: Path) -> Configuration:
+    """Reads and checks the file; WrongUse names the key and what is wrong with it."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WrongUse(
+            f"cannot read {file}: {error.strerror}. Name one with --config; examples/warehouse.toml"
+            " is one to begin with, and 'viewsweep demo' needs none"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file} is not TOML: {error}") from None
+    return _Reader(file, content).configuration()
+
+
+class _Reader:
+    """Takes values out of the parsed file; every complaint carries file and key."""
+
+    def __init__(self, file: Path, content: dict[str, Any]) -> None:
+        self._file = file
+        self._content = content
+
+    def configuration(self) -> Configuration:
+        self._refuse_unknown(self._content, "", set(_TABLES))
+        for name in ("warehouse", "kafka", "job"):
+            self._refuse_unknown(self._table(self._content, name, ""), name, _TABLES[name])
+        sources = {name: self._source(name) for name in self._named("sources")}
+        self._refuse_shared_topics(sources)
+        views = {name: self._view(name) for name in self._named("views")}
+        warehouse = self._table(self._content, "warehouse", "")
+        return Configuration(
+            self._file,
+            self._beside(self._local(self._text(warehouse, "path", "warehouse"))),
+            self._bootstrap(),
+            sources,
+            views,
+            self._job(),
+        )
+
+    def _bootstrap(self) -> str:
+        """The environment wins, so that one file serves the demo, the tests and a real broker."""
+        kafka = self._table(self._content, "kafka", "")
+        given = os.environ.get("VIEWSWEEP_BROKER")
+        key = "VIEWSWEEP_BROKER, instead of kafka.bootstrap," if given else "kafka.bootstrap"
+        try:
+            return checked_bootstrap(given or self._text(kafka, "bootstrap", "kafka"))
+        except WrongUse as error:
+            self._refuse(key, str(error))
+
+    def _source(self, name: str) -> SourceSettings:
+        table = self._named("sources")[name]
+        where = f"sources.{name}"
+        self._refuse_unknown(table, where, _TABLES["sources"])
+        try:
+            refuse_source_name(name)
+        except WrongUse as error:
+            self._refuse(repr(where), str(error))
+        roots = self._text(table, "tls_roots", where, None)
+        return SourceSettings(
+            name,
+            self._text(table, "address", where),
+            self._text(table, "topic", where, name) or name,
+            self._text(table, "token_env", where, None),
+            self._beside(roots) if roots else None,
+            self._keep(table, where),
+            self._relations(table, where),
+        )
+
+    def _keep(self, table: dict[str, Any], where: str) -> dict[str, Keep]:
+        kept = self._table(table, "keep", f"{where}.")
+        for relation, value in kept.items():
+            if value not in get_args(Keep):
+                problem = f"has to be one of {', '.join(get_args(Keep))}, not {value!r}"
+                self._refuse(f"{where}.keep.{relation}", problem)
+        return kept
+
+    def _relations(self, table: dict[str, Any], where: str) -> dict[str, dict[str, Any]]:
+        relations = self._table(table, "relations", f"{where}.")
+        for name in relations:
+            place = f"{where}.relations"
+            form = self._table(relations, name, f"{place}.")
+            self._refuse_unknown(form, f"{place}.{name}", {"keys", "foreign_keys"})
+        return relations
+
+    def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:
+        owners: dict[str, str] = {}
+        for name, source in sources.items():
+            other = owners.setdefault(source.topic, name)
+            if other != name:
+                problem = f"is {source.topic!r}, the topic of source {other!r}; each needs its own"
+                self._refuse(f"sources.{name}.topic", problem)
+
+    def _view(self, name: str) -> ViewSettings:
+        table = self._named("views")[name]
+        where = f"views.{name}"
+        self._refuse_unknown(table, where, _TABLES["views"])
+        if not name.replace("_", "").replace("-", "").isalnum():
+            self._refuse(
+                where, "is no name for a view, which becomes a directory: letters, digits, _ and -"
+            )
+        if name == CHECKPOINTS:
+            self._refuse(where, "has the name of a directory of viewsweep's own; take another one")
+        file = self._beside(self._text(table, "sql", where))
+        try:
+            sql = sql_in(file)
+        except WrongUse as error:
+            self._refuse(f"{where}.sql", str(error))
+        chosen = self._text(table, "protocol", where, DEFAULT) or DEFAULT
+        try:
+            protocol(chosen)
+        except WrongUse as error:
+            self._refuse(f"{where}.protocol", str(error))
+        history = table.get("history_hours")
+        if history is not None:
+            history = self._positive(table, "history_hours", 0.0, where)
+        return ViewSettings(name, file, sql, chosen, history)
+
+    def _job(self) -> JobSettings:
+        table = self._table(self._content, "job", "")
+        defaults = JobSettings()
+        values = {key: self._positive(table, key, getattr(defaults, key)) for key in _TABLES["job"]}
+        return JobSettings(**values)
+
+    def _positive(self, table: dict[str, Any], key: str, default: Any, where: str = "job") -> Any:
+        value = table.get(key, default)
+        kinds = (int,) if isinstance(default, int) else (int, float)
+        if key in _NONE_AT_ZERO and isinstance(value, int) and value is not False and value == 0:
+            return 0
+        if isinstance(value, bool) or not isinstance(value, kinds) or not value > 0:
+            kind = "a whole number" if isinstance(default, int) else "a number"
+            least = "above 0, or 0 for none" if key in _NONE_AT_ZERO else "above 0"
+            self._refuse(f"{where}.{key}", f"has to be {kind} {least}, not {value!r}")
+        return value
+
+    def _named(self, key: str) -> dict[str, dict[str, Any]]:
+        tables: dict[str, dict[str, Any]] = self._table(self._content, key, "")
+        if not tables:
+            self._refuse(key, f"at least one [{key}.NAME] is needed")
+        for name, table in tables.items():
+            if not isinstance(table, dict):
+                self._refuse(f"{key}.{name}", f"has to be a table: [{key}.{name}]")
+        return tables
+
+    def _table(self, content: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+        table: dict[str, Any] = content.get(key, {})
+        if not isinstance(table, dict):
+            self._refuse(f"{where}{key}", f"has to be a table: [{key}]")
+        return table
+
+    def _text(self, table: dict[str, Any], key: str, where: str, default: str | None = "") -> Any:
+        if key not in table and default != "":
+            return default
+        value = table.get(key)
+        if not isinstance(value, str) or not value:
+            problem = "is missing" if key not in table else f"has to be a text, not {value!r}"
+            self._refuse(f"{where}.{key}", problem)
+        return value
+
+    def _local(self, path: str) -> str:
+        """A path, not an address: `s3://lake` would become a directory `s3:`."""
+        if _SCHEME.match(path):
+            problem = f"is {path!r}; a lake lies in a directory of this machine, give its path"
+            self._refuse("warehouse.path", problem)
+        return path
+
+    def _beside(self, path: str) -> Path:
+        """Relative paths count from the file's own directory."""
+        return (self._file.parent / Path(path).expanduser()).resolve()
+
+    def _refuse_unknown(self, table: dict[str, Any], where: str, known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                place = f"{where}.{key}" if where else key
+                self._refuse(place, f"is not known here; there are: {', '.join(sorted(known))}")
+
+    def _refuse(self, key: str, problem: str) -> NoReturn:
+        raise WrongUse(f"{self._file}: {key} {problem}")

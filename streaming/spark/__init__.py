@@ -1,0 +1,1 @@
+"""The shell around the job: Structured Streaming, executors, checkpoints."""

@@ -1,0 +1,230 @@
+"""The Structured Streaming job: Spark reads the topics and calls us once per micro-batch.
+
+Spark decides what a batch is and writes into its checkpoint, before it calls us, up to which
+offsets it reaches. That is all we take from it: the records come through the lookahead, which
+has fetched and decoded most of them by then, while Spark would carry each of them through the JVM
+and into Python for as long as the whole sweep takes. Everything else is decided by `Job`: it knows
+from Delta what is installed, so a batch that comes again, or comes after the checkpoint was
+deleted, changes nothing.
+"""
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+
+import orjson
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from infra.sparksettings import settings
+from protocols.errors import ViewsweepError
+from streaming.figures.measuring import Measures
+from streaming.job.job import Job
+from streaming.liveview import LiveView
+from streaming.settings.configuration import CHECKPOINTS, Configuration, ViewSettings
+from streaming.spark.checkpoint import NotUsable, fed_offsets, offsets_in
+from streaming.spark.executors import Executors
+from streaming.stopping import Stopped, begun, is_done, told_by_signals, wait_for
+from warehouse.delta import set_aside
+
+_LOOK_EVERY_SECONDS = 0.25
+#: So often it is said that Spark is still starting.
+_SPARK_SECONDS = 10.0
+
+
+def run(
+    configuration: Configuration,
+    views: Sequence[ViewSettings],
+    report: Callable[[str], None],
+    once: bool = False,
+) -> Measures:
+    """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed.
+
+    KeyboardInterrupt if it was stopped before it read the topics.
+    """
+    session: Future[SparkSession] = Future()
+    job = Job(configuration, views, report, Executors(session.result))
+    with told_by_signals(job.stopping) as told, LiveView(job.measures) as live:
+        work = begun(partial(_keep, job, configuration, report, session, once), "job")
+        ended = wait_for(work, told, live.look)
+    try:
+        if ended:
+            work.result()
+    except Stopped:
+        raise KeyboardInterrupt from None
+    if not ended and not job.measures.streaming:
+        raise KeyboardInterrupt
+    if not ended:
+        report("left without waiting longer; what was in work is done again at the next start")
+    return job.measures
+
+
+def _keep(
+    job: Job,
+    configuration: Configuration,
+    report: Callable[[str], None],
+    session: "Future[SparkSession]",
+    once: bool,
+) -> None:
+    """From the first check to the end."""
+    try:
+        job.check()
+        # Spark takes seconds to start; the first state may take them as well.
+        spark = begun(partial(spark_session, report), "spark")
+        job.prepare()
+        while not is_done(spark, job.stopping, _SPARK_SECONDS):
+            report("Spark is still starting; on a busy machine that may take a minute")
+        session.set_result(spark.result())
+        _keep_what_is_loaded()
+        _Stream(job, configuration, report).run(session.result(), once)
+        job.finish()
+    finally:
+        job.close()
+
+
+def _keep_what_is_loaded() -> None:
+    """What is loaded by now stays, and the garbage collector looks through it no more.
+
+    Each time it did, some 70 ms, nothing else went on; a burst of messages brings it about.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def spark_session(report: Callable[[str], None]) -> SparkSession:
+    """A session with our settings, or the one that spark-submit has prepared."""
+    report("starting Spark, some 5 to 15 s")
+    builder = SparkSession.builder.appName("viewsweep")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # The Python of the executors on this machine, which has all that they import.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        for key, value in settings(progress=report).items():
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+class _Stream:
+    """One streaming query around one job."""
+
+    def __init__(
+        self, job: Job, configuration: Configuration, report: Callable[[str], None]
+    ) -> None:
+        self._job = job
+        self._configuration = configuration
+        self._report = report
+        #: Held while a batch is in work, so that stopping waits for its commit.
+        self._working = threading.Lock()
+        self._failure: BaseException | None = None
+
+    def run(self, spark: SparkSession, once: bool) -> None:
+        query = self._start(spark, once)
+        names = " and ".join(view.view.name for view in self._job.views)
+        self._report(f"view {names}: keeping it; Ctrl-C stops it")
+        self._job.measures.streaming = True
+        try:
+            while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
+                self._follow()
+            if not self._job.stopping.is_set():
+                query.awaitTermination()
+        except StreamingQueryException as error:
+            if self._failure is None:
+                # Of a topic that is gone Spark tells what Kafka's client threw, and not its name.
+                self._job.refuse_lost_topics()
+                raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
+        self._stop(query)
+        if self._failure is not None:
+            raise self._failure
+
+    def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
+        self._take_up_what_was_fed()
+        offsets = {topic: {"0": offset} for topic, offset in self._job.offsets.items()}
+        records = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", self._configuration.bootstrap)
+            .option("subscribe", ",".join(offsets))
+            .option("startingOffsets", orjson.dumps(offsets).decode())
+            .option("maxOffsetsPerTrigger", self._configuration.job.records_per_batch)
+            .option("failOnDataLoss", "true")
+            .option("fetchOffset.numRetries", "10")
+            .load()
+        )
+        writer = records.writeStream.foreachBatch(self._batch).option(
+            "checkpointLocation", str(self._checkpoint)
+        )
+        return (writer.trigger(availableNow=True) if once else writer).start()
+
+    @property
+    def _checkpoint(self) -> Path:
+        """Beside the view; for several ones a place of their own. Lost, it is made anew."""
+        views = self._job.views
+        if len(views) == 1:
+            return views[0].tables.directory / "checkpoint"
+        names = "+".join(sorted(view.view.name for view in views))
+        return self._configuration.warehouse / CHECKPOINTS / names
+
+    def _take_up_what_was_fed(self) -> None:
+        """What Spark has fed before it was stopped, it does not feed again."""
+        try:
+            fed = fed_offsets(self._checkpoint, self._job.topic_ends)
+        except NotUsable as why:
+            aside = set_aside(self._checkpoint)
+            self._report(
+                f"Spark's checkpoint cannot be used: {why}. It is kept as {aside}; going on from"
+                " where Delta stands"
+            )
+        else:
+            if fed:
+                self._job.process(self._by_source(fed))
+
+    def _ends(self, batch: int) -> dict[str, int]:
+        """Source → behind the last offset of a batch: Spark wrote it down before the batch began.
+
+        The file ends with one line of JSON per stream that is read, and we read one.
+        """
+        return self._by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
+
+    def _by_source(self, ends: Mapping[str, int]) -> dict[str, int]:
+        topics = self._job.topics
+        return {topics[topic]: end for topic, end in ends.items()}
+
+    def _batch(self, _records: DataFrame, batch: int) -> None:
+        with self._working:
+            if self._job.stopping.is_set():
+                raise Stopped
+            try:
+                self._job.process(self._ends(batch))
+            except Stopped:
+                raise
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _follow(self) -> None:
+        """Looks after the tables between batches, so that a pause leaves nothing behind."""
+        if self._working.acquire(blocking=False):
+            try:
+                self._job.look_after()
+            finally:
+                self._working.release()
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """After the batch at hand. A batch that Spark begins meanwhile is refused, so its
+        checkpoint stays behind and nothing is taken for done that is not.
+
+        Spark waits for the batch that it has begun, so the lock must be free when it is told.
+        """
+        self._job.stopping.set()
+        with self._working:
+            pass
+        query.stop()
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """What Spark says, without the plan and the stack that follow."""
+    return str(error).strip().splitlines()[0]
