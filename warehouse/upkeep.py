@@ -178,7 +178,7 @@ def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
         with tables.to_tidy(name) as table:
             if table is not None:
                 with delta.plain_upkeep(tables.directory / name):
-                    look_after(table, tables.directory / name)
+                    tend(table, tables.directory / name)
 
 
 def fold_older(tables: ViewTables, hours: float) -> None:
@@ -187,7 +187,7 @@ def fold_older(tables: ViewTables, hours: float) -> None:
     tables.fold(tables.installed_before(now - datetime.timedelta(hours=hours)))
 
 
-def look_after(table: DeltaTable, directory: Path) -> None:
+def tend(table: DeltaTable, directory: Path) -> None:
     """Small files, the log, and files of the past of one table; nothing if little has happened."""
     compacted = compact(table)
     if compacted or table.version() - delta.last_checkpoint(directory) >= _MANY:

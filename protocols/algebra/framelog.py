@@ -19,7 +19,7 @@ class Room:
 
     bytes: int
     #: Returns the same rows, which take no memory of their own any more.
-    put_away: Callable[[pl.DataFrame], pl.DataFrame]
+    spill: Callable[[pl.DataFrame], pl.DataFrame]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class FrameLog:
             return
         first = next(number for number, part in enumerate(self._parts) if part.bytes)
         rows = pl.concat([part.rows for part in self._parts[first:]])
-        self._parts[first:] = [_part(self._room.put_away(rows), 0)]
+        self._parts[first:] = [_part(self._room.spill(rows), 0)]
         self._ends[first:] = self._ends[-1:]
 
     @property

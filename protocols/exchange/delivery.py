@@ -103,7 +103,7 @@ class Delivery(Generic[D]):
         self.held = HoldBack(sources)
         #: Source → the last version that got in line. A view that is further than others in its job
         #: stands at versions that have not been received yet.
-        self.in_line = {source: mailbox.base(source) for source in sources}
+        self.enqueued = {source: mailbox.base(source) for source in sources}
         #: Called when something has happened that a FIFO protocol may react to.
         self.happened: Callable[[], None] = _nothing
 
@@ -116,21 +116,21 @@ class Delivery(Generic[D]):
         """The global transaction that a received version is a part of."""
         return self._transactions.part_of(source, version)
 
-    def take_up(self, ends: Mapping[str, int], most: int | None = None) -> bool:
+    def enqueue_upto(self, ends: Mapping[str, int], most: int | None = None) -> bool:
         """Lines up received transactions, per source up to a version, by their time of commit.
 
         At most as many as have the size `most` together, or a single one that is larger; returns
         whether more of them wait.
         """
         batch = {
-            source: (self.in_line[source], max(self.in_line[source], ends[source]))
+            source: (self.enqueued[source], max(self.enqueued[source], ends[source]))
             for source in ends.keys() & self._sources
         }
         if not any(upto > after for after, upto in batch.values()):
             return False
         sources, which, version = positions_of(batch, self._transactions.times)
         fit = len(version) if most is None else self._fitting(most, sources, which, version)
-        self.line_up(sources, which[:fit], version[:fit])
+        self.enqueue_each(sources, which[:fit], version[:fit])
         return fit < len(version)
 
     def _fitting(self, most: int, sources: Sequence[str], which: Numbers, version: Numbers) -> int:
@@ -142,28 +142,28 @@ class Delivery(Generic[D]):
                 sizes[mine] = self._transactions.sizes(source, int(own[0]) - 1, int(own[-1]))
         return max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right")))
 
-    def line_up(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
+    def enqueue_each(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
         """Received transactions in this order: of `sources[which]` the version."""
         ends = {s: int(version[which == n][-1]) for n, s in enumerate(sources) if n in which}
         plain = self._channel is None and not self.waiting
         if plain and not any(
-            self._transactions.has_parts(source, self.in_line[source], end)
+            self._transactions.has_parts(source, self.enqueued[source], end)
             for source, end in ends.items()
         ):
             self._mailbox.deliver_each(sources, which, version)
-            self.in_line |= ends
+            self.enqueued |= ends
             return
         for number, each in zip(which.tolist(), version.tolist(), strict=True):
-            self.get_in_line(sources[number], each)
+            self.enqueue(sources[number], each)
 
-    def get_in_line(self, source: str, version: int) -> None:
+    def enqueue(self, source: str, version: int) -> None:
         """The next received transaction of a source, which may complete what waits."""
-        if version != self.in_line[source] + 1:
-            raise ProtocolBug(f"{source}: {version} was to get in line behind {self.in_line}")
+        if version != self.enqueued[source] + 1:
+            raise ProtocolBug(f"{source}: {version} was to get in line behind {self.enqueued}")
         part = self.part_of(source, version)
         if part is not None and len(part.participants & self._sources) > 1:
             self._refuse(part, source, version)
-        self.in_line[source] = version
+        self.enqueued[source] = version
         self.held.arrived(source, version, part)
         if self._channel is not None:
             self._channel.pass_on(source)

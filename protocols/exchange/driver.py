@@ -162,7 +162,7 @@ class Driver(Generic[D]):
             for asked, wanted in ready:
                 self.hand_over(asked, wanted)
 
-    def may_take_up(self, view: Maintained[D], source: str) -> bool:
+    def may_enqueue(self, view: Maintained[D], source: str) -> bool:
         """Whether updates of a source may get in line for a view now."""
         return not view.fifo or all(
             each.key != (view, source) for asked in self._out for each in asked.wanting

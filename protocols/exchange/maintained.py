@@ -123,17 +123,17 @@ class Maintained(Generic[D]):
 
     # -- updates -------------------------------------------------------------------------------
 
-    def take_up(self, ends: Mapping[str, int], most: int | None = None) -> bool:
+    def enqueue_upto(self, ends: Mapping[str, int], most: int | None = None) -> bool:
         """Lines up received transactions, by their time of commit; whether more of them wait."""
         before = self.mailbox.last_position
-        more = self.delivery.take_up(ends, most)
+        more = self.delivery.enqueue_upto(ends, most)
         self._delivered(before)
         return more
 
-    def line_up(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
+    def enqueue_each(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
         """Lines up received transactions in this order: of `sources[which]` the version."""
         before = self.mailbox.last_position
-        self.delivery.line_up(sources, which, version)
+        self.delivery.enqueue_each(sources, which, version)
         self._delivered(before)
 
     def _delivered(self, before: int) -> None:
@@ -234,7 +234,7 @@ class Maintained(Generic[D]):
 
     def refuse_out_of_turn(self, source: str, answer: Answer[D]) -> None:
         """SourceViolation if an answer has no place among the updates of a FIFO channel."""
-        fault, last = None, self.delivery.in_line[source]
+        fault, last = None, self.delivery.enqueued[source]
         if answer.parts or answer.inclusion != Prefix(answer.newest):
             fault = "answers from no single version"
         elif answer.newest < last:
@@ -251,8 +251,8 @@ class Maintained(Generic[D]):
         source, piece = wanted.question.source, wanted._piece
         assert piece is not None, "a view asks as part of a piece of work"
         if self.fifo and self._protocol is not None:
-            for version in range(self.delivery.in_line[source] + 1, found.version + 1):
-                self.delivery.get_in_line(source, version)
+            for version in range(self.delivery.enqueued[source] + 1, found.version + 1):
+                self.delivery.enqueue(source, version)
         self._tell("is told", *_subject(wanted.question), "at version", found.version)
         if self._note is not None:
             self._note(wanted, answer, found)

@@ -208,14 +208,14 @@ class _Run:
 
     def _groups(self) -> list[Group]:
         """What may be delivered next."""
-        free = self._life.may_take_up(self._view)
+        free = self._life.may_enqueue(self._view)
         return [g for g in self._left.ready() if all(source in free for source, _ in g)]
 
     def _deliver(self, group: Group) -> None:
         self._left.take(group)
         for source, version in group:
             self._see(source, version)
-        self._life.line_up(self._view, group)
+        self._life.enqueue_each(self._view, group)
 
     def _see(self, source: str, version: int) -> None:
         """It is known here; to a FIFO protocol what is known has been delivered as well."""

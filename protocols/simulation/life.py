@@ -140,34 +140,34 @@ class Life:
         }
         self.received.receive(source.name, version, changes)
 
-    def may_take_up(self, kept: Kept) -> dict[str, int]:
+    def may_enqueue(self, kept: Kept) -> dict[str, int]:
         """Source → up to which version its updates may line up for a view now."""
         if kept.loading and kept.setting.entry.fifo:
             return {}  # its channel begins with the protocol
-        received, in_line = self.received.received, kept.maintained.delivery.in_line
+        received, enqueued = self.received.received, kept.maintained.delivery.enqueued
         return {
             name: received(name)
             for name in self._sources
-            if received(name) > in_line[name] and self.driver.may_take_up(kept.maintained, name)
+            if received(name) > enqueued[name] and self.driver.may_enqueue(kept.maintained, name)
         }
 
-    def take_up(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
+    def enqueue_upto(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
         """What is received gets in line, by its time of commit; whether more of it waits."""
-        more = kept.maintained.take_up(ends, most)
+        more = kept.maintained.enqueue_upto(ends, most)
         self._begin(kept)
         return more
 
-    def line_up(self, kept: Kept, group: Group) -> None:
+    def enqueue_each(self, kept: Kept, group: Group) -> None:
         """These get in line, in this order."""
         names = tuple(dict.fromkeys(source for source, _ in group))
         which = np.array([names.index(source) for source, _ in group], np.int64)
         versions = np.array([version for _, version in group], np.int64)
-        kept.maintained.line_up(names, which, versions)
+        kept.maintained.enqueue_each(names, which, versions)
         self._begin(kept)
 
     def next_again(self, kept: Kept) -> Group | None:
         """What has to be delivered again next, if all of it is here and may line up."""
-        ends = self.may_take_up(kept)
+        ends = self.may_enqueue(kept)
         if not kept.again or any(ends.get(s, 0) < version for s, version in kept.again[0]):
             return None
         return kept.again[0]

@@ -162,9 +162,9 @@ class _Metronome:
 
     def _deliver(self) -> None:
         [view] = self._life.views
-        ends = self._life.may_take_up(view)
+        ends = self._life.may_enqueue(view)
         if ends:
-            self._life.take_up(view, ends)
+            self._life.enqueue_upto(view, ends)
 
     def _answer(self, questions: list[Opened]) -> None:
         """All of them at the same moment; what is asked next waits for the next round trip."""

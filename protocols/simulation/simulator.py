@@ -200,23 +200,23 @@ class _Simulation:
             if group is None:
                 return []
             return [(self._weights["deliver"][group[0][0]], self._deliver_again, kept)]
-        ends = self._life.may_take_up(kept)
+        ends = self._life.may_enqueue(kept)
         return [(self._weights["deliver"][name], self._deliver, (kept, name)) for name in ends]
 
     def _deliver_again(self, kept: Kept) -> None:
-        self._life.line_up(kept, kept.again[0])
+        self._life.enqueue_each(kept, kept.again[0])
 
     def _deliver(self, what: tuple[Kept, str]) -> None:
         """The next update of a source gets in line; or all that is here, as in a batch of the job,
         by time of commit, cut at some size."""
         kept, name = what
-        ends = self._life.may_take_up(kept)
+        ends = self._life.may_enqueue(kept)
         if self._choices.below(3) < 2:
-            first = kept.maintained.delivery.in_line[name] + 1
-            self._life.take_up(kept, {name: first})
+            first = kept.maintained.delivery.enqueued[name] + 1
+            self._life.enqueue_upto(kept, {name: first})
         else:
             most = self._choices.below(8)
-            self._life.take_up(kept, ends, None if most == 0 else most)
+            self._life.enqueue_upto(kept, ends, None if most == 0 else most)
 
     def _send(self, _: None) -> None:
         self._life.send()

@@ -24,7 +24,7 @@ from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
 from streaming.intake.feed import Feed, Numbers
 from streaming.intake.lookahead import Lookahead, Wanted
-from streaming.intake.spilling import put_away
+from streaming.intake.spilling import spill
 from streaming.settings.configuration import Configuration
 from streaming.stopping import Stopped
 from warehouse.standing import Standing
@@ -40,7 +40,7 @@ def nothing_received(
     """What a reading of these relations begins with: logs that share the mailbox's room."""
     each = list(dict.fromkeys(relations))
     share = configuration.job.mailbox_megabytes * _MEGABYTE // len(each)
-    logs = {relation: FrameLog(Room(share, put_away)) for relation in each}
+    logs = {relation: FrameLog(Room(share, spill)) for relation in each}
     return Received(logs, standing.vector)
 
 

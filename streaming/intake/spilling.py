@@ -14,7 +14,7 @@ import pyarrow.ipc as ipc
 from protocols.errors import ViewsweepError
 
 
-def put_away(rows: pl.DataFrame) -> pl.DataFrame:
+def spill(rows: pl.DataFrame) -> pl.DataFrame:
     """The same rows, out of a file of their own in the directory for temporary ones."""
     try:
         with tempfile.NamedTemporaryFile(prefix="viewsweep-mailbox-") as file:

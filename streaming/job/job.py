@@ -224,7 +224,7 @@ class Job:
     def _sweep(self, ends: Mapping[str, int]) -> bool:
         """One sweep of every view; whether transactions below these offsets still wait for one."""
         with self.measures.step("order"):
-            waiting = [view.take_up(ends) for view in self.views]
+            waiting = [view.enqueue_upto(ends) for view in self.views]
             self._note_first_waiting()
         self._work()
         for view in self.views:
@@ -292,14 +292,14 @@ class Job:
         self._reading.catch_up(self._driver.missing())
         self._driver.hand_over_all()
 
-    def look_after(self) -> None:
+    def tend(self) -> None:
         """Called between batches: what goes on beside them does not wait for the next one."""
         if self._driver.asking:
             self._wave()
         if self._commits.idle:
             self._note_reached()
             for view in self.views:
-                view.look_after()
+                view.tend()
 
     def finish(self) -> None:
         """Waits for what was handed over, and brings the `current` tables to the end."""

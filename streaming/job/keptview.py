@@ -174,14 +174,14 @@ class KeptView:
 
     # -- one micro-batch -------------------------------------------------------------------------
 
-    def take_up(self, ends: Mapping[str, int]) -> bool:
+    def enqueue_upto(self, ends: Mapping[str, int]) -> bool:
         """Lines up transactions that begin below these offsets, as many as one sweep may have.
 
         Whether more of them wait.
         """
         feeds = self._reading.feeds
         upto = {s: feeds[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
-        return self.work.take_up(upto, self._records_per_sweep)
+        return self.work.enqueue_upto(upto, self._records_per_sweep)
 
     def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
         """Remembers for `progress` what was asked for a position."""
@@ -385,7 +385,7 @@ class KeptView:
 
     # -- beside the batches ----------------------------------------------------------------------
 
-    def look_after(self) -> None:
+    def tend(self) -> None:
         """Lets `current` follow and the tables be kept in shape, when it is time."""
         self._commits.hand_over(self._look)
 

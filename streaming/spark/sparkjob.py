@@ -209,7 +209,7 @@ class _Stream:
         """Looks after the tables between batches, so that a pause leaves nothing behind."""
         if self._working.acquire(blocking=False):
             try:
-                self._job.look_after()
+                self._job.tend()
             finally:
                 self._working.release()
 

@@ -16,7 +16,7 @@ from jobs import KEYED, OneView, World, start
 from infra.localbroker import LocalBroker
 from protocols.exchange.delivery import Delivery
 from protocols.exchange.holdback import GlobalPart
-from streaming.intake.spilling import put_away
+from streaming.intake.spilling import spill
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
 def take_noting_sweeps(world: World, job: OneView) -> list[int]:
     """Takes all that is in the topics as one batch; how many transactions each sweep had."""
     sizes: list[int] = []
-    line_up = Delivery.line_up
+    enqueue_each = Delivery.enqueue_each
 
     def noting(delivery: Delivery, sources: object, which: object, version: np.ndarray) -> None:
         sizes.append(len(version))
-        line_up(delivery, sources, which, version)  # type: ignore[arg-type]
+        enqueue_each(delivery, sources, which, version)  # type: ignore[arg-type]
 
-    with mock.patch.object(Delivery, "line_up", noting):
+    with mock.patch.object(Delivery, "enqueue_each", noting):
         job.take(world.records_after(job))
     return sizes
 
@@ -110,11 +110,11 @@ def test_what_the_mailbox_has_no_memory_for_lies_in_files_and_every_state_is_rig
 
     def noting(rows: pl.DataFrame) -> pl.DataFrame:
         put.append(rows.height)
-        return put_away(rows)
+        return spill(rows)
 
     with (
         mock.patch("streaming.intake.reading._MEGABYTE", 0),
-        mock.patch("streaming.intake.reading.put_away", noting),
+        mock.patch("streaming.intake.reading.spill", noting),
         world.job(protocol="batched-sweep", mailbox_megabytes=1, records_per_sweep=20) as job,
     ):
         start(job)

@@ -53,7 +53,7 @@ def go_on(job: OneView, world: World) -> None:
     until = time.monotonic() + patience()
     while job.tables.followed() != job.standing.position:
         assert time.monotonic() < until
-        job.look_after()
+        job.tend()
         job.settle()
         time.sleep(0.01)
 

@@ -304,7 +304,7 @@ def test_updates_that_get_in_line_while_a_question_is_under_way_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The answer may have been read before them."""
-    monkeypatch.setattr(driver.Driver, "may_take_up", lambda *_: True)
+    monkeypatch.setattr(driver.Driver, "may_enqueue", lambda *_: True)
     assert any(_hunted(PROTOCOLS[name], 4 * SOON).troubles for name in ("strobe", "eca", "lca"))
 
 

@@ -181,7 +181,7 @@ def test_a_run_that_breaks_is_told_from_one_that_is_wrong() -> None:
 
 
 def test_a_run_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Life, "may_take_up", lambda *_: {})
+    monkeypatch.setattr(Life, "may_enqueue", lambda *_: {})
     tally = Campaign(SWEEP, given={"crashes": 0}).over(range(3))
     assert len(tally.of("broke")) == 3
     assert "the run stands still" in tally.of("broke")[0][1].words

@@ -136,7 +136,7 @@ def placed_at(rows: Frame, version: int) -> pl.DataFrame:
 def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_others() -> None:
     story = Story()
     story.receive("a", 5)
-    story.view.take_up({"a": 1})
+    story.view.enqueue_upto({"a": 1})
     assert story.mailbox.received("a") == 1, "the channel lets through one at a time"
     # a answers at 3 and later at 4, b at 1: 5 has been received as well but nobody may see it.
     story.versions = {"a": [3, 4], "b": [1]}
@@ -146,30 +146,30 @@ def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_
     assert story.events.index("begin a4") < story.events.index("answers 2: [4, 1]")
     assert story.waves == [["a1", "b1"], ["a2", "b2", "a3", "b3", "a4", "b4"], ["a5", "b5"]]
     assert story.mailbox.received("a") == 4
-    assert story.delivery.in_line == {"a": 4, "b": 1}
+    assert story.delivery.enqueued == {"a": 4, "b": 1}
 
 
 def test_in_turn_no_update_gets_in_line_while_a_question_to_its_source_is_under_way() -> None:
     story = Story()
     story.receive("a", 2)
-    story.view.take_up({"a": 1})
+    story.view.enqueue_upto({"a": 1})
     story.view.begin()
-    assert story.driver.may_take_up(story.view, "a"), "nothing has gone out yet"
+    assert story.driver.may_enqueue(story.view, "a"), "nothing has gone out yet"
     sent = story.driver.send()
-    assert not story.driver.may_take_up(story.view, "a")
+    assert not story.driver.may_enqueue(story.view, "a")
     versions = {"a": 1, "b": 0}
     for asked in sent:
         story.driver.answered(asked, Answer(NOTHING, Prefix(versions[asked.question.source])))
-    assert not story.driver.may_take_up(story.view, "a")
+    assert not story.driver.may_enqueue(story.view, "a")
     story.driver.hand_over_all()
-    assert story.driver.may_take_up(story.view, "a")
+    assert story.driver.may_enqueue(story.view, "a")
 
 
 def test_in_turn_answers_come_by_version_and_all_others_in_any_order() -> None:
     for fifo in (True, False):
         story = Story(fifo=fifo)
         story.receive("a", 2)
-        story.view.take_up({"a": 2})
+        story.view.enqueue_upto({"a": 2})
         story.view.begin()
         asked = [each for each in story.driver.send() if each.question.source == "a"]
         story.driver.answered(asked[1], Answer(NOTHING, Prefix(1)))
@@ -183,7 +183,7 @@ def test_in_turn_answers_come_by_version_and_all_others_in_any_order() -> None:
 def test_an_answer_waits_until_all_that_it_contains_is_here() -> None:
     story = Story(fifo=False)
     story.receive("a", 1)
-    story.view.take_up({"a": 1})
+    story.view.enqueue_upto({"a": 1})
     story.view.begin()
     for asked in story.driver.send():
         story.driver.answered(asked, Answer(NOTHING, Prefix(0, besides=(2,))))
@@ -200,11 +200,11 @@ def one_forgotten() -> Story:
     story = Story(fifo=False)
     story.versions = {"a": [1], "b": [0]}
     story.receive("a", 1)
-    story.view.take_up({"a": 1})
+    story.view.enqueue_upto({"a": 1})
     assert story.run() == [1]
     story.mailbox.forget(1)
     story.receive("a", 2)
-    story.view.take_up({"a": 2})
+    story.view.enqueue_upto({"a": 2})
     story.view.begin()
     return story
 
@@ -237,7 +237,7 @@ def test_what_follows_a_prefix_at_once_belongs_to_it() -> None:
 def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_no_version() -> None:
     story = Story()
     story.receive("a", 2)
-    story.view.take_up({"a": 1})
+    story.view.enqueue_upto({"a": 1})
     story.view.begin()
     for asked in story.driver.send():
         story.driver.answered(asked, Answer(NOTHING, Prefix(2, without=(1,))))
@@ -250,7 +250,7 @@ def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_older_than_its_upd
     """It would take the answer of a replica that lags behind for one that contains them."""
     story = Story()
     story.receive("a", 2)
-    story.view.take_up({"a": 2})
+    story.view.enqueue_upto({"a": 2})
     story.view.begin()
     versions = {"a": 1, "b": 0}
     for asked in story.driver.send():
@@ -263,7 +263,7 @@ def test_in_turn_the_mailbox_is_given_what_was_published() -> None:
     story = Story()
     story.receive("a", 3)
     for version in (1, 2, 3):
-        story.delivery.get_in_line("a", version)
+        story.delivery.enqueue("a", version)
         found = story.mailbox.change(RELATIONS["a"], version)
         assert found is not None
         assert found.data.rows() == [(version, 1)]
@@ -275,10 +275,10 @@ def test_parts_wait_and_get_one_position_with_what_lies_between_them() -> None:
     for source, upto in (("a", 4), ("b", 2)):
         story.receive(source, upto)
     for version in range(1, 5):
-        story.delivery.get_in_line("a", version)
-    story.delivery.get_in_line("b", 1)
+        story.delivery.enqueue("a", version)
+    story.delivery.enqueue("b", 1)
     assert (story.delivery.waiting, story.mailbox.last_position) == (True, 0)
-    story.delivery.get_in_line("b", 2)
+    story.delivery.enqueue("b", 2)
     assert not story.delivery.waiting
     assert at(story.mailbox, 1) == (("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2))
     assert at(story.mailbox, 2) == (("a", 4),)
@@ -288,7 +288,7 @@ def test_a_version_gets_in_line_behind_the_one_before_it() -> None:
     story = Story()
     story.receive("a", 3)
     with pytest.raises(ProtocolBug, match="a: 2 was to get in line"):
-        story.delivery.get_in_line("a", 2)
+        story.delivery.enqueue("a", 2)
 
 
 def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
@@ -297,10 +297,10 @@ def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
     known = Known({("a", v): GlobalPart("g", names) for v, names in participants.items()})
     delivery = Delivery(mailbox, ["a", "b"], known, PROTOCOLS["strobe"].refuse_global)
     mailbox.receive("a", 2, {})
-    delivery.get_in_line("a", 1)
+    delivery.enqueue("a", 1)
     assert mailbox.last_position == 1, "for this view it is a local one"
     with pytest.raises(SourceViolation, match=r"source a, version 2: .*keeps transactions of one"):
-        delivery.get_in_line("a", 2)
+        delivery.enqueue("a", 2)
 
 
 # --------------------------------------------------------------------------------- pieces of work
@@ -332,7 +332,7 @@ def driven(protocol: Given, delivered: int = 5000) -> tuple[Driver[Frame], list[
     received.receive("a", delivered, {})
     refuse = PROTOCOLS["sweep"].refuse_global
     view = Maintained("v", mailbox, Delivery(mailbox, list(RELATIONS), Known({}), refuse))
-    view.take_up({"a": delivered})
+    view.enqueue_upto({"a": delivered})
     driver: Driver[Frame] = Driver(received)
     driver.views.append(view)
     view.start(protocol)
@@ -467,7 +467,7 @@ def story_of(line: Line, parts: dict[tuple[str, int], GlobalPart], fifo: bool) -
 def placed(story: Story) -> list[Any]:
     last = story.mailbox.last_position
     groups = [at(story.mailbox, position) for position in range(1, last + 1)]
-    return [groups, story.delivery.in_line, story.delivery.waiting, story.mailbox.vector_at(last)]
+    return [groups, story.delivery.enqueued, story.delivery.waiting, story.mailbox.vector_at(last)]
 
 
 @pytest.mark.parametrize("fifo", [False, True], ids=["any order", "fifo"])
@@ -479,11 +479,11 @@ def test_in_bulk_transactions_get_the_positions_that_they_get_one_by_one(
     line, parts = drawn
     one, bulk = (story_of(line, parts, fifo) for _ in range(2))
     for source, version in line:
-        one.delivery.get_in_line(source, version)
+        one.delivery.enqueue(source, version)
     # Three batches, so that one without parts may come while a part waits.
     first, second = sorted(edges)
     for stretch in (line[:first], line[first:second], line[second:]):
-        bulk.delivery.line_up(*columns_of(stretch))
+        bulk.delivery.enqueue_each(*columns_of(stretch))
     assert placed(bulk) == placed(one)
     groups, *_ = placed(bulk)
     delivered = [each for group in groups for each in group]
@@ -507,6 +507,6 @@ def test_in_bulk_a_fifo_protocol_sees_one_transaction_after_the_other() -> None:
     )
     story.receive("a", 2)
     story.receive("b", 1)
-    story.delivery.line_up(*columns_of([("a", 1), ("b", 1), ("a", 2)]))
+    story.delivery.enqueue_each(*columns_of([("a", 1), ("b", 1), ("a", 2)]))
     # Twice each: when it has come, and when it has its position.
     assert seen[::2] == seen[1::2] == [{"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 2, "b": 1}]

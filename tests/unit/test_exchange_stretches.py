@@ -82,7 +82,7 @@ class Views:
         if self.received.received("a") < upto:
             self.received.receive("a", upto, {})
         for view in views or (self.away, self.here):
-            view.take_up({"a": upto})
+            view.enqueue_upto({"a": upto})
             view.begin()
 
     def wave(self) -> list[int]:

@@ -17,7 +17,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION, FrameLog, Room
 from protocols.errors import ViewsweepError
-from streaming.intake.spilling import put_away
+from streaming.intake.spilling import spill
 
 SCHEMA = {"x": pl.String, COUNT: pl.Int64, VERSION: pl.Int64}
 #: (x, count, version)
@@ -53,7 +53,7 @@ STEPS = st.lists(st.tuples(st.booleans(), st.integers(1, 40)), min_size=1, max_s
 def test_a_log_finds_what_a_list_finds_however_much_of_it_was_put_away(
     room: int | None, steps: list[tuple[bool, int]], spans: list[tuple[int, int]]
 ) -> None:
-    log = FrameLog(None if room is None else Room(room, put_away))
+    log = FrameLog(None if room is None else Room(room, spill))
     held: list[Change] = []
     last = forgotten = 0
     for arrives, many in steps:
@@ -97,7 +97,7 @@ def test_parts_are_put_away_only_when_there_is_no_room_for_them() -> None:
 def test_what_was_put_away_takes_no_memory_of_its_own() -> None:
     rows = frame([(change(v)[0] * 10, 1, v) for v in range(100_000)])
     before = _anonymous()
-    kept = [put_away(rows) for _ in range(5)]
+    kept = [spill(rows) for _ in range(5)]
     assert all(each.height == rows.height for each in kept)
     assert _anonymous() - before < rows.estimated_size()
 
@@ -123,7 +123,7 @@ def _anonymous() -> int:
 
 def test_files_have_no_name_and_are_gone_when_their_rows_are(tmp_path: Path) -> None:
     with mock.patch.object(tempfile, "tempdir", str(tmp_path)):
-        logs = [FrameLog(Room(0, put_away)) for _ in range(2)]
+        logs = [FrameLog(Room(0, spill)) for _ in range(2)]
         for log in logs:
             for version in range(1, 4):
                 log.append(frame([change(version)]))
@@ -154,8 +154,8 @@ def test_values_of_all_types_come_back_as_they_were() -> None:
             "instant": pl.Series([instant, None, instant], dtype=pl.Datetime("us")),
         }
     )
-    assert_frame_equal(put_away(rows), rows)
-    assert put_away(rows[1:]).equals(rows[1:])
+    assert_frame_equal(spill(rows), rows)
+    assert spill(rows[1:]).equals(rows[1:])
 
 
 def test_a_full_disk_is_named_with_the_ways_out(tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_full_disk_is_named_with_the_ways_out(tmp_path: Path) -> None:
         mock.patch.object(tempfile, "tempdir", str(missing)),
         pytest.raises(ViewsweepError, match=rf"{missing}.*TMPDIR.*job\.mailbox_megabytes"),
     ):
-        put_away(frame([change(1)]))
+        spill(frame([change(1)]))
     assert os.listdir(tmp_path) == []

@@ -29,7 +29,7 @@ from warehouse.changes import Changes
 from warehouse.progress import QUESTION
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
-from warehouse.upkeep import Upkeep, UpkeepSettings, Work, compact, fold_older, look_after, tidy
+from warehouse.upkeep import Upkeep, UpkeepSettings, Work, compact, fold_older, tend, tidy
 
 R = Relation("a", "r", (("id", column_type("BIGINT")), ("t", column_type("VARCHAR"))), ("id",))
 VIEW = parse_view("v", "SELECT r.t FROM a.r r", Catalog((R,)))
@@ -400,7 +400,7 @@ STEPS: dict[str, Callable[[ViewTables, int], object]] = {
     "checkpoint": lambda tables, _: [_table(tables, name).create_checkpoint() for name in _NAMES],
     "clean": lambda tables, _: [_table(tables, name).cleanup_metadata() for name in _NAMES],
     "look after": lambda tables, _: [
-        look_after(_table(tables, name), tables.directory / name) for name in _NAMES
+        tend(_table(tables, name), tables.directory / name) for name in _NAMES
     ],
     "fold": lambda tables, last: tables.fold(last - 5),
 }

@@ -120,7 +120,7 @@ class _Run:
             self._journal.events.append(commit_event(self._sources[source]))
             self._life.arrive(self._sources[source])
             [view] = self._life.views
-            self._life.take_up(view, self._life.may_take_up(view))
+            self._life.enqueue_upto(view, self._life.may_enqueue(view))
         return self._answer_all()
 
     def _answer_all(self) -> Work:
