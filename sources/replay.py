@@ -178,7 +178,7 @@ class Touched:
     def check_keys(self, index: int, row: Row) -> None:
         """After a whole transaction: no two rows have a key of this row."""
         for columns in self._relation.all_keys:
-            [values] = self.values(columns, [row])
+            values = tuple([row[place] for place in self._places[columns]])
             if self._numbers[columns][values] > 1:
                 raise TransactionRefused(
                     index,

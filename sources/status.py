@@ -93,7 +93,7 @@ def checked_status(place: str, form: dict[str, Any]) -> dict[str, Any]:
         if field in form:
             _check(place, form, field, test, meaning)
     try:
-        refuse_unknown_fields("it", form, (*_NEEDED, *_OPTIONAL))
+        refuse_unknown_fields("what it says", form, (*_NEEDED, *_OPTIONAL))
         for name, relation in form["relations"].items():
             relation_from_json(form["source"], name, relation)
     except (WrongUse, TypeError, AttributeError) as error:

@@ -101,7 +101,10 @@ def having(**fields: Any) -> bytes:
         ([having(relations=[])], "'relations': []"),
         ([having(relations={"r": 3})], "its status is wrong"),
         ([having(identity=5)], "'identity': 5"),
-        ([having(keys={})], "its status is wrong: it: the field 'keys' is not known here"),
+        (
+            [having(keys={})],
+            "its status is wrong: what it says: the field 'keys' is not known here",
+        ),
         (
             [having(relations={"r": {**GOOD["relations"]["r"], "rows": []}})],
             "its status is wrong: relation a.r: the field 'rows' is not known here",
