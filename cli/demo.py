@@ -1,12 +1,14 @@
 """`viewsweep demo`: everything for real on one machine, and a verdict at the end."""
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import orjson
 import polars as pl
 import typer
 from rich.console import Console
@@ -84,6 +86,9 @@ class Shown:
     keep: Annotated[
         Path | None, typer.Option(help="Leave everything in this (new) directory to look at.")
     ] = None
+    json: Annotated[
+        bool, typer.Option("--json", help="The job's figures and the verdict as JSON on stdout.")
+    ] = False
 
     @property
     def load(self) -> Load:
@@ -117,10 +122,13 @@ def demo(options: Shown) -> None:
         figures = _play(system)
         _summarise(figures)
         _show_rows(system)
-        verdict = _judge(system, options.protocol)
+        verdict = _judge(system, options.protocol, options.json)
         if not figures["corrected_answers"]:
             _say("[red]nothing was concurrent in this run, so it proves nothing[/red]")
     _say(_FURTHER_ON)
+    if options.json:
+        whole = {"job": figures, "verdict": verdict.to_json()}
+        sys.stdout.write(orjson.dumps(whole).decode() + "\n")
     raise typer.Exit(0 if verdict.verdict == "valid" and figures["corrected_answers"] else 1)
 
 
@@ -165,7 +173,8 @@ def _wait(system: LocalSystem, job: OwnedProcess, shown: int, done: Callable[[],
     return _show_new_lines(job, shown)
 
 
-def _judge(system: LocalSystem, protocol: str) -> Verdict:
+def _judge(system: LocalSystem, protocol: str, quietly: bool) -> Verdict:
+    """The checker's verdict, shown unless it goes out as JSON."""
     configuration = system.configuration()
     trace = system.directory / "trace.jsonl"
     from streaming.tracing import write_live_trace
@@ -173,7 +182,8 @@ def _judge(system: LocalSystem, protocol: str) -> Verdict:
     write_live_trace(configuration, configuration.view(None), trace)
     with trace.open("rb") as lines:
         verdict = judge(read_trace(lines), PROTOCOLS[protocol].level)
-    show_verdict(verdict)
+    if not quietly:
+        show_verdict(verdict)
     return verdict
 
 

@@ -1,5 +1,6 @@
 """`viewsweep run`: the streaming job."""
 
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,9 @@ def run(
     summary: Annotated[
         Path | None, typer.Option(help="Write the run's figures to this file (JSON).")
     ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="The run's figures on stdout, as one line of JSON.")
+    ] = False,
 ) -> None:
     """Keep the views up to date: the streaming job. Ctrl-C stops it within two seconds."""
     configuration = read_configuration(config)
@@ -41,14 +45,16 @@ def run(
     from streaming.spark.sparkprocess import spark_process
 
     with spark_process():
-        measures = run_job(configuration, views, report, once)
+        status = run_job(configuration, views, report, once)
     if summary is not None:
-        summary.write_bytes(orjson.dumps(measures.to_json(), option=orjson.OPT_INDENT_2))
-    for name, position in measures.positions.items():
-        report(f"view {name}: stopped at position {position:,}")
-    if measures.behind:
-        report(f"behind the topics: {measures.how_far_behind()}")
-    _say_what_waits(measures.held_back.values(), once)
+        summary.write_bytes(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2))
+    if json:
+        sys.stdout.write(orjson.dumps(status.to_json()).decode() + "\n")
+    for each in status.views:
+        report(f"view {each.name}: stopped at position {each.position:,}")
+    if status.behind != "-":
+        report(f"behind the topics: {status.behind}")
+    _say_what_waits(status.held_back, once)
 
 
 def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:

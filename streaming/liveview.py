@@ -1,33 +1,30 @@
-"""What a running job shows: a line that renews itself on a terminal, plain lines elsewhere."""
+"""The line that a running job shows: it renews itself on a terminal; elsewhere lines follow."""
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from streaming.figures.measuring import Measures
+from streaming.figures.status import JobStatus
 
 _EVERY_SECONDS = 2.0
+_OFTEN_SECONDS = 0.5
 
 
 class LiveView:
-    """Shows the measures of one job; `look` is called often and draws when it is time."""
+    """Shows the status of one job; `look` is called often and draws when it is time."""
 
-    def __init__(self, measures: Measures) -> None:
-        self._measures = measures
+    def __init__(self, status: Callable[[], JobStatus]) -> None:
+        self._status = status
         self._console = Console(file=sys.stderr)
         #: Set when the job reads the topics, if this is a terminal.
         self._live: Live | None = None
         self._drawn = 0.0
-        #: The sum of the positions, and when and how fast it was last seen to change.
-        self._positions: int | None = None
-        self._changed = 0.0
-        self._rate = 0.0
-        #: As it was last seen: that a view has caught up is said also when nothing follows.
-        self._behind = ""
+        #: The status that was last shown.
+        self._shown: JobStatus | None = None
 
     def __enter__(self) -> "LiveView":
         return self
@@ -37,68 +34,67 @@ class LiveView:
             self._live.__exit__(None, None, None)
 
     def look(self) -> None:
-        """Draws anew if enough time has passed and, on plain lines, if anything happened."""
-        now, positions = time.monotonic(), sum(self._measures.positions.values())
-        if not self._measures.streaming:
+        """Draws if enough time has passed and, on plain lines, if anything has changed."""
+        now = time.monotonic()
+        if now - self._drawn < (_OFTEN_SECONDS if self._live is not None else _EVERY_SECONDS):
             return
-        if self._positions is None:
-            self._begin(now, positions)
-        if now - self._drawn < (0.5 if self._live is not None else _EVERY_SECONDS):
+        status = self._status()
+        if status.phase != "keeping":
             return
         self._drawn = now
-        news = positions - (self._positions or 0)
-        if news:
-            self._rate = news / (now - self._changed)
-            self._changed, self._positions = now, positions
-        if self._live is not None:
-            self._live.update(_table(self._measures, self._rate), refresh=True)
-        elif news or (self._measures.how_far_behind() == "caught up" != self._behind):
-            line = _line(self._measures, self._rate)
-            self._console.print(line, highlight=False, soft_wrap=True)
-        self._behind = self._measures.how_far_behind()
-
-    def _begin(self, now: float, positions: int) -> None:
-        self._changed, self._positions = now, positions
         if self._console.is_terminal:
+            self._renew(status)
+        elif self._shown is not None and _is_news(self._shown, status):
+            line = "  ".join(f"{name} {value}" for name, value in facts(status).items())
+            self._console.print(line, highlight=False, soft_wrap=True)
+        self._shown = status
+
+    def _renew(self, status: JobStatus) -> None:
+        if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.__enter__()
+        shown = facts(status)
+        table = Table(*shown, box=None, header_style="dim")
+        table.add_row(*shown.values())
+        self._live.update(table, refresh=True)
 
 
-def _facts(measures: Measures, rate: float) -> dict[str, str]:
-    updates = max(measures.updates, 1)
-    held = ", ".join(held.missing for held in list(measures.held_back.values()))
-    p50, p99 = measures.freshness.percentiles(50, 99)
-    large = measures.batches_on_executors
+def _is_news(before: JobStatus, now: JobStatus) -> bool:
+    """Whether a view went on, or all have just caught up, or a wait is new."""
+    caught_up = now.behind == "caught up" != before.behind
+    waits = {wait.words for wait in now.waits} - {wait.words for wait in before.waits}
+    return [v.position for v in now.views] != [v.position for v in before.views] or bool(
+        caught_up or waits
+    )
+
+
+def facts(status: JobStatus) -> dict[str, str]:
+    """What the line says, by the name of each figure."""
+    updates = max(status.updates, 1)
+    held = ", ".join(held.missing for held in status.held_back)
+    silent = ", ".join(source.name for source in status.sources if source.reachable is False)
+    large = status.batches_on_executors
     return {
-        **_positions(measures.positions),
-        "updates/s": f"{rate:,.0f}",
-        "freshness p50": _milliseconds(p50),
-        "p99": _milliseconds(p99),
-        "behind": measures.how_far_behind(),
-        "queries/update": f"{measures.queries / updates:.2f}",
-        "bytes/update": f"{measures.bytes / updates:,.0f}",
-        "answers corrected": f"{measures.corrected:,}",
-        "view rows": f"{measures.view_rows:,}",
+        **_positions(status),
+        "updates/s": f"{status.updates_per_s_lately:,.0f}",
+        "freshness p50": _milliseconds(status.freshness_p50_ms),
+        "p99": _milliseconds(status.freshness_p99_ms),
+        "behind": status.behind,
+        "queries/update": f"{status.queries / updates:.2f}",
+        "bytes/update": f"{status.bytes / updates:,.0f}",
+        "answers corrected": f"{status.corrected_answers:,}",
+        "view rows": f"{status.view_rows:,}",
+        **({"waits for": "; ".join(map(str, status.waits))} if status.waits else {}),
+        **({"no answer from": silent} if silent else {}),
         **({"held back for": held} if held else {}),
-        **({"batches on executors": f"{large:,} of {measures.batches:,}"} if large else {}),
+        **({"batches on executors": f"{large:,} of {status.batches:,}"} if large else {}),
     }
 
 
-def _positions(positions: Mapping[str, int]) -> dict[str, str]:
-    if len(positions) == 1:
-        return {"position": f"{next(iter(positions.values())):,}"}
-    return {"positions": ", ".join(f"{name} {at:,}" for name, at in positions.items())}
-
-
-def _line(measures: Measures, rate: float) -> str:
-    return "  ".join(f"{name} {value}" for name, value in _facts(measures, rate).items())
-
-
-def _table(measures: Measures, rate: float) -> Table:
-    facts = _facts(measures, rate)
-    table = Table(*facts, box=None, header_style="dim")
-    table.add_row(*facts.values())
-    return table
+def _positions(status: JobStatus) -> dict[str, str]:
+    if len(status.views) == 1:
+        return {"position": f"{status.position:,}"}
+    return {"positions": ", ".join(f"{view.name} {view.position:,}" for view in status.views)}
 
 
 def _milliseconds(value: float | None) -> str:

@@ -5,13 +5,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from streaming.figures.heldback import HeldBack
+
+Phase: TypeAlias = Literal["checking", "first state", "starting Spark", "keeping", "ending"]
 
 #: The freshness is that of the updates which were installed in so many seconds.
 FRESH_SECONDS = 10.0
@@ -64,6 +66,12 @@ class Freshness:
         places = np.searchsorted(upto, upto[-1] * np.array(percents) / 100, side="right")
         return [float(delays[order[min(place, len(order) - 1)]]) for place in places]
 
+    def updates_per_s(self) -> float:
+        """How many were installed in each of the last seconds, on average."""
+        since = self._clock() - FRESH_SECONDS
+        recent = [each for each in list(self._commits) if each[0] > since]
+        return sum(len(delays) * weight for _, delays, weight in recent) / FRESH_SECONDS
+
     def _drop_older(self, now: float) -> None:
         while self._commits and self._commits[0][0] <= now - FRESH_SECONDS:
             self._commits.popleft()
@@ -71,13 +79,15 @@ class Freshness:
 
 @dataclass
 class Measures:
-    """Counters of one job since its start; written by the job, read by the live view."""
+    """What the threads of one job write down since its start; `status.py` makes a whole of it."""
 
     started: float = field(default_factory=time.monotonic)
-    #: Whether the job reads the topics by now.
-    streaming: bool = False
-    #: View → its last position that is committed.
-    positions: dict[str, int] = field(default_factory=dict)
+    #: How far the job is in its life.
+    phase: Phase = "checking"
+    #: What is waited for at this moment, and since when.
+    waits: dict[str, float] = field(default_factory=dict)
+    #: Source → whether it answered when it was last asked.
+    reachable: dict[str, bool] = field(default_factory=dict)
     updates: int = 0
     batches: int = 0
     queries: int = 0
@@ -90,7 +100,6 @@ class Measures:
     answers_of_copies: int = 0
     #: Relation → the rows of its copy when it was complete.
     copies: dict[str, int] = field(default_factory=dict)
-    view_rows: int = 0
     #: Batches that were cut into slices, and what each executor did of them.
     batches_on_executors: int = 0
     executors: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -117,6 +126,22 @@ class Measures:
             self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
 
     @contextmanager
+    def waiting_for(self, words: str) -> Iterator[None]:
+        """What is inside waits for something."""
+        self.note_wait(words, True)
+        try:
+            yield
+        finally:
+            self.note_wait(words, False)
+
+    def note_wait(self, words: str, waits: bool) -> None:
+        """Whether it is waited for something now."""
+        if waits:
+            self.waits.setdefault(words, time.monotonic())
+        else:
+            self.waits.pop(words, None)
+
+    @contextmanager
     def first_state(self) -> Iterator[None]:
         """The work inside is no micro-batch's: its steps are not counted as such."""
         others, start = dict(self.steps), time.perf_counter()
@@ -134,40 +159,3 @@ class Measures:
         before = self.executors.get(executor, nothing)
         work = {"slices": 1, "queries": queries, "bytes": size, "seconds": seconds}
         self.executors[executor] = {name: before[name] + more for name, more in work.items()}
-
-    def how_far_behind(self) -> str:
-        """In words, of all sources."""
-        late = [f"{source} {each}" for source, each in self.behind.items() if each.records]
-        return ("; ".join(late) or "caught up") if self.behind else "-"
-
-    def to_json(self) -> dict[str, object]:
-        """The machine-readable summary at the end of a run."""
-        seconds = time.monotonic() - self.started
-        p50, p99 = self.freshness.percentiles(50, 99)
-        return {
-            "seconds": round(seconds, 3),
-            "position": min(self.positions.values(), default=0),
-            "positions": self.positions,
-            "updates": self.updates,
-            "updates_per_s": round(self.updates / seconds, 1) if seconds else None,
-            "batches": self.batches,
-            "batches_on_executors": self.batches_on_executors,
-            "executors": self.executors,
-            "executor_batches": list(self.executor_batches),
-            "queries": self.queries,
-            "corrected_answers": self.corrected,
-            "skipped_queries": self.skipped,
-            "bytes": self.bytes,
-            "answers_of_copies": self.answers_of_copies,
-            "copies": self.copies,
-            "view_rows": self.view_rows,
-            "freshness_p50_ms": p50,
-            "freshness_p99_ms": p99,
-            "first_state_seconds": round(self.first_state_seconds, 3),
-            "behind": {
-                source: {"records": each.records, "seconds": round(each.seconds, 3)}
-                for source, each in self.behind.items()
-            },
-            "held_back": [held.to_json() for held in list(self.held_back.values())],
-            "step_seconds": {name: round(spent, 3) for name, spent in list(self.steps.items())},
-        }

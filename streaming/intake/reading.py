@@ -101,7 +101,8 @@ class Reading:
             feed = self.feeds[source]
             what = f"the rest of a transaction in topic {feed.topic!r}"
             wanted[source] = Wanted(partial(feed.is_whole_up_to, end), what)
-        self._lookahead.read(wanted)
+        with self._measures.waiting_for("the rest of a batch in the topics"):
+            self._lookahead.read(wanted)
 
     def times(self, source: str, after: int, upto: int) -> Numbers:
         """When the received versions in (after, upto] were committed."""
@@ -144,7 +145,8 @@ class Reading:
 
     def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
         """The answers; what they contain may not have been received yet."""
-        with self._measures.step("asking"):
+        sources = " and ".join(sorted({question.source for question in questions}))
+        with self._measures.step("asking"), self._measures.waiting_for(f"answers of {sources}"):
             answers = self._sources.ask(list(questions))
         for question, answer in zip(questions, answers, strict=True):
             self._refuse_older(question.source, answer.newest)
@@ -156,7 +158,10 @@ class Reading:
 
     def catch_up(self, versions: Mapping[str, int]) -> None:
         """Until so many versions of each source have been received, because answers have them."""
-        with self._measures.step("lookahead"):
+        if not versions:
+            return
+        words = f"updates of {' and '.join(sorted(versions))} that answers contain"
+        with self._measures.step("lookahead"), self._measures.waiting_for(words):
             self._lookahead.read(
                 {
                     source: Wanted(

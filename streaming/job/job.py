@@ -25,6 +25,7 @@ from protocols.exchange.driver import Driver
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from streaming.figures.measuring import Measures
+from streaming.figures.status import JobStatus, SourceStatus, status_of
 from streaming.intake.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
 from streaming.intake.firstvector import Beginnings
 from streaming.intake.reading import Reading, nothing_received
@@ -71,6 +72,8 @@ class Job:
         self._resuming: Resuming
         self._beginnings: Beginnings
         self.views: list[KeptView] = []
+        #: Whether `prepare` has come to its end.
+        self._running = False
         #: Set by `prepare`.
         self._reading: Reading
         self._driver: Driver[Frame]
@@ -120,6 +123,7 @@ class Job:
             if view.tables.exists:
                 view.resume()
             else:
+                self.measures.phase = "first state"
                 with self.measures.first_state():
                     view.standing = self._first_state(view)
         relations = [relation for view in self.views for relation in view.view.relations]
@@ -136,8 +140,7 @@ class Job:
         for relation in self._copied():
             page = self._configuration.job.page_rows
             Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
-        self.measures.positions = {v.view.name: v.standing.position for v in self.views}
-        self.measures.view_rows = sum(view.tables.rows() for view in self.views)
+        self._running = True
         self._watching = Watching(
             self._configuration.bootstrap,
             {source: topic for topic, source in self.topics.items()},
@@ -254,6 +257,17 @@ class Job:
             for source, offset in offsets.items()
         }
 
+    def status(self) -> JobStatus:
+        """All that is known at this moment; any thread may ask."""
+        if not self._running:
+            return status_of(self.measures, (), ())
+        received, known = self._reading.received, self.measures
+        sources = [
+            SourceStatus(s, known.reachable.get(s), received.received(s), known.behind.get(s))
+            for s in self._reading.feeds
+        ]
+        return status_of(known, sources, [view.status() for view in self.views])
+
     def settle(self) -> None:
         """Waits until all that was handed over is committed."""
         self._commits.settle()
@@ -282,6 +296,7 @@ class Job:
         if self.stopping.is_set():
             raise Stopped
         elsewhere = [work for view in self.views for work in view.sweep_elsewhere()]
+        self.measures.note_wait("executors", bool(elsewhere))
         sent = self._driver.send()
         if not sent and not self._driver.holds_answers:
             wait(elsewhere, _LOOK_SECONDS, FIRST_COMPLETED)

@@ -7,6 +7,7 @@ A part of a global transaction waits for the others, and what is behind it at it
 over batches and restarts if need be: it is in no commit, and the standing's offsets stay before it.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -37,6 +38,7 @@ from sources.history import UNKNOWN
 from streaming.figures.heldback import held_back
 from streaming.figures.measuring import Measures
 from streaming.figures.noting import noted
+from streaming.figures.status import ViewStatus
 from streaming.intake.reading import Reading
 from streaming.job.commits import Commits
 from streaming.job.slices import Batch, batch_of
@@ -99,6 +101,10 @@ class KeptView:
         #: Changes that executors have written, not committed yet.
         self._written: list[WrittenFile] = []
         self._upkeep: Upkeep
+        #: Rows of the view, those included that are handed over to be committed.
+        self._rows = 0
+        #: When it was last committed, in seconds since the epoch.
+        self._committed_at: float | None = None
 
     # -- before the first batch ------------------------------------------------------------------
 
@@ -143,6 +149,7 @@ class KeptView:
         self._reading, self._commits = reading, commits
         view, standing = self.view, self.standing
         self.committed = standing
+        self._rows = self.tables.rows()
         channel = None
         if self.entry.fifo:
             logs = {relation: FrameLog() for relation in view.relations}
@@ -250,6 +257,21 @@ class KeptView:
             f" in {done.seconds:.1f} s"
         )
 
+    def status(self) -> ViewStatus:
+        """What is known of it; any thread may ask."""
+        committed = self.committed
+        return ViewStatus(
+            name=self.view.name,
+            protocol=self.entry.name,
+            position=committed.position,
+            vector=dict(committed.vector),
+            backlog=max(0, self._mailbox.last_position - committed.position),
+            at_work=self.work.open,
+            rows=self._rows,
+            committed_at=self._committed_at,
+            held_back=self._measures.held_back.get(self.view.name),
+        )
+
     def end_batch(self) -> None:
         """Installs the rest. What is not installed then waits for a part that has not come."""
         self.install()
@@ -282,7 +304,7 @@ class KeptView:
         self.standing = standing
         self._reading.seen(vector)
         self._count(len(order), installs, changes)
-        self._measures.view_rows += sum(file.growth for file in written)
+        self._rows += sum(file.growth for file in written)
         self._commits.hand_over(
             partial(self._commit, changes, written, standing, order, shown, delivered)
         )
@@ -313,7 +335,7 @@ class KeptView:
         with self._measures.step("progress"):
             self.tables.record(delivered)
         self.committed = standing
-        self._measures.positions[self.view.name] = standing.position
+        self._committed_at = time.time()
         self._upkeep.look(quiet=False)
 
     def _delivered(
@@ -381,7 +403,7 @@ class KeptView:
         self._measures.updates += updates
         self._measures.batches += 1
         self._measures.skipped += sum(install.skipped for install in installs)
-        self._measures.view_rows += int(changes[COUNT].sum())
+        self._rows += int(changes[COUNT].sum())
 
     # -- beside the batches ----------------------------------------------------------------------
 

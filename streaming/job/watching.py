@@ -152,15 +152,15 @@ class Watching:
         for source, status in statuses.items():
             presence = Presence(f"source {source}", "its updates wait", self._report)
             ask = partial(_status, status)
-            self._begin(f"watching {source}", partial(self._look_at, presence, ask))
+            self._begin(f"watching {source}", partial(self._look_at, source, presence, ask))
         self._begin("watching the broker", self._look_at_broker)
 
     def _begin(self, name: str, look: Callable[[], None]) -> None:
         threading.Thread(target=look, name=name, daemon=True).start()
 
-    def _look_at(self, presence: Presence, ask: Callable[[], object]) -> None:
+    def _look_at(self, source: str, presence: Presence, ask: Callable[[], object]) -> None:
         while not self._stopping.wait(_EVERY_SECONDS):
-            presence.attempt(ask)
+            self._measures.reachable[source] = presence.attempt(ask)
 
     def _look_at_broker(self) -> None:
         broker = Presence(

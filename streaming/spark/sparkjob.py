@@ -24,7 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.sparksettings import settings
 from protocols.errors import ViewsweepError
-from streaming.figures.measuring import Measures
+from streaming.figures.status import JobStatus
 from streaming.job.job import Job
 from streaming.liveview import LiveView
 from streaming.settings.configuration import CHECKPOINTS, Configuration, ViewSettings
@@ -43,14 +43,14 @@ def run(
     views: Sequence[ViewSettings],
     report: Callable[[str], None],
     once: bool = False,
-) -> Measures:
+) -> JobStatus:
     """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed.
 
     KeyboardInterrupt if it was stopped before it read the topics.
     """
     session: Future[SparkSession] = Future()
     job = Job(configuration, views, report, Executors(session.result))
-    with told_by_signals(job.stopping) as told, LiveView(job.measures) as live:
+    with told_by_signals(job.stopping) as told, LiveView(job.status) as live:
         work = begun(partial(_keep, job, configuration, report, session, once), "job")
         ended = wait_for(work, told, live.look)
     try:
@@ -58,11 +58,11 @@ def run(
             work.result()
     except Stopped:
         raise KeyboardInterrupt from None
-    if not ended and not job.measures.streaming:
+    if not ended and job.measures.phase != "keeping":
         raise KeyboardInterrupt
     if not ended:
         report("left without waiting longer; what was in work is done again at the next start")
-    return job.measures
+    return job.status()
 
 
 def _keep(
@@ -78,6 +78,7 @@ def _keep(
         # Spark takes seconds to start; the first state may take them as well.
         spark = begun(partial(spark_session, report), "spark")
         job.prepare()
+        job.measures.phase = "starting Spark"
         while not is_done(spark, job.stopping, _SPARK_SECONDS):
             report("Spark is still starting; on a busy machine that may take a minute")
         session.set_result(spark.result())
@@ -126,7 +127,7 @@ class _Stream:
         query = self._start(spark, once)
         names = " and ".join(view.view.name for view in self._job.views)
         self._report(f"view {names}: keeping it; Ctrl-C stops it")
-        self._job.measures.streaming = True
+        self._job.measures.phase = "keeping"
         try:
             while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
                 self._follow()

@@ -33,7 +33,7 @@ from protocols.exchange.slices import Slice
 from protocols.maintenance import batched_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.view import Atom
-from streaming.job.job import slices
+from streaming.job import slices
 from streaming.job.slices import Batch, Swept
 from streaming.job.sweeping import Cluster
 from streaming.settings.configuration import read_configuration

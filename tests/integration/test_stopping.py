@@ -128,7 +128,7 @@ def test_ctrl_c_in_a_sweep_or_upkeep_that_does_not_end(
     command.world.commit_at_random(random.Random(2), 12)
 
     def run(self: OneBatch, _spark: object, _once: bool) -> None:
-        self.job.measures.streaming = True
+        self.job.measures.phase = "keeping"
         _endless()
 
     with monkeypatch.context() as patch:

@@ -10,7 +10,7 @@ from waiting import eventually
 from infra.localbroker import LocalBroker
 from protocols.exchange.holdback import GlobalPart
 from streaming.figures.measuring import Behind
-from streaming.job.job import watching
+from streaming.job import watching
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from protocols.errors import Unreachable
-from streaming.figures.measuring import Behind, Measures
+from streaming.figures.measuring import Behind
 from streaming.job.watching import Backlog, Installed, Presence
 
 
@@ -78,12 +78,3 @@ def test_what_was_committed_before_the_job_began_is_behind_since_its_commit(cloc
     backlog.seen("a", 30)
     assert backlog.behind({"a": Installed(10, (12, 400.0))}) == {"a": Behind(20, 600.0)}
     assert backlog.behind({"a": Installed(12, (12, 400.0))}) == {"a": Behind(18, 0.0)}
-
-
-def test_a_view_that_has_caught_up_says_so() -> None:
-    measures = Measures()
-    assert measures.how_far_behind() == "-"
-    measures.behind = {"a": Behind(0, 0.0), "b": Behind(1200, 4.2)}
-    assert measures.how_far_behind() == "b 1,200 records, 4 s"
-    measures.behind = {"a": Behind(0, 0.0), "b": Behind(0, 0.0)}
-    assert measures.how_far_behind() == "caught up"
