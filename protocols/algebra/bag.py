@@ -1,7 +1,7 @@
 """The reference algebra: a signed bag as a plain dictionary from row to count.
 
-It is slow and obvious. Property tests hold `Frame` to it, and the simulator can run on it, so that
-a reader may step through a protocol with plain tuples in hand.
+It is slow and obvious. Property tests compare `Frame` with it, and the simulator can run on it, so
+that a reader can step through a protocol with plain tuples.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ class Bag:
 
 
 def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
-    """A bag from rows with counts: equal rows are added up, zeroes go."""
+    """A bag from rows with counts: adds up equal rows and drops zero counts."""
     counts: dict[Row, int] = {}
     for row, count in rows:
         counts[row] = counts.get(row, 0) + count
@@ -160,7 +160,7 @@ def bag(columns: Sequence[str], rows: Iterable[tuple[Row, int]]) -> Bag:
 
 
 def _spans(end: int, changes: list[tuple[int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
-    """((since, until), how many) of one row, from what it ends with and what changes it where."""
+    """((since, until), count) of one row, from its count at the end and its (position, change)s."""
     there = end - sum(count for _, count in changes)
     starts = [(BEGINNING, 0), *sorted(changes)]
     ends = [position for position, _ in starts[1:]] + [FOREVER]

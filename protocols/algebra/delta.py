@@ -1,15 +1,15 @@
-"""The algebra that every protocol is written in: signed multisets ("deltas") and a few operations.
+"""The algebra of all protocols: signed multisets ("deltas") and a few operations on them.
 
 A delta maps rows to integers: +2 is "two more of this row", -1 "one fewer". A relation, a change of
 a relation, a partial result of a sweep and a change of the view are all deltas. The operations are
-linear in each argument (a join is bilinear), and that is what the whole engine stands on: the error
-in an answer can be taken out *after* the source evaluated it, because
+linear in each argument (a join is bilinear). The whole engine relies on that: the error in an
+answer can be taken out *after* the source evaluated it, because
 `P join (R + e) = P join R + P join e`, and `e` is in our own mailbox.
 
-Equal rows may stand in a delta more than once, even with opposite signs: since everything is linear
+Equal rows may occur in a delta more than once, even with opposite signs: since everything is linear
 it is enough to add them up once, at the end (`consolidated`).
 
-Two implementations obey these laws, and property tests hold them to each other:
+Two implementations obey these laws, and property tests compare them with each other:
 `bag.Bag`, a dictionary, is the reference; `frame.Frame`, Polars columns, is what production runs.
 """
 
@@ -19,14 +19,14 @@ from typing import Any, Protocol, Self, TypeAlias
 from protocols.algebra.expressions import Condition
 
 COUNT = "_count"
-#: Where changes of several updates lie in one delta: the column that tells them apart.
+#: The column that tells changes of several updates in one delta apart.
 POSITION = "_position"
-#: From which position on (SINCE), and before which one (UNTIL), so many of a row are there.
+#: A count of a row holds from position SINCE on, and before position UNTIL.
 SINCE, UNTIL = "_since", "_until"
-#: Before and behind all positions.
+#: Before and after all positions.
 BEGINNING, FOREVER = -1, 2**62
 
-#: Columns, each with its new name and from which it is.
+#: Columns: (new name, old name).
 Outputs: TypeAlias = Sequence[tuple[str, str]]
 
 
@@ -40,7 +40,7 @@ class Delta(Protocol):
 
     @property
     def size(self) -> int:
-        """How many rows it takes to hold it, those included that cancel out."""
+        """How many rows it stores, including rows that cancel out."""
         ...
 
     def is_empty(self) -> bool:
@@ -60,11 +60,11 @@ class Delta(Protocol):
         ...
 
     def select(self, outputs: Sequence[tuple[str, str]]) -> Self:
-        """New columns (name, from which), every row kept with its count."""
+        """The columns (new name, old name) of every row, with its count."""
         ...
 
     def consolidated(self) -> Self:
-        """The same delta with equal rows as one, their counts added, and zeroes gone."""
+        """The same delta with equal rows merged, their counts added, and zero counts dropped."""
         ...
 
     def join(
@@ -76,16 +76,16 @@ class Delta(Protocol):
     ) -> Self:
         """All pairs that agree in `on` (ours, theirs); counts multiply, NULL equals nothing.
 
-        Their `on` columns are kept as well: the two sides have no column name in common. Only
-        pairs for which `where` is true are made; columns that serve this test alone are left out
-        of them as `without`.
+        The `on` columns of both sides are kept: the two sides have no column name in common. Only
+        pairs for which `where` is true are kept. `without` names columns that only this test
+        needs; they are left out of the result.
         """
         ...
 
     def keys(self, outputs: Outputs, *more: "tuple[Self, Outputs]") -> Self:
         """The distinct rows of these columns without a NULL, each with count 1.
 
-        Also those of more deltas, with columns of the same names. Rows that cancel out count.
+        `more` adds rows of other deltas, under the same names. Rows that cancel out are included.
         """
         ...
 
@@ -94,11 +94,11 @@ class Delta(Protocol):
         ...
 
     def positive(self) -> Self:
-        """The rows of which there are more than none, equal ones added up."""
+        """The rows with a count above zero, after equal rows are merged."""
         ...
 
     def earliest(self, by: Sequence[str], column: str) -> Self:
-        """Of the rows that agree in `by` those with the smallest value in a column."""
+        """For each value of `by`, the rows with the smallest value in `column`."""
         ...
 
     def apart(self, other: Self, by: Sequence[str]) -> tuple[Self, Self]:
@@ -106,18 +106,18 @@ class Delta(Protocol):
         ...
 
     def lifetimes(self, changes: Self) -> Self:
-        """How many of each row there are SINCE when and UNTIL when; in the end these.
+        """How often each row is there, in spans from SINCE to UNTIL; these rows are the end state.
 
-        `changes` have a POSITION. If a row is there twice in the end, came at 3 and once more at 5,
-        it is there once in [3, 5) and twice in [5, FOREVER).
-        Changes that cancel out may cut a span in two of the same count.
+        `changes` have a POSITION. A row that is there twice in the end, inserted once at 3 and once
+        at 5, is there once in [3, 5) and twice in [5, FOREVER).
+        Changes that cancel out may cut a span into two with the same count.
         """
         ...
 
     def throughout(self) -> Self:
-        """The same rows, there SINCE the BEGINNING and UNTIL FOREVER."""
+        """The same rows with a lifetime SINCE the BEGINNING and UNTIL FOREVER."""
         ...
 
     def split(self, column: str) -> Mapping[Any, Self]:
-        """The rows by their value in a column, and without that column."""
+        """The rows grouped by their value in a column, without that column."""
         ...

@@ -1,16 +1,18 @@
-"""Conditions and values as data: what WHERE, ON and SELECT say, free of any SQL text.
+"""Conditions and values as data: the contents of WHERE, ON and SELECT, without SQL text.
 
-A condition travels to a query server (`expressions_wire.py`), is evaluated there by the source's
-database (sources/ turns it into SQL), here by the reference (`expressions_reference.py`) and by
-Polars (`expressions_polars.py`). All three follow SQL's three-valued logic: a comparison with NULL
-is unknown, and unknown rows are dropped.
+A condition is sent to a query server (`expressions_wire.py`) and evaluated there by the source's
+database (sources/ turns it into SQL). Here the reference (`expressions_reference.py`) and Polars
+(`expressions_polars.py`) evaluate it. All three follow SQL's three-valued logic: a comparison with
+NULL is unknown, and unknown rows are dropped.
 
-Both sides of a comparison have one type, as have the branches of a Case; arguments are what their
-function takes. Whoever makes an expression puts a cast where SQL would convert by itself.
+Both sides of a comparison have one type, and so do the branches of a Case; arguments have the types
+that their function takes. The code that makes an expression adds a cast where SQL would convert
+implicitly.
 
-What cannot fail for a row must not be made to fail by it: a branch that is not taken, and what
-stands behind AND and OR once they are decided, is evaluated for the other rows only. An overflow
-and the like in what is evaluated is an error (`NoValue`), as in the databases, and never a value.
+A row must not fail because of a part that it does not need. So a branch of CASE is evaluated only
+for the rows that take it, and the parts of AND and OR only for rows that are not decided yet. An
+overflow and the like in an evaluated part is an error (`NoValue`), as in the databases, and never
+a value.
 """
 
 import operator
@@ -32,17 +34,17 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class _Part:
-    """What all conditions and values have."""
+    """The common part of all conditions and values."""
 
     @cached_property
     def levels(self) -> int:
-        """How many lists and objects stand one in another in its form for the wire."""
+        """How deep lists and objects are nested in its wire form."""
         below = max((part.levels for part in parts_of(self)), default=0)
         return below + {Call: 2, Case: 3}.get(type(self), 1)
 
     @cached_property
     def size(self) -> int:
-        """Of how many parts it is made; one that is repeated counts as often."""
+        """The number of its parts; a repeated part counts each time."""
         return 1 + sum(part.size for part in parts_of(self))
 
 
@@ -98,7 +100,7 @@ class Comparison(_Part):
 
 @dataclass(frozen=True)
 class In(_Part):
-    """Whether the operand equals one of these constants of a type; unknown beside a NULL."""
+    """Whether the operand equals one of these constants; NULL makes it unknown as in SQL."""
 
     operand: Expression
     values: tuple[Any, ...]
@@ -136,7 +138,7 @@ Condition = Comparison | In | IsNull | IsTrue | Not | And | Or
 
 
 def conjuncts(condition: Condition | None) -> Iterator[Condition]:
-    """The parts that must all hold; None, no condition, has none."""
+    """The parts that must all hold; None (no condition) has none."""
     if condition is None:
         return
     if isinstance(condition, And):
@@ -147,7 +149,7 @@ def conjuncts(condition: Condition | None) -> Iterator[Condition]:
 
 
 def conjunction(parts: tuple[Condition, ...]) -> Condition | None:
-    """All of them in one, or None when there are none: the inverse."""
+    """The inverse: one condition from its parts, or None without parts."""
     if len(parts) <= 1:
         return parts[0] if parts else None
     return And(parts)
@@ -161,7 +163,7 @@ def columns_of(what: Condition | Expression) -> set[str]:
 
 
 def parts_of(what: _Part) -> Iterator[Condition | Expression]:
-    """What it is directly made of."""
+    """Its direct parts."""
     match what:
         case Comparison(left, _, right):
             yield from (left, right)
@@ -179,12 +181,12 @@ def parts_of(what: _Part) -> Iterator[Condition | Expression]:
             yield default
 
 
-#: What stands for a column.
+#: Column → the value that replaces it.
 Values: TypeAlias = Callable[[Column], Expression]
 
 
 def in_value(value: Expression, stands_for: Values) -> Expression:
-    """The value with something else in the place of each column."""
+    """The value with each column replaced."""
     match value:
         case Column():
             return stands_for(value)
@@ -203,7 +205,7 @@ def in_value(value: Expression, stands_for: Values) -> Expression:
 
 
 def in_condition(condition: Condition, stands_for: Values) -> Condition:
-    """The condition with something else in the place of each column."""
+    """The condition with each column replaced."""
     match condition:
         case Comparison(left, op, right):
             return Comparison(in_value(left, stands_for), op, in_value(right, stands_for))
@@ -227,5 +229,5 @@ def renamed(condition: Condition, name: Callable[[str], str]) -> Condition:
 
 
 def renamed_value(expression: Expression, name: Callable[[str], str]) -> Expression:
-    """The same value of columns with other names."""
+    """The same value over columns with other names."""
     return in_value(expression, lambda column: Column(name(column.name)))

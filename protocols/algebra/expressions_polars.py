@@ -1,7 +1,7 @@
 """Conditions and values as Polars expressions.
 
-What is about columns and constants alone Polars can do by itself. All else goes in steps, which
-evaluate a part for those rows only that need it (steps.py).
+Polars alone evaluates conditions on columns and constants. Everything else is evaluated in steps,
+each only for the rows that need it (steps.py).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -35,7 +35,7 @@ def to_polars(condition: ex.Condition) -> pl.Expr:
 
 
 def value_to_polars(expression: ex.Expression) -> pl.Expr:
-    """The same value as a Polars expression; it is as long as a column only if it has one."""
+    """The same value as a Polars expression; without a column it has length one."""
     match expression:
         case ex.Column(name):
             return pl.col(name)
@@ -46,7 +46,7 @@ def value_to_polars(expression: ex.Expression) -> pl.Expr:
 
 
 def _is_plain(condition: ex.Condition) -> bool:
-    """Is it about columns and constants alone? Then Polars has all that it needs."""
+    """Whether it has only columns and constants, so that Polars alone can evaluate it."""
     match condition:
         case ex.Comparison(left, _, right):
             sides = left, right
@@ -96,9 +96,9 @@ def _stepwise(what: ex.Condition | ex.Expression, type_: ColumnType) -> pl.Expr:
 
 
 class _Steps:
-    """Makes the steps of conditions and values: of equal parts one, of constant ones a constant.
+    """Makes the steps of conditions and values: one for equal parts, a constant for constant parts.
 
-    A constant part that has no value stays a step, to fail only if it is needed.
+    A constant part that has no value stays a step, so that it fails only if it is needed.
     """
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class _Steps:
         return self._once(("column", name), lambda: Input(False, self.columns.index(name)))
 
     def _constant(self, constant: Any, type_: ColumnType) -> Step:
-        # -0.0 equals 0.0 and is another constant.
+        # -0.0 equals 0.0, but is a different constant.
         key = ("constant", type_, repr(constant))
         return self._once(key, lambda: Constant(False, constant, type_))
 
@@ -185,7 +185,7 @@ class _Steps:
         type_: ColumnType = BOOLEAN,
         fails: bool = False,
     ) -> Step:
-        """A function of other steps, of values and of columns."""
+        """A function of other steps, given for values and for columns."""
         constants = [each.value for each in operands if isinstance(each, Constant)]
         if len(constants) == len(operands):
             try:
@@ -203,7 +203,7 @@ class _Steps:
             if not isinstance(step, Constant) or step.value is None:
                 steps.append(step)
             elif step.value is deciding:
-                # Nothing behind it is needed; what stands before it only if it may fail.
+                # No part after it is needed; the parts before it only if one of them may fail.
                 steps = [*steps, step] if any(each.may_fail for each in steps) else [step]
                 break
         needed = tuple(dict.fromkeys(steps))
@@ -241,11 +241,11 @@ class _Steps:
 
 
 def _collected(values: Iterable[Any], type_: ColumnType) -> pl.Series:
-    """The values that are none of NULL, as one list."""
+    """The values other than NULL, as one list."""
     there = [each for each in values if each is not None]
     return pl.Series(there, dtype=type_.dtype).implode()
 
 
 def _unknown_among(values: Iterable[Any]) -> pl.Series:
-    """What OR makes unknown where a value is among none of these: NULL might be it."""
+    """NULL if NULL is among the values, else false: ORed to the test it makes false unknown."""
     return pl.Series([None if None in values else False], dtype=pl.Boolean)

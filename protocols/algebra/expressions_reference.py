@@ -1,4 +1,4 @@
-"""Conditions and values for one row, as plainly as can be: the reference for the other ways."""
+"""Conditions and values for one row, in plain Python: the reference for the other evaluators."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -44,7 +44,7 @@ def holds(condition: Condition, row: Mapping[str, Any]) -> bool | None:
 
 
 def _decided_by(deciding: bool, parts: Iterable[Condition], row: Mapping[str, Any]) -> bool | None:
-    """False decides AND, true decides OR; what stands behind that is not looked at."""
+    """False decides AND, true decides OR; later parts are not evaluated."""
     unknown = False
     for part in parts:
         truth = holds(part, row)
@@ -55,7 +55,7 @@ def _decided_by(deciding: bool, parts: Iterable[Condition], row: Mapping[str, An
 
 
 def value_of(expression: Expression, row: Mapping[str, Any]) -> Any:
-    """Its value for one row; None is NULL. NoValue where a database would raise an error."""
+    """Its value for one row; None is NULL. Raises NoValue where a database would raise an error."""
     match expression:
         case Column(name):
             return row[name]
@@ -80,13 +80,13 @@ def negated(truth: bool | None) -> bool | None:
 
 
 def is_among(wanted: Any, values: Iterable[Any]) -> bool | None:
-    """Equality with one of them, as OR of equalities says it."""
+    """Equality with one of them, defined as an OR of equalities."""
     truths = {compared("=", wanted, each) for each in values}
     return True if True in truths else None if None in truths else False
 
 
 def compared(op: str, left: Any, right: Any) -> bool | None:
-    """Comparison as the databases do it: NaN equals itself and is above every other number."""
+    """Compares as the databases do: NaN equals itself and is above every other number."""
     if left is None or right is None:
         return None
     if isinstance(left, float) and isinstance(right, float):

@@ -1,4 +1,4 @@
-"""Whether the parts of conditions and values fit each other, and which type a value has."""
+"""Type checks of conditions and values, and the type of a value."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from protocols.algebra.types import BOOLEAN, ColumnType
 
 
 def type_of(expression: ex.Expression, columns: Mapping[str, ColumnType]) -> ColumnType:
-    """Its type over these columns; ValueError where parts do not fit each other."""
+    """Its type over these columns; raises ValueError if the types of its parts do not match."""
     match expression:
         case ex.Column(name):
             return columns[name]
@@ -29,7 +29,7 @@ def type_of(expression: ex.Expression, columns: Mapping[str, ColumnType]) -> Col
 
 
 def check_types(condition: ex.Condition, columns: Mapping[str, ColumnType]) -> None:
-    """Raises ValueError where values of two types meet; nothing is left to a database's casts."""
+    """Raises ValueError if types do not match; no implicit cast of a database is relied on."""
     match condition:
         case ex.Comparison(left, _, right):
             _check_families(type_of(left, columns), type_of(right, columns))

@@ -1,4 +1,4 @@
-"""The form in which conditions and values travel: JSON, read with suspicion."""
+"""The wire form of conditions and values: JSON, which is checked when it is read."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from protocols.algebra.types import column_type
 
 
 def to_json(condition: ex.Condition) -> list[Any]:
-    """A form for the wire: nested lists with the operator first."""
+    """The wire form of a condition: nested lists with the operator first."""
     match condition:
         case ex.Comparison(left, op, right):
             return [op, value_to_json(left), value_to_json(right)]
@@ -28,7 +28,7 @@ def to_json(condition: ex.Condition) -> list[Any]:
 
 
 def value_to_json(expression: ex.Expression) -> dict[str, Any]:
-    """A form for the wire: an object whose keys say what it is."""
+    """The wire form of a value: an object whose keys name its kind."""
     match expression:
         case ex.Column(name):
             return {"column": name}
@@ -45,7 +45,7 @@ def value_to_json(expression: ex.Expression) -> dict[str, Any]:
 
 
 def from_json(form: Any) -> ex.Condition:
-    """Reads the wire form; ValueError when it is none."""
+    """Reads the wire form of a condition; raises ValueError for anything else."""
     match form:
         case [str(op), left, right] if op in ex.COMPARISONS:
             return ex.Comparison(value_from_json(left), op, value_from_json(right))
@@ -66,7 +66,7 @@ def from_json(form: Any) -> ex.Condition:
 
 
 def value_from_json(form: Any) -> ex.Expression:
-    """Reads the wire form; ValueError when it is none."""
+    """Reads the wire form of a value; raises ValueError for anything else."""
     match form:
         case {"column": str(name)}:
             return ex.Column(name)

@@ -14,11 +14,11 @@ from protocols.algebra.expressions import Condition
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.types import ColumnType
 
-#: More positions than a batch has.
+#: More than the positions of any batch.
 _POSITIONS = 2**31
-#: The ending of a column's name on the right of a join, where the left has it as well.
+#: Suffix of a right column of a join whose name the left side has too.
 THEIRS = "_theirs"
-#: No looking for better plans.
+#: No query optimization.
 AS_WRITTEN = pl.QueryOptFlags.none()
 
 
@@ -61,17 +61,17 @@ class Frame:
         count = self.data.get_column(COUNT).to_numpy()
         if len(count) < 2:
             return Frame(chosen(self.data, count != 0))
-        # Equal rows have equal hashes, and most rows have no equal.
+        # Equal rows have equal hashes, and most rows have no duplicate.
         hashes = row_hashes(self.data, by).to_numpy()
         if not _has_equal(hashes):
             return Frame(chosen(self.data, count != 0))
         places = np.argsort(hashes)
         goes_on = hashes[places[1:]] == hashes[places[:-1]]
         if not all_equal(self.data, by, places[:-1][goes_on], places[1:][goes_on]):
-            # Different rows have one hash.
+            # Different rows share a hash.
             summed = self.data.group_by(by, maintain_order=True).agg(pl.col(COUNT).sum())
             return Frame(picked(summed, self.data.columns).filter(pl.col(COUNT) != 0))
-        # One of equal rows has the counts of all.
+        # The first of equal rows gets the sum of their counts.
         heads = np.flatnonzero(np.concatenate(([True], ~goes_on)))
         sums = np.zeros(len(count), np.int64)
         sums[places[heads]] = np.add.reduceat(count[places], heads)
@@ -133,9 +133,9 @@ def met(
     how: Literal["inner", "left", "full"] = "inner",
     nulls_equal: bool = False,
 ) -> pl.LazyFrame:
-    """Which rows of two sides meet in `on` (left, right), with all columns of both.
+    """Joins two sides on `on` (left, right), with all columns of both.
 
-    What both have a name for is on the right called `THEIRS` behind it.
+    A right column whose name the left side has too gets the suffix `THEIRS`.
     """
     return left.lazy().join(
         right.lazy(),
@@ -149,7 +149,7 @@ def met(
 
 
 def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
-    """These columns to join on.
+    """The expressions to join on these columns.
 
     Polars 2.1 merges columns that it knows to be sorted (a single row is) by IEEE rules, in which
     NaN differs from itself. With a second key it hashes, and NaN equals NaN, as in databases.
@@ -159,22 +159,23 @@ def compared(rows: pl.DataFrame, by: Sequence[str]) -> list[pl.Expr]:
 
 
 def at_once(plan: pl.LazyFrame) -> pl.DataFrame:
-    """What comes of a plan that is made for one use and cannot be better.
+    """Runs a plan without optimizing it.
 
-    Looking for a better one costs more than most such plans do.
+    Such a plan is used once and cannot be improved; optimizing costs more than running most of
+    them.
     """
     return plan.collect(engine="in-memory", optimizations=AS_WRITTEN)
 
 
 def known_once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row without a NULL once."""
+    """The distinct rows without a NULL."""
     if any(column.null_count() for column in rows):
         rows = rows.drop_nulls()
     return once(rows)
 
 
 def once(rows: pl.DataFrame) -> pl.DataFrame:
-    """Each row once, in an order that depends on nothing but these rows."""
+    """The distinct rows, in an order that depends only on these rows."""
     if rows.height < 2:
         return rows
     if rows.width > 1:
@@ -193,15 +194,16 @@ def _has_equal(hashes: NDArray[np.uint64]) -> bool:
 
 
 def row_hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    """Equal for equal rows (NULL equals NULL, NaN equals NaN), and for others almost never."""
+    """Hashes: equal for equal rows (NULL equals NULL, NaN equals NaN), almost never for others."""
     return picked(data, by).hash_rows()
 
 
 def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
-    """From the changes of rows at positions, and how many there are in the end, at FOREVER.
+    """Lifetimes from the changes of rows at positions, and their counts in the end at FOREVER.
 
-    Entries are sorted by row and position. A row's count before its first change is that in the
-    end less all changes; then a running sum gives one span per change, beside the one before all.
+    Entries are sorted by row and position. A row's count before its first change is its count in
+    the end minus all changes; from there a running sum gives one span per change, after the span
+    before the first change.
     """
     if entries.is_empty():
         names = {SINCE: POSITION, UNTIL: POSITION, COUNT: COUNT}
@@ -236,10 +238,10 @@ def _lifetimes(entries: pl.DataFrame, by: list[str]) -> Frame:
 def by_kind_and_position(
     kinds: NDArray[np.uint64], at: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """The places by kind and position, and whether the kind of each goes on behind it.
+    """The places sorted by kind and position, and whether the next place has the same kind.
 
-    Sorting by one number is several times as fast as by two, so kinds are counted first. Positions
-    are those of a batch, and before these BEGINNING only.
+    Sorting by one number is several times as fast as by two, so kinds are numbered first. Positions
+    are those of a batch; the only other one is BEGINNING, before them.
     """
     places = np.argsort(kinds)
     kinds = kinds[places]
@@ -264,15 +266,15 @@ def all_equal(
 
 
 def _lifetimes_one_by_one(entries: pl.DataFrame, by: list[str]) -> Frame:
-    """The same when different rows have one hash: each kind of row by itself."""
+    """The same if different rows share a hash: each distinct row by itself."""
     parts = entries.partition_by(by)
     return Frame(pl.concat(_lifetimes(part, by).data for part in parts))
 
 
 def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.DataFrame:
-    """Columns (new name, from which) of a frame, put together without a query plan.
+    """Columns (new name, old name) of a frame, selected without a query plan.
 
-    A plan costs Polars some 50 microseconds, more than most steps of a small sweep are worth.
+    A plan costs Polars some 50 microseconds, more than most steps of a small sweep.
     """
     pairs = [(each, each) if isinstance(each, str) else each for each in outputs]
     if [name for name, _ in pairs] == [column for _, column in pairs] == data.columns:
@@ -283,7 +285,7 @@ def picked(data: pl.DataFrame, outputs: Iterable[str | tuple[str, str]]) -> pl.D
 def with_columns(
     data: pl.DataFrame, columns: Mapping[str, int | NDArray[np.int64]]
 ) -> pl.DataFrame:
-    """The same with these columns, each of one number or of many; also without a query plan."""
+    """Sets columns, each to one number or to an array; also without a query plan."""
     all_columns = {column.name: column for column in data.get_columns()}
     for name, numbers in columns.items():
         values = np.full(data.height, numbers) if isinstance(numbers, int) else numbers
@@ -292,17 +294,17 @@ def with_columns(
 
 
 def chosen(data: pl.DataFrame, which: NDArray[np.bool_]) -> pl.DataFrame:
-    """Some of the rows; the same again."""
+    """The rows where `which` is true; the frame itself if they are all."""
     return data if which.all() else taken(data, np.flatnonzero(which))
 
 
 def taken(data: pl.DataFrame, places: NDArray[np.intp]) -> pl.DataFrame:
-    """The rows at these places; of a frame that has few, Polars finds them faster by a column."""
+    """The rows at these places; in a small frame Polars finds them faster by a Series."""
     return data[pl.Series(places, dtype=pl.get_index_type())]
 
 
 def empty_frame(columns: Mapping[str, ColumnType]) -> Frame:
-    """No rows, with typed columns."""
+    """A frame with typed columns and no rows."""
     return _empty_frame(tuple(columns.items()))
 
 

@@ -1,4 +1,4 @@
-"""The changes of one relation over its versions, as they were decoded: what the mailbox reads."""
+"""The log of one relation: its changes by version, as they were decoded. The mailbox reads it."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ VERSION = "_version"
 
 @dataclass(frozen=True)
 class Room:
-    """How much of a log may stay in memory, and what is done with the rest."""
+    """How much of a log may stay in memory, and how the rest is spilled."""
 
     bytes: int
-    #: Returns the same rows, which take no memory of their own any more.
+    #: Returns the same rows, now without memory of their own.
     spill: Callable[[pl.DataFrame], pl.DataFrame]
 
 
@@ -28,7 +28,7 @@ class _Part:
 
     rows: pl.DataFrame
     versions: np.ndarray
-    #: What it takes in memory; nothing if it was put away.
+    #: Its size in memory; 0 if it was spilled.
     bytes: int
 
     def after(self, version: int) -> int:
@@ -46,9 +46,9 @@ class FrameLog:
     def __init__(self, room: Room | None = None) -> None:
         #: Without one everything stays in memory.
         self._room = room
-        #: In version order; none is empty. Changes arrive in dribbles, so small parts are merged
-        #: into their like: there are few, and `between` is asked for every answer. Those that were
-        #: put away come first, and are left as they are.
+        #: In version order; none is empty. Changes arrive in small portions, so parts of similar
+        #: size are merged: that keeps them few, and `between` is called for every answer. Spilled
+        #: parts come first and are not merged again.
         self._parts: list[_Part] = []
         #: The last version of each part.
         self._ends: list[int] = []
@@ -69,11 +69,11 @@ class FrameLog:
         self._keep_to_the_room()
 
     def _merges(self, part: _Part, height: int) -> bool:
-        """Whether a part becomes one with so many rows behind it."""
+        """Whether a part is merged with the `height` rows that follow it."""
         return part.bytes > 0 and part.rows.height <= height
 
     def _keep_to_the_room(self) -> None:
-        """Puts what is in memory away, as one part, when it is more than there is room for."""
+        """Spills everything in memory, as one part, when it is more than there is room for."""
         if self._room is None or self.bytes <= self._room.bytes:
             return
         first = next(number for number, part in enumerate(self._parts) if part.bytes)
@@ -83,7 +83,7 @@ class FrameLog:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         return sum(part.bytes for part in self._parts)
 
     def between(self, after: int, upto: int) -> Frame | None:
@@ -121,5 +121,5 @@ class FrameLog:
         del self._parts[:done], self._ends[:done]
         if self._parts:
             first = self._parts[0]
-            # A slice lets go of no memory; the next merge or the end of the part does.
+            # A slice releases no memory; the next merge or the end of the part does.
             self._parts[0] = _part(first.rows[first.after(upto) :], first.bytes)

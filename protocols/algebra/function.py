@@ -1,4 +1,4 @@
-"""What an operator or a function is, and how it is applied to a value and to a column."""
+"""An operator or a function, and how it is applied to a value and to a column."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,19 +11,19 @@ from protocols.algebra.types import ColumnType, SqlType
 
 
 class Unfit(ValueError):
-    """A function does not take such arguments; the message says why."""
+    """Raised if a function does not take such arguments; the message says why."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes, once its arguments have been cast, and what it gives."""
+    """The types of a function's arguments, after they were cast, and of its result."""
 
     arguments: tuple[SqlType, ...]
     result: SqlType
 
 
-#: Says of a function, from the type of its result and its arguments, those that are no constants
-#: being `...`, that there is nothing for which it has no value.
+#: (type of the result, arguments) → whether the function has a value for all operands. An argument
+#: that is not a constant is given as `...`.
 NeverFails: TypeAlias = Callable[[ColumnType, Sequence[Any]], bool]
 
 
@@ -40,17 +40,19 @@ class Function:
     """One entry of the catalogue."""
 
     name: str
-    #: From the types of the arguments at hand; Unfit where there is none.
+    #: Types of the given arguments → the signature; raises Unfit if there is none.
     signature: Callable[[Sequence[SqlType]], Signature]
-    #: (type of the result, arguments) → the value; NoValue where the databases raise an error.
+    #: (type of the result, arguments) → the value; raises NoValue where the databases raise an
+    #: error.
     value: Callable[..., Any]
-    #: The text in DuckDB, from the type of the result and the texts of the arguments.
+    #: (type of the result, texts of the arguments) → the text in DuckDB's SQL.
     sql: Callable[[ColumnType, Sequence[str]], str]
-    #: (type of the result, columns) → the column, or None to take the reference, value by value.
+    #: (type of the result, columns) → the column; None falls back to `value`, value by value.
     column: Callable[..., pl.Series | None] | None = None
-    #: NULL as soon as one argument is; otherwise `value` is given None like any other value.
+    #: The result is NULL if any argument is. If false, `value` receives None like any other value.
     null_in_null_out: bool = True
-    #: Then it may be worked out for rows that do not need it; for others it costs a mask.
+    #: If it never fails, it may be evaluated for rows that do not need it. Otherwise such rows have
+    #: to be masked.
     never_fails: NeverFails = never
 
     def of(self, type_: ColumnType, arguments: Sequence[Any]) -> Any:
@@ -62,7 +64,7 @@ class Function:
         return math.nan if found != found else found
 
     def of_columns(self, type_: ColumnType, columns: Sequence[pl.Series]) -> pl.Series:
-        """The same of whole columns; a constant is a column of one value."""
+        """The same for whole columns; a constant is a column of one value."""
         found = self.column(type_, *columns) if self.column is not None else None
         return self._value_by_value(type_, columns) if found is None else found
 
@@ -73,7 +75,7 @@ class Function:
 
 
 def _of_one_length(columns: Sequence[pl.Series]) -> list[list[Any]]:
-    """A constant comes as a column of one value."""
+    """The values of the columns; a constant, a column of one value, is repeated."""
     height = next((len(column) for column in columns if len(column) != 1), 1)
     return [
         column.to_list() * height if len(column) == 1 else column.to_list() for column in columns
@@ -81,10 +83,10 @@ def _of_one_length(columns: Sequence[pl.Series]) -> list[list[Any]]:
 
 
 def infix(operator: str) -> Callable[[ColumnType, Sequence[str]], str]:
-    """The text of a binary operator."""
+    """The SQL text of a binary operator."""
     return lambda _type, texts: f"({texts[0]} {operator} {texts[1]})"
 
 
 def call(function: str) -> Callable[[ColumnType, Sequence[str]], str]:
-    """The text of a function call."""
+    """The SQL text of a function call."""
     return lambda _type, texts: f"{function}({', '.join(texts)})"

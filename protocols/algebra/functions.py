@@ -1,12 +1,12 @@
-"""The catalogue of operators and functions: what each takes, gives, and is in SQL.
+"""The catalogue of operators and functions: arguments, result and SQL text of each.
 
-A function is here if DuckDB and PostgreSQL agree about it: on its values, on what NULL makes of it,
-and on which arguments it refuses. Where DuckDB gives a value for which PostgreSQL raises an error
-(a DOUBLE divided by zero), it is DuckDB's. The types of the results are DuckDB's too.
+A function is here if DuckDB and PostgreSQL agree about it: on its values, on its result for NULL,
+and on the arguments that it refuses. Where PostgreSQL raises an error and DuckDB has a value (a
+DOUBLE divided by zero), DuckDB's value is used. The types of the results are DuckDB's too.
 
-The Python value is the reference. `column` is the same for whole columns, and may leave a case to
-the reference by returning None; most often since something might overflow, so that only the
-reference has to know what happens then.
+The Python value is the reference. `column` is the same for whole columns. It may return None to
+leave a case to the reference, most often because something might overflow; so only the reference
+has to know what happens then.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def check_call(name: str, arguments: Sequence[ColumnType], result: ColumnType) -> None:
-    """Raises ValueError unless the function takes exactly these and gives this."""
+    """Raises ValueError unless the function takes exactly these types and returns this one."""
     if name == CAST.name:
         reason = (
             cast_refusal(arguments[0], result) if len(arguments) == 1 else "CAST takes one value"
@@ -36,4 +36,4 @@ def check_call(name: str, arguments: Sequence[ColumnType], result: ColumnType) -
     signature = FUNCTIONS[name].signature(arguments)
     if signature.arguments != tuple(arguments) or signature.result != result:
         given = ", ".join(argument.name for argument in arguments)
-        raise Unfit(f"{name}({given}) gives no {result.name}")
+        raise Unfit(f"{name}({given}) does not return a {result.name}")

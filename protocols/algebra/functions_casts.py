@@ -1,8 +1,8 @@
-"""CAST between the types, as far as DuckDB and PostgreSQL make the same value of it.
+"""CAST between the types, as far as DuckDB and PostgreSQL return the same value.
 
-Behind the point, DECIMAL is rounded half away from zero and DOUBLE half to even, by both. A text is
-read by each in its own way ('1.5' as a BIGINT, 'yes' as a BOOLEAN), so it is not cast at all; and a
-DOUBLE is written differently ('1.0' and '1'), and turned into a DECIMAL with other digits.
+Both round fractions of a DECIMAL half away from zero and those of a DOUBLE half to even. Each reads
+texts in its own way ('1.5' as a BIGINT, 'yes' as a BOOLEAN), so texts are not cast at all. They
+write a DOUBLE differently ('1.0' and '1'), and turn it into a DECIMAL with different digits.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ _WHY_NOT = {
 
 
 def cast_refusal(source: ColumnType, target: ColumnType) -> str | None:
-    """Why such a cast is not kept; None if it is."""
+    """The reason why such a cast is refused; None if it is accepted."""
     if by_way_of(source, target) != target:
         return f"a {source.name} is cast to {target.name} by way of {BIGINT.name}"
     if source == target or (source.family, target.family) in _VALUES:
@@ -45,9 +45,9 @@ def cast_refusal(source: ColumnType, target: ColumnType) -> str | None:
 
 
 def by_way_of(source: ColumnType, target: ColumnType) -> ColumnType:
-    """What to cast to first: whole DECIMALs that DuckDB keeps in 64 bits become DOUBLE from there.
+    """The type to cast to first: BIGINT on the way from a whole DECIMAL of 64 bits to a DOUBLE.
 
-    Those of 128 bits it rounds twice, and looking at a value one cannot tell where it comes from.
+    DuckDB rounds a DECIMAL of 128 bits twice, and a value does not show which of the two it was.
     """
     short = source.family == "DECIMAL" and source.precision_and_scale[0] <= SHORT_DIGITS
     if short and source.precision_and_scale[1] == 0 and target == DOUBLE:
@@ -64,7 +64,7 @@ def _cast(type_: ColumnType, value: Any) -> Any:
     return value if cast is None else cast(type_, value)
 
 
-#: The family that a value shows by its class.
+#: Python class of a value → family of its type.
 _FAMILY_OF = {
     bool: "BOOLEAN",
     int: "BIGINT",
@@ -93,13 +93,13 @@ def _double_to_whole(type_: ColumnType, value: float) -> Any:
     try:
         return _fitting(type_, round(value))
     except (ValueError, OverflowError):
-        raise NoValue(f"{value} is no BIGINT") from None
+        raise NoValue(f"{value} is not a BIGINT") from None
 
 
 def _decimal_to_double(_type: ColumnType, value: Decimal) -> float:
     if value.as_tuple().exponent != 0:
         return float(value)
-    # Like DuckDB, which adds the two halves of its 128 bits, each rounded.
+    # Like DuckDB, which rounds each half of its 128 bits and adds the two.
     upper, lower = divmod(int(value), 2**64)
     if upper == -1:
         return -float(2**64 - 1 - lower) - 1
@@ -144,7 +144,7 @@ def _cast_column(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     if isinstance(column.dtype, pl.Decimal):
         return _decimals(type_, column)
     if type_.family == "DECIMAL":
-        # From BIGINT, digits permitting.
+        # From BIGINT; None if it has too many digits.
         return of_units(units(column.cast(pl.Decimal(19, 0)), type_.precision_and_scale[1]), type_)
     if column.dtype == pl.Float64() and type_.family == "BIGINT":
         within = ((column < 2.0**63) & (column >= -(2.0**63))).all()
@@ -172,7 +172,7 @@ def _decimals(type_: ColumnType, column: pl.Series) -> pl.Series | None:
     return None
 
 
-#: Every value of a type that is cast to one of these at all is one of it.
+#: A cast to one of these types never fails, from any type that may be cast to it.
 _TAKES_ALL = {"DOUBLE", "VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP"}
 
 _AS_POLARS_DOES = {
@@ -184,7 +184,7 @@ _AS_POLARS_DOES = {
 
 
 def _only_by_name(_types: Sequence[SqlType]) -> Signature:
-    raise Unfit("what CAST gives is said in the text")
+    raise Unfit("the type that CAST returns stands in the text of the view")
 
 
 CAST = Function(

@@ -1,7 +1,7 @@
-"""Functions of DATE and TIMESTAMP, from year 1 to year 9999: what Python and Parquet can hold.
+"""Functions of DATE and TIMESTAMP, from year 1 to year 9999: the range of Python and Parquet.
 
-An interval is no value of its own here: what is added is a number of months, which keeps to the end
-of a shorter month, or of microseconds.
+An interval is not a value of its own here: a number of months is added, which ends on the last day
+of a shorter month, or a number of microseconds.
 """
 
 import calendar
@@ -19,11 +19,11 @@ from protocols.errors import NoValue
 def _takes(
     name: str, *wanted: Sequence[SqlType], gives: ColumnType
 ) -> Callable[[Sequence[SqlType]], Signature]:
-    """For each argument, the types that it may have; an argument of another one is refused."""
+    """The signature with these allowed types for each argument; it refuses any other type."""
 
     def signature(types: Sequence[SqlType]) -> Signature:
         if len(types) != len(wanted):
-            raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
+            raise Unfit(f"{name} takes {len(wanted)} arguments, not {len(types)}")
         for given, allowed in zip(types, wanted, strict=True):
             if given not in allowed:
                 names = " or ".join(type_.name for type_ in allowed)
@@ -35,7 +35,7 @@ def _takes(
 
 # ----------------------------------------------------------------------------------------- parts
 
-#: Part → its value, the same of a column, and of which types.
+#: Part → its value, the same for a column, and whether a DATE has it.
 _PARTS: dict[str, tuple[Callable[[Any], int], Callable[[pl.Series], pl.Series], bool]] = {
     "year": (lambda day: day.year, lambda days: days.dt.year(), True),
     "quarter": (lambda day: (day.month + 2) // 3, lambda days: days.dt.quarter(), True),
@@ -75,7 +75,7 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time())
 
 
-#: Unit → where it begins, and how Polars calls it.
+#: Unit → the moment at which it begins, and its name in Polars.
 _UNITS: dict[str, tuple[Callable[[datetime], datetime], str]] = {
     "year": (lambda moment: datetime(moment.year, 1, 1), "1y"),
     "quarter": (lambda m: datetime(m.year, (m.month - 1) // 3 * 3 + 1, 1), "1q"),
@@ -92,7 +92,7 @@ def _date_trunc(types: Sequence[SqlType]) -> Signature:
     if list(types) == [DATE]:
         raise Unfit(
             "DATE_TRUNC of a DATE has a time zone in PostgreSQL and none in DuckDB;"
-            " cast to TIMESTAMP before"
+            " cast to TIMESTAMP first"
         )
     return _takes("DATE_TRUNC", (TIMESTAMP,), gives=TIMESTAMP)(types)
 
@@ -117,7 +117,7 @@ def _later(what: Callable[[Any, int], Any]) -> Callable[[ColumnType, Any, int], 
             return what(start, count)
         except (ValueError, OverflowError):
             raise NoValue(
-                f"{start} and the interval added to it is no {type_.name} of the years 1 to 9999"
+                f"{start} plus the interval is not a {type_.name} of the years 1 to 9999"
             ) from None
 
     return applied
@@ -143,7 +143,7 @@ def _days_later(day: date, count: int) -> date:
 def _later_column(
     what: Callable[[Any, int], Any], of_column: Callable[[pl.Series, int], pl.Series]
 ) -> Callable[[ColumnType, pl.Series, pl.Series], pl.Series | None]:
-    """What is added is a constant, and both ends of the column stay in the years that there are."""
+    """For a constant interval, if both ends of the column stay within the years 1 to 9999."""
 
     def applied(_type: ColumnType, starts: pl.Series, counts: pl.Series) -> pl.Series | None:
         ends = [end for end in (starts.min(), starts.max()) if end is not None]

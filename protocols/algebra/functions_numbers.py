@@ -1,6 +1,6 @@
 """Arithmetic on BIGINT, DOUBLE and DECIMAL, with the types that DuckDB gives it.
 
-Values of INTEGER (numbertypes.py) are kept as BIGINT, and `integer` says that they have to fit.
+Values of INTEGER (numbertypes.py) are kept as BIGINT, and `integer` tests that they fit.
 """
 
 import math
@@ -26,7 +26,7 @@ from protocols.errors import NoValue
 
 #: Enough digits for any sum or product of two values of 38.
 EXACT = Context(prec=100)
-#: Where the 128 bits of a column of whole numbers end.
+#: The bound of a column of whole numbers with 128 bits.
 _WIDEST = 2**127
 
 
@@ -34,9 +34,9 @@ _WIDEST = 2**127
 
 
 def _numbers(name: str, types: Sequence[SqlType], count: int) -> None:
-    """Refuses what is not so many numbers."""
+    """Raises Unfit unless there are `count` types and all are numbers."""
     if len(types) != count:
-        raise Unfit(f"{name} takes {count} value{'s' * (count > 1)}, here are {len(types)}")
+        raise Unfit(f"{name} takes {count} value{'s' * (count > 1)}, not {len(types)}")
     for type_ in types:
         if not is_number(type_):
             raise Unfit(f"{name} takes numbers, not {type_.name}")
@@ -45,7 +45,7 @@ def _numbers(name: str, types: Sequence[SqlType], count: int) -> None:
 def _arithmetic(
     name: str, decimals: Callable[[SqlType, SqlType], SqlType]
 ) -> Callable[[Sequence[SqlType]], Signature]:
-    """Whole numbers stay whole, a DOUBLE makes all DOUBLE, and `decimals` says the rest."""
+    """Whole numbers stay whole, one DOUBLE makes all DOUBLE; `decimals` gives the other types."""
 
     def signature(types: Sequence[SqlType]) -> Signature:
         _numbers(name, types, 2)
@@ -69,8 +69,8 @@ def _quotient(types: Sequence[SqlType]) -> Signature:
     _numbers("/", types, 2)
     if DOUBLE not in types:
         raise Unfit(
-            f"{types[0].name} / {types[1].name} is a DOUBLE in DuckDB, in PostgreSQL it is cut or"
-            " rounded; cast one side to DOUBLE"
+            f"{types[0].name} / {types[1].name} is a DOUBLE in DuckDB, but truncated or rounded in"
+            " PostgreSQL; cast one side to DOUBLE"
         )
     return Signature((DOUBLE, DOUBLE), DOUBLE)
 
@@ -100,15 +100,15 @@ def _to_whole(name: str) -> Callable[[Sequence[SqlType]], Signature]:
 
 
 def fitting(type_: ColumnType, number: Any) -> Any:
-    """The number as a value of the type; NoValue where it has too many digits."""
+    """The number as a value of the type; raises NoValue if it has too many digits."""
     if type_ == BIGINT:
         if not -(2**63) <= number < 2**63:
-            raise NoValue(f"{number} is no BIGINT; cast to a DECIMAL or a DOUBLE before")
+            raise NoValue(f"{number} is not a BIGINT; cast to a DECIMAL or a DOUBLE first")
         return int(number)
     precision, scale = type_.precision_and_scale
     if number.copy_abs() >= EXACT.scaleb(Decimal(1), precision - scale):
-        raise NoValue(f"{number} is no {type_.name}; cast to one of more digits before")
-    # Plus makes -0 a 0.
+        raise NoValue(f"{number} is not a {type_.name}; cast to one with more digits first")
+    # Plus turns -0 into 0.
     return EXACT.plus(EXACT.quantize(number, EXACT.scaleb(Decimal(1), -scale)))
 
 
@@ -125,7 +125,7 @@ def _exactly(
 
 
 def _divided(_type: ColumnType, left: float, right: float) -> float:
-    """As the processor divides: by zero, there is no error but an infinity or NaN."""
+    """Divides as the processor does: by zero it returns an infinity or NaN, and no error."""
     if right:
         return left / right
     if left == 0 or math.isnan(left):
@@ -134,7 +134,7 @@ def _divided(_type: ColumnType, left: float, right: float) -> float:
 
 
 def _remainder_of(type_: ColumnType, left: Any, right: Any) -> Any:
-    """What is left of the dividend, with its sign."""
+    """The remainder, with the sign of the dividend."""
     if not right:
         raise NoValue(f"{left} % {right} divides by zero; write NULLIF(…, 0) to get NULL")
     if type_ != BIGINT:
@@ -156,7 +156,7 @@ def _absolute(type_: ColumnType, number: Any) -> Any:
 
 
 def _rounded(rounding: str) -> Callable[[ColumnType, Any], Any]:
-    """FLOOR and CEIL; a DOUBLE keeps its sign when it becomes zero."""
+    """FLOOR and CEIL; a DOUBLE that becomes zero keeps its sign."""
 
     def applied(type_: ColumnType, number: Any) -> Any:
         if type_ != DOUBLE:
@@ -183,7 +183,7 @@ def _rounded_column(rounding: str) -> Callable[[ColumnType, pl.Series], pl.Serie
 
 def _integer(_type: ColumnType, number: int) -> int:
     if not -(2**31) <= number < 2**31:
-        raise NoValue(f"{number} is no INTEGER; cast to BIGINT before")
+        raise NoValue(f"{number} is not an INTEGER; cast to BIGINT first")
     return number
 
 
@@ -191,7 +191,7 @@ def _integer(_type: ColumnType, number: int) -> int:
 
 
 def units(column: pl.Series, scale: int) -> pl.Series | None:
-    """A DECIMAL column as whole numbers of 10^-scale; None if they could be too large for that."""
+    """A DECIMAL column as whole multiples of 10^-scale; None if they might exceed 128 bits."""
     assert isinstance(column.dtype, pl.Decimal)
     whole = column.to_physical()
     factor = 10 ** (scale - column.dtype.scale)
@@ -201,7 +201,7 @@ def units(column: pl.Series, scale: int) -> pl.Series | None:
 
 
 def coarser(column: pl.Series, scale: int) -> pl.Series | None:
-    """A DECIMAL column rounded to whole numbers of 10^-scale, of which it has more digits."""
+    """A DECIMAL column rounded to whole multiples of 10^-scale; its own scale is larger."""
     assert isinstance(column.dtype, pl.Decimal)
     whole, factor = column.to_physical(), 10 ** (column.dtype.scale - scale)
     if largest(whole) + factor >= _WIDEST:
@@ -211,7 +211,7 @@ def coarser(column: pl.Series, scale: int) -> pl.Series | None:
 
 
 def of_units(whole: pl.Series | None, type_: ColumnType) -> pl.Series | None:
-    """The inverse; None if they have more digits than the type."""
+    """The DECIMAL column from whole multiples of 10^-scale; None if the type has too few digits."""
     if whole is None or largest(whole) >= 10 ** type_.precision_and_scale[0]:
         return None
     return whole.reinterpret(dtype=type_.dtype)
@@ -228,7 +228,7 @@ def _columns(
     bound: Callable[[int, int], int],
     scaled: bool,
 ) -> Callable[[ColumnType, pl.Series, pl.Series], pl.Series | None]:
-    """An operation on whole numbers; `scaled` where both need the scale of the result."""
+    """An operation on whole numbers; `scaled` if both sides need the scale of the result."""
 
     def applied(type_: ColumnType, left: pl.Series, right: pl.Series) -> pl.Series | None:
         if type_ == DOUBLE:
@@ -284,7 +284,7 @@ def _absolute_column(_type: ColumnType, column: pl.Series) -> pl.Series | None:
 
 
 def _holds_lowest(*columns: pl.Series) -> bool:
-    """Is there a BIGINT whose opposite is none?"""
+    """Whether a column contains the lowest BIGINT, whose negation is not a BIGINT."""
     return any(column.dtype == pl.Int64() and column.min() == -(2**63) for column in columns)
 
 
@@ -292,7 +292,7 @@ def _holds_lowest(*columns: pl.Series) -> bool:
 
 
 def _with_room(*full: int) -> NeverFails:
-    """Of DOUBLE, and of DECIMAL unless its digits are as many as these, where some may be cut."""
+    """Never fails for DOUBLE, nor for DECIMAL unless its precision is in `full`, at the cap."""
 
     def never_fails(type_: ColumnType, _arguments: Sequence[Any]) -> bool:
         return type_ == DOUBLE or (
@@ -303,7 +303,10 @@ def _with_room(*full: int) -> NeverFails:
 
 
 def _divides_by_a_number(type_: ColumnType, arguments: Sequence[Any]) -> bool:
-    """The divisor is known and neither 0 nor -1, by which the quotient of the lowest is none."""
+    """Never fails if the divisor is a constant other than 0, and for BIGINT other than -1.
+
+    The lowest BIGINT divided by -1 is not a BIGINT.
+    """
     divisor = arguments[1]
     whole = type_ == BIGINT and divisor not in (..., None, 0, -1)
     return whole or (_with_room(MOST_DIGITS)(type_, ()) and divisor not in (..., None, 0))

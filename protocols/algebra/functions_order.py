@@ -1,4 +1,4 @@
-"""GREATEST and LEAST: of the values that are there; NULL only if none is."""
+"""GREATEST and LEAST: they ignore NULL, and return NULL only if all values are NULL."""
 
 import operator
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,8 @@
 """Functions of texts, which are sequences of Unicode code points.
 
-Two things are DuckDB's where PostgreSQL's depend on its locale or differ for rare characters: the
-upper and lower case of letters beyond ASCII, which keep their number (ß becomes ẞ, not SS), and
-that TRIM takes away the spaces of Unicode as well.
+Two things follow DuckDB, because in PostgreSQL they depend on the locale or differ for rare
+characters: in upper and lower case every letter beyond ASCII becomes one letter (ß becomes ẞ, not
+SS), and TRIM removes the spaces of Unicode too.
 """
 
 import re
@@ -20,11 +20,11 @@ from protocols.algebra.types import BIGINT, BOOLEAN, VARCHAR, ColumnType, SqlTyp
 def _takes(
     name: str, *wanted: ColumnType, gives: ColumnType, optional: int = 0
 ) -> Callable[[Sequence[SqlType]], Signature]:
-    """These types, of which the last ones may be missing; no other type is turned into a text."""
+    """The signature with these types; the last `optional` ones may be missing. Nothing is cast."""
 
     def signature(types: Sequence[SqlType]) -> Signature:
         if not len(wanted) - optional <= len(types) <= len(wanted):
-            raise Unfit(f"{name} takes {len(wanted)} arguments, here are {len(types)}")
+            raise Unfit(f"{name} takes {len(wanted)} arguments, not {len(types)}")
         for given, there in zip(types, wanted, strict=False):
             whole = given.name == "INTEGER" and there == BIGINT
             if given != there and not whole:
@@ -44,7 +44,7 @@ def _concatenation(types: Sequence[SqlType]) -> Signature:
 
 
 class _Letters(dict[int, str]):
-    """What each letter becomes, by its number: another single letter, or it stays as it is."""
+    """Maps a letter, by its code point, to another single letter, or to itself."""
 
     def __init__(self, *changes: Callable[[str], str], exceptions: dict[str, str]) -> None:
         super().__init__({ord(letter): other for letter, other in exceptions.items()})
@@ -56,13 +56,13 @@ class _Letters(dict[int, str]):
         return self[number]
 
 
-#: Greek letters with an iota below them have no upper case in one letter, but a title case.
+#: Greek letters with an iota below have no upper case of one letter, but a title case.
 _UPPER = _Letters(str.upper, str.title, exceptions={"ß": "ẞ"})
 _LOWER = _Letters(str.lower, exceptions={"İ": "i"})
 
 
 def _if_ascii(change: Callable[[pl.Series], pl.Series]) -> Callable[..., pl.Series | None]:
-    """What Polars may do where no text has a letter that it changes in another way."""
+    """Applies Polars' function if all texts are ASCII: it changes other letters differently."""
 
     def applied(_type: ColumnType, texts: pl.Series) -> pl.Series | None:
         ascii_only = (texts.str.len_bytes() == texts.str.len_chars()).all()
@@ -75,7 +75,7 @@ def _if_ascii(change: Callable[[pl.Series], pl.Series]) -> Callable[..., pl.Seri
 
 
 def _substring(_type: ColumnType, text: str, start: int, length: int | None = None) -> str:
-    """Counted from 1; what lies before the text counts as well."""
+    """Counts from 1; positions before the text use up length too."""
     begin = start - 1
     return text[max(begin, 0) : None if length is None else max(begin + length, 0)]
 
@@ -93,12 +93,12 @@ def _substring_column(
 
 
 def _constant(column: pl.Series) -> Any:
-    """The value that stands for a whole column, if it is one."""
+    """The value of a column that stands for a constant; None for any other column."""
     return column[0] if len(column) == 1 else None
 
 
 def _with_constants(change: Callable[..., pl.Series]) -> Callable[..., pl.Series | None]:
-    """What Polars does if the arguments after the first are constants."""
+    """Applies Polars' function if the arguments after the first are constants."""
 
     def applied(_type: ColumnType, texts: pl.Series, *others: pl.Series) -> pl.Series | None:
         constants = list(map(_constant, others))
@@ -108,21 +108,21 @@ def _with_constants(change: Callable[..., pl.Series]) -> Callable[..., pl.Series
 
 
 def _left(_type: ColumnType, text: str, count: int) -> str:
-    """A negative count says how many are left out at the end."""
+    """The first letters; a negative count says how many to leave out at the end."""
     return text[:count]
 
 
 def _right(_type: ColumnType, text: str, count: int) -> str:
-    """A negative count says how many are left out at the beginning."""
+    """The last letters; a negative count says how many to leave out at the beginning."""
     return text[max(len(text) - count, 0) if count >= 0 else -count :]
 
 
-#: What TRIM takes away unless it is told.
+#: The characters that TRIM removes by default.
 SPACES = "".join(c for c in map(chr, range(0x3001)) if unicodedata.category(c) == "Zs")
 
 
 def _position(_type: ColumnType, text: str, part: str) -> int:
-    """Where the part begins, from 1; 0 if it does not occur."""
+    """The place where the part begins, from 1; 0 if it does not occur."""
     return text.find(part) + 1
 
 
@@ -152,7 +152,7 @@ def _pattern(pattern: str, escape: str, literal: Callable[[str], str]) -> re.Pat
 
 
 def _regular(pattern: str, escape: str, literal: Callable[[str], str]) -> str:
-    """The regular expression: % stands for any text, _ for any letter, newlines included."""
+    """The regular expression of a LIKE pattern: % is any text, _ any letter, newlines included."""
     letters = iter(pattern)
     parts = []
     for letter in letters:

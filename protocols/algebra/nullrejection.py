@@ -1,8 +1,8 @@
-"""Which conditions fail when columns are NULL: the *null-rejecting* ones (Larson and Zhou, 2.1).
+"""Conditions that are not true when columns are NULL: *null-rejecting* (Larson and Zhou, 2.1).
 
-An outer join pads what has no partner. A condition above it that rejects the padding makes it
-pointless: what was padded is thrown away again. The answer here is careful: it says yes only if
-the condition is true for no row at all in which the columns are NULL.
+An outer join pads rows without a partner. A condition above it that rejects NULL drops the padded
+rows again, which makes the padding pointless. The test is conservative: it says yes only if the
+condition is true for no row at all in which the columns are NULL.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ def rejects_null(condition: ex.Condition, columns: Collection[str]) -> bool:
 
 
 def never_null_where(condition: ex.Condition, columns: Collection[str]) -> frozenset[str]:
-    """Those of the columns that are not NULL in any row for which the condition is true."""
+    """The columns that are not NULL in any row for which the condition is true."""
     return frozenset(column for column in columns if rejects_null(condition, (column,)))
 
 

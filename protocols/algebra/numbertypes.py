@@ -1,7 +1,7 @@
-"""The types of numbers, and which one DuckDB gives to what two of them make.
+"""The types of numbers, and the type that DuckDB gives to the result of two of them.
 
-`INTEGER` is a type of SQL that no column has: it is what DuckDB makes of whole numbers in the text,
-and matters since a DECIMAL with it has fewer digits than with a BIGINT.
+No column has the SQL type `INTEGER`: DuckDB gives it to whole numbers in the text. It matters
+because a DECIMAL combined with it has fewer digits than one combined with a BIGINT.
 """
 
 from protocols.algebra.function import Unfit
@@ -9,7 +9,7 @@ from protocols.algebra.types import BIGINT, DOUBLE, SqlType, decimal_type
 
 INTEGER = SqlType("INTEGER")
 MOST_DIGITS = 38
-#: Up to here, DuckDB keeps a DECIMAL in 64 bits, and a product in as many as its factors.
+#: Up to so many digits DuckDB keeps a DECIMAL in 64 bits, and a product in as many as its factors.
 SHORT_DIGITS = 18
 _WHOLE_DIGITS = {"INTEGER": 10, "BIGINT": 19}
 
@@ -24,7 +24,7 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def common_number(left: SqlType, right: SqlType) -> SqlType:
-    """The type in which DuckDB compares two numbers; beyond 38 digits the scale is kept."""
+    """The type in which DuckDB compares two numbers; capped at 38 digits, it keeps the scale."""
     if left == right:
         return left
     if DOUBLE in (left, right):
@@ -36,18 +36,18 @@ def common_number(left: SqlType, right: SqlType) -> SqlType:
 
 
 def sum_type(left: SqlType, right: SqlType) -> SqlType:
-    """One digit more than either needs."""
+    """The type of a sum: one digit more than either side needs."""
     (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
     digits = max(p - s, q - t) + max(s, t) + 1
     return decimal_type(min(digits, MOST_DIGITS), max(s, t))
 
 
 def product_type(left: SqlType, right: SqlType) -> SqlType:
-    """All digits of both, within 64 bits if both factors are."""
+    """The type of a product: all digits of both, within 64 bits if both factors are."""
     (p, s), (q, t) = left.precision_and_scale, right.precision_and_scale
     if s + t > MOST_DIGITS:
         raise Unfit(
-            f"the product of {left.name} and {right.name} has {s + t} digits behind the"
+            f"the product of {left.name} and {right.name} has {s + t} digits after the"
             f" point, more than {MOST_DIGITS}; cast one of them to fewer"
         )
     short = p <= SHORT_DIGITS and q <= SHORT_DIGITS and s + t < SHORT_DIGITS

@@ -1,11 +1,12 @@
-"""A condition or a value worked out for whole columns: each part once, for the rows that need it.
+"""Evaluates a condition or a value for whole columns: each part once, for the rows that need it.
 
-`expressions_polars.py` makes the steps: one for each part, and equal parts are one step. A step
-that cannot fail is worked out for all rows, one that may fail only for those that come to it; what
-it gives for other rows means nothing. Where AND, OR or CASE leave no row for it, it is passed over.
+`expressions_polars.py` makes the steps: one for each part; equal parts share a step. A step that
+cannot fail is evaluated for all rows. A step that may fail is evaluated only for the rows that
+reach it; its result for other rows means nothing. If AND, OR or CASE leave no row for a step, it is
+skipped.
 
-What a step gave for some rows holds for fewer of them too, so it stays known while the rows become
-fewer, and is forgotten when AND, OR or CASE are done. So the work grows with the number of parts.
+The result of a step for some rows holds for fewer rows too. So it is kept while the rows become
+fewer, and dropped when AND, OR or CASE are done. So the work grows with the number of parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,30 +31,30 @@ class Rows:
     """Some of the rows at hand."""
 
     height: int
-    #: Which of them; None: all.
+    #: True for these rows; None: all.
     mask: pl.Series | None = None
 
     def __bool__(self) -> bool:
         return self.height > 0 if self.mask is None else self.mask.any()
 
     def where(self, condition: pl.Series) -> "Rows":
-        """Those for which it is true; it is never unknown."""
+        """The rows for which the condition, which is never unknown, is true."""
         mask = condition if self.mask is None else condition & self.mask
         return Rows(self.height, None if mask.all() else mask)
 
 
 class Run:
-    """The steps worked out over the columns at hand."""
+    """One evaluation of steps over given columns."""
 
     def __init__(self, columns: Sequence[pl.Series]) -> None:
         self.columns = columns
         self.all = Rows(len(columns[0]))
         self._known: dict[Step, pl.Series] = {}
-        #: Those among them that are known for some rows only: the later, the fewer.
+        #: The steps whose results are known for some rows only; later ones for fewer rows.
         self._for_some: list[Step] = []
 
     def of(self, step: "Step", rows: Rows) -> pl.Series:
-        """What the step gives for these rows; a single value where it is the same for all."""
+        """The result of a step for these rows; a single value if it is the same for all."""
         found = self._known.get(step)
         if found is None:
             found = self._known[step] = step.over(self, rows if step.may_fail else self.all)
@@ -62,17 +63,17 @@ class Run:
         return found
 
     def known(self) -> int:
-        """How much is known for some rows only."""
+        """The number of results that are known for some rows only; for `forget`."""
         return len(self._for_some)
 
     def forget(self, known: int) -> None:
-        """All that has become known since so much was."""
+        """Drops the results that were added after `known()` returned this number."""
         for step in self._for_some[known:]:
             del self._known[step]
         del self._for_some[known:]
 
     def full(self, column: pl.Series) -> pl.Series:
-        """With a value for each row."""
+        """The column with a value for each row."""
         height = self.all.height
         return column if len(column) == height else column.new_from_index(0, height)
 
@@ -80,7 +81,7 @@ class Run:
         return self.full(_null(dtype))
 
     def is_(self, truth: bool, column: pl.Series) -> pl.Series:
-        """Where the condition has this truth value; not where it is unknown."""
+        """True where the condition has this truth value; false where it has not or is unknown."""
         yes, no = self.full(_TRUE), self.full(_FALSE)
         return yes.zip_with(self.full(column if truth else ~column), no)
 
@@ -89,7 +90,7 @@ class Run:
 class Step:
     """One part of a condition or a value."""
 
-    #: Whether there are rows for which it, or what it is made of, has no value (`NoValue`).
+    #: Whether it, or a step that it uses, has no value (`NoValue`) for some rows.
     may_fail: bool
 
     def over(self, run: Run, rows: Rows) -> pl.Series:
@@ -127,7 +128,8 @@ class Applied(Step):
 
     operands: tuple[Step, ...]
     apply: Callable[[Sequence[pl.Series]], pl.Series]
-    #: Whether it fails for some operands. It does not for NULL, which it is given for other rows.
+    #: Whether it fails for some operands. It does not fail for NULL, which replaces the operands of
+    #: rows that do not need it.
     fails: bool
 
     def over(self, run: Run, rows: Rows) -> pl.Series:
@@ -142,7 +144,7 @@ class Applied(Step):
 
 @dataclass(frozen=True, eq=False)
 class Decided(Step):
-    """AND, which false decides, or OR, which true decides: no part is needed behind that."""
+    """AND, which false decides, or OR, which true decides; later parts are not needed then."""
 
     deciding: bool
     parts: tuple[Step, ...]
@@ -164,7 +166,7 @@ class Decided(Step):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Step):
-    """CASE: the value behind the first condition that is true, else the default."""
+    """CASE: the value of the first condition that is true, else the default."""
 
     branches: tuple[tuple[Step, Step], ...]
     default: Step
@@ -186,7 +188,7 @@ class Chosen(Step):
 
 
 def _put(run: Run, step: Step, rows: Rows, found: pl.Series) -> pl.Series:
-    """What the step gives for its rows, beside what was found for others."""
+    """Merges the result of a step for its rows into the values found for other rows."""
     if not rows:
         return found
     known = run.known()
@@ -196,12 +198,12 @@ def _put(run: Run, step: Step, rows: Rows, found: pl.Series) -> pl.Series:
 
 
 def is_null(column: pl.Series) -> pl.Series:
-    """Where it is NULL; a single value where it is nowhere."""
+    """True where the column is NULL; a single false if it is NULL nowhere."""
     return column.is_null() if column.null_count() else _FALSE
 
 
 def to_expression(step: Step, columns: Sequence[str], dtype: pl.DataType) -> pl.Expr:
-    """What the step gives over the columns with these names; one value if there are none."""
+    """The result of a step over the columns with these names; one value if there are none."""
 
     def over(inputs: Sequence[pl.Series]) -> pl.Series:
         run = Run(inputs)

@@ -1,13 +1,13 @@
 """The column types of viewsweep, and one JSON form of each value.
 
-Everything that crosses a border (scenario, envelope, trace, wire) names a type by its SQL name and
-writes a value in the same JSON form: decimals, dates and timestamps as strings, and doubles that
-JSON has no number for as "NaN", "Infinity", "-Infinity". Inside, a value is a plain Python object
-or a Polars cell of `dtype`.
+Every external format (scenario, envelope, trace, wire) names a type by its SQL name and writes a
+value in the same JSON form: decimals, dates and timestamps as strings, and doubles that JSON has no
+number for as "NaN", "Infinity", "-Infinity". Inside, a value is a plain Python object or a Polars
+cell of `dtype`.
 
-`text_form` is the grammar of the strings. Whoever reads one, alone or a column of them, checks it
-before a parser sees it: Python's and Arrow's parsers each take more than is written here, and not
-the same.
+`text_form` is the grammar of the strings. Every reader checks a string, or a column of them,
+against it before parsing: Python's and Arrow's parsers each accept more than this grammar, and
+different things.
 """
 
 import datetime
@@ -47,7 +47,7 @@ _TEXT_FORMS = {
         _DAY + r"(?:[ T][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?)?"
     ),
 }
-#: Of a value that does not fit a message shows the beginning: it may be long, or deep.
+#: Messages show only the beginning of a value that does not fit: it may be long, or deeply nested.
 _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxlong = _SHOWN.maxother = 60
 _ODD_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -56,7 +56,7 @@ TYPES = "BIGINT, DOUBLE, DECIMAL(p,s), VARCHAR, BOOLEAN, DATE, TIMESTAMP"
 
 @dataclass(frozen=True)
 class SqlType:
-    """A type that SQL gives a value; `views/operands.py` says in which type it is kept."""
+    """The SQL type of a value; `views/operands.py` decides in which type it is stored."""
 
     name: str
 
@@ -74,28 +74,28 @@ class SqlType:
 
 @dataclass(frozen=True)
 class ColumnType(SqlType):
-    """A type that values are kept in; equal names are equal types."""
+    """A type that values are stored in; types are equal if their names are."""
 
     @property
     def dtype(self) -> pl.DataType:
-        """What a Polars column of this type has."""
+        """The dtype of a Polars column of this type."""
         if self.family == "DECIMAL":
             return pl.Decimal(*self.precision_and_scale)
         return _PLAIN[self.name]
 
     @property
     def text_form(self) -> re.Pattern[str] | None:
-        """How a value is written, where that is as text; to the form one digit is like another."""
+        """The form of a value that is written as text; it treats all digits alike."""
         return _TEXT_FORMS.get(self.family)
 
     def decode(self, value: Any) -> Any:
-        """The Python value of a JSON value; ValueError says what does not fit."""
+        """The Python value of a JSON value; raises ValueError if it is not of this type."""
         if value is None:
             return None
         try:
             return _DECODERS[self.family](self, value)
         except (ValueError, TypeError, OverflowError, decimal.InvalidOperation):
-            raise ValueError(f"{_SHOWN.repr(value)} is no {self.name}") from None
+            raise ValueError(f"{_SHOWN.repr(value)} is not a {self.name}") from None
 
     def encode(self, value: Any) -> Any:
         """The JSON value of a Python value of this type."""
@@ -113,12 +113,12 @@ BOOLEAN, DATE, TIMESTAMP = ColumnType("BOOLEAN"), ColumnType("DATE"), ColumnType
 
 
 def decimal_type(precision: int, scale: int) -> ColumnType:
-    """The DECIMAL of so many digits, so many of them behind the point."""
+    """The DECIMAL with `precision` digits, `scale` of them after the point."""
     return ColumnType(f"DECIMAL({precision},{scale})")
 
 
 def column_type(name: str) -> ColumnType:
-    """The type that a SQL name means; ValueError lists the ones there are."""
+    """The type with this SQL name; raises ValueError, with the known types, if there is none."""
     upper = " ".join(name.upper().split())
     upper = _SYNONYMS.get(upper, upper)
     if upper in _PLAIN:
@@ -145,7 +145,7 @@ def _bigint(_type: ColumnType, value: Any) -> int:
 
 def _double(_type: ColumnType, value: Any) -> float:
     if isinstance(value, str):
-        # One NaN object for all: rows are dictionary keys in the reference algebra.
+        # All NaNs are one object: rows are dictionary keys in the reference algebra.
         if value not in _ODD_DOUBLES:
             raise ValueError
         return _ODD_DOUBLES[value]

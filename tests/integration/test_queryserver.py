@@ -256,7 +256,7 @@ def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
         (altered(lambda h: h.update(condition=["is null", {"column": "x"}])), "names column"),
         (altered(lambda h: h.update(keys=[10**9])), "bytes of keys are announced"),
         (altered(lambda h: h.update(keys="many")), "malformed"),
-        (altered(lambda h: h.update(page={"after": ["x"], "limit": 1})), "is no BIGINT"),
+        (altered(lambda h: h.update(page={"after": ["x"], "limit": 1})), "is not a BIGINT"),
         (altered(lambda h: h.update(page={"after": None, "limit": "1; DROP"})), "malformed"),
         (altered(dict)[:-40] + b"\0" * 40, "malformed"),
     ],

@@ -336,7 +336,7 @@ def test_a_file_that_cannot_be_read_is_refused_before_anything_is_committed(
     database = from_files(tmp_path)
     file = transactions(tmp_path, change("line", [0, 0], 1), change("line", [1, "2"], 1))
     said = refused("apply", file, "--database", database)
-    assert f"{file}, line 2, change 0: relation shop.line, column item: '2' is no BIGINT" in said
+    assert f"{file}, line 2, change 0: relation shop.line, column item: '2' is not a BIGINT" in said
     assert json.loads(done("status", "--database", database, "--json"))["version"] == 0
 
 

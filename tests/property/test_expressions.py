@@ -107,7 +107,7 @@ def test_what_is_no_condition_is_refused(form: Any) -> None:
     "operand", [{}, {"column": 1}, {"value": 1}, {"value": "x", "type": "BIGINT"}, "x"]
 )
 def test_what_is_no_operand_is_refused(operand: Any) -> None:
-    with pytest.raises(ValueError, match=r"neither a column nor|is no BIGINT"):
+    with pytest.raises(ValueError, match=r"neither a column nor|is not a BIGINT"):
         from_json(["=", operand, {"column": "x"}])
 
 

@@ -157,6 +157,6 @@ def test_a_misfit_is_shown_by_its_beginning() -> None:
     for _ in range(1020):
         deep = [deep]
     for value in ("9" * 100_000, deep):
-        with pytest.raises(ValueError, match="is no DATE") as caught:
+        with pytest.raises(ValueError, match="is not a DATE") as caught:
             column_type("DATE").decode(value)
         assert len(str(caught.value)) < 100

@@ -127,8 +127,8 @@ def test_not_a_number_and_null_are_values_that_can_be_deleted(database: SourceDa
     [
         (changes(("thing", (1,), 1)), "no relation 'thing'; there are: item, line"),
         (changes(("item", (1,), 1)), "row (1) has 1 values, the relation has 2 columns"),
-        (changes(("item", ("1", "x"), 1)), "column id, row ('1', 'x'): '1' is no BIGINT"),
-        (changes(("item", (2**63, "x"), 1)), "is no BIGINT"),
+        (changes(("item", ("1", "x"), 1)), "column id, row ('1', 'x'): '1' is not a BIGINT"),
+        (changes(("item", (2**63, "x"), 1)), "is not a BIGINT"),
         (changes(("item", (7, "\ud800"), 1)), "column name"),
         (changes(("all", (1, decimal.Decimal("1.005"), None, None, None), 1)), "DECIMAL(10,2)"),
         (changes(("item", (None, "x"), 1)), "key column id is NULL"),

@@ -53,7 +53,7 @@ def test_a_transaction_is_the_same_after_its_json_form() -> None:
         ({"changes": [{"relation": "line"}]}, "here, change 0: needs the form"),
         ({"changes": [{"relation": "zz", "row": [], "count": 1}]}, "no relation 'zz'; there are"),
         ({"changes": [{"relation": "line", "row": [1], "count": 1}]}, "1 values, relation a.line"),
-        ({"changes": [{"relation": "line", "row": [1, "2"], "count": 1}]}, "'2' is no DOUBLE"),
+        ({"changes": [{"relation": "line", "row": [1, "2"], "count": 1}]}, "'2' is not a DOUBLE"),
         ({"changes": [{"relation": "line", "row": [1, 2], "count": True}]}, "needs the form"),
         ({"changes": [{"relation": "line", "row": [1, 2], "count": 1.5}]}, "needs the form"),
         ({"changes": [{"relation": "line", "row": [1, 2], "count": 1, "z": 1}]}, "needs the form"),

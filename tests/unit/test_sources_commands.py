@@ -128,8 +128,8 @@ def test_a_number_is_a_decimal_as_it_is_written(
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        ("[7, 10.255]", "no DECIMAL(10,2)"),
-        ("[7.5, 1]", "7.5 is no BIGINT"),
+        ("[7, 10.255]", "is not a DECIMAL(10,2)"),
+        ("[7.5, 1]", "7.5 is not a BIGINT"),
         ("[7, NaN]", 'NaN has to be a text: "NaN"'),
         ("[7, " + "[" * 100_000, "nested too deeply"),
         ("[7", "not JSON"),
