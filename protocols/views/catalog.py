@@ -1,8 +1,8 @@
-"""What the sources hold: relations with typed columns, by `source.relation`.
+"""The relations that the sources hold, with typed columns, by `source.relation`.
 
-A foreign key holds in every state of its source. Across sources it may be declared as well, but
-there it does not hold on the prefixes of the order of delivery, which is what a view is made of: a
-child may arrive before its parent. So nothing is concluded from one that is not `within_source`.
+A foreign key holds in every state of its source. It may also be declared across sources, but there
+it does not hold on prefixes of the delivery order, from which a view is made: a child may arrive
+before its parent. So nothing is concluded from a foreign key that is not `within_source`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,21 +22,21 @@ _FIELDS = ("columns", "key", "keys", "foreign_keys")
 class Relation:
     """A base table at one source. Without a key it is a bag: equal rows may occur many times.
 
-    Two are equal if they have the same columns and the same key: further keys and foreign keys say
-    more about the rows, and whoever knows less of them asks about the same relation.
+    Two relations are equal if they have the same columns and the same key. Further keys and foreign
+    keys say more about the rows; a question that omits them is still about the same relation.
     """
 
     source: str
     name: str
     columns: tuple[tuple[str, ColumnType], ...]
-    #: What its rows are addressed by.
+    #: The columns that address its rows.
     key: tuple[str, ...] = ()
-    #: Beside `key`; none of their columns is ever NULL either.
+    #: Further keys beside `key`; none of their columns is ever NULL either.
     further_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
     references: tuple[Reference, ...] = field(default=(), compare=False)
 
     def __hash__(self) -> int:
-        # Relations are keys everywhere, and two of one name hardly ever meet.
+        # Relations are used as keys everywhere, and two of one name hardly ever meet.
         return hash((self.source, self.name))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Relation:
 
     @cached_property
     def all_keys(self) -> tuple[tuple[str, ...], ...]:
-        """`key` first, if there is one."""
+        """All keys, `key` first if there is one."""
         keys = dict.fromkeys((self.key, *self.further_keys))
         return tuple(key for key in keys if key)
 
@@ -62,19 +62,19 @@ class Relation:
         return frozenset[str]().union(*self.all_keys, *mandatory)
 
     def why_never_null(self, column: str) -> str:
-        """What such a column is, for messages."""
+        """The reason why such a column is never NULL, for messages."""
         in_key = any(column in key for key in self.all_keys)
         return "key column" if in_key else "column of a mandatory foreign key"
 
     def schema(self) -> dict[str, Any]:
-        """Columns and key in JSON: what questions, traces and stored views agree on."""
+        """Columns and key in JSON, on which questions, traces and stored views agree."""
         form: dict[str, Any] = {"columns": {name: type_.name for name, type_ in self.columns}}
         if self.key:
             form["key"] = list(self.key)
         return form
 
     def to_json(self) -> dict[str, Any]:
-        """All that is declared, in the form of scenarios and query servers."""
+        """The whole declaration, in the form of scenarios and query servers."""
         form = self.schema()
         if self.further_keys:
             form["keys"] = [list(key) for key in self.further_keys]
@@ -85,7 +85,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """Rows of the child name a row of the parent by one of its keys, unless NULL is in it."""
+    """Child rows reference a row of the parent by one of its keys, unless NULL is in it."""
 
     child: Relation
     columns: tuple[str, ...]
@@ -94,7 +94,7 @@ class ForeignKey:
 
     @property
     def within_source(self) -> bool:
-        """Whether it holds on the prefixes of the order of delivery."""
+        """Whether it holds on the prefixes of the delivery order."""
         return self.child.source == self.parent.source
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class ForeignKey:
 
 
 def refuse_name(what: str, name: str, without: str = "") -> None:
-    """WrongUse when nobody could write or show a name, or it has one of these characters."""
+    """Raises WrongUse for a name that cannot be written or shown or has one of these characters."""
     if not name or name != name.strip() or not name.isprintable() or set(name) & set(without):
         others = f", none of {' '.join(without)}" if without else ""
         raise WrongUse(
@@ -113,7 +113,7 @@ def refuse_name(what: str, name: str, without: str = "") -> None:
 
 
 def refuse_source_name(name: str) -> None:
-    """The same for a source, after which topics and files are named as well."""
+    """Raises WrongUse for an unfit name of a source, which also names topics and files."""
     refuse_name("source", name, without="/\\")
 
 
@@ -162,7 +162,7 @@ class Catalog:
 
     @cached_property
     def foreign_keys(self) -> tuple[ForeignKey, ...]:
-        """Those whose parent is here as well, across sources too."""
+        """The foreign keys whose parent is in the catalog too, across sources as well."""
         return tuple(
             key
             for relation in self.relations
@@ -171,7 +171,7 @@ class Catalog:
         )
 
     def refuse_impossible_references(self, *, whole: bool = True) -> None:
-        """WrongUse for a foreign key that does not fit the relation that it references.
+        """Raises WrongUse for a foreign key that does not fit the relation that it references.
 
         Unless the catalog is `whole`, a relation may be at a source that is not part of it.
         """
@@ -180,7 +180,7 @@ class Catalog:
                 self.refuse_impossible(relation, reference, whole=whole)
 
     def refuse_impossible(self, relation: Relation, reference: Reference, *, whole: bool) -> None:
-        """The same for one of them."""
+        """Raises WrongUse if this foreign key does not fit."""
         place = f"relation {relation}: foreign key {reference}"
         key = self._foreign_key(relation, reference)
         if key is not None:
@@ -230,7 +230,7 @@ def _refuse_impossible(place: str, key: ForeignKey) -> None:
 def catalog_from_json(sources: Mapping[str, Any], *, whole: bool = True) -> Catalog:
     """Reads the "sources" part of a scenario or a trace.
 
-    Unless it is `whole`, foreign keys may lead to sources that are not part of it.
+    Unless it is `whole`, foreign keys may reference sources that are not part of it.
     """
     relations = []
     for source, body in sources.items():

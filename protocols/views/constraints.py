@@ -1,14 +1,15 @@
-"""What a relation declares about its rows: its keys, and its foreign keys.
+"""The constraints that a relation declares: its keys and its foreign keys.
 
     {"key": ["id"], "keys": [["shop", "number"]],
      "foreign_keys": [{"columns": ["shop"], "references": "shops", "to": ["id"],
                        "mandatory": true}]}
 
-`key` is what rows are addressed by, `keys` are further ones; none of their columns is ever NULL.
-`references` is a relation of the same source, or `source.relation`; without `to` its `key` is
-meant. A row with NULL in a column of a foreign key references nothing. With `mandatory` no row has.
+`key` addresses rows, `keys` are further ones; none of their columns is ever NULL. `references`
+names a relation of the same source, or `source.relation`; without `to` its `key` is meant. A row
+with NULL in a column of a foreign key references nothing. With `mandatory` there is no such row.
 
-This is read relation by relation. Whether a foreign key fits what it references, the catalog says.
+Constraints are read relation by relation. The catalog checks whether a foreign key fits the
+relation that it references.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,9 +27,9 @@ class Reference:
     columns: tuple[str, ...]
     #: `source.relation`, or the name of a relation of the same source.
     target: str
-    #: The columns there, one for each of ours; none for the key of that relation.
+    #: The referenced columns, one for each of ours; none for the key of that relation.
     to: tuple[str, ...] = ()
-    #: Whether none of the columns is ever NULL, so that every row has one there.
+    #: Whether none of the columns is ever NULL, so that every row has its parent there.
     mandatory: bool = False
 
     def __str__(self) -> str:
@@ -45,7 +46,7 @@ class Reference:
 
 
 def key_in(place: str, form: Mapping[str, Any], columns: Collection[str]) -> tuple[str, ...]:
-    """The `key` of the JSON form of a relation; empty for a bag."""
+    """Reads `key` in the JSON form of a relation; empty for a bag."""
     value = form.get("key")
     return _named(place, "key", value, columns) if value else ()
 
@@ -53,7 +54,7 @@ def key_in(place: str, form: Mapping[str, Any], columns: Collection[str]) -> tup
 def further_keys_in(
     place: str, form: Mapping[str, Any], columns: Collection[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """The `keys` of the JSON form of a relation."""
+    """Reads `keys` in the JSON form of a relation."""
     keys = form.get("keys") or []
     if not isinstance(keys, list):
         raise WrongUse(f'{place}: its "keys" are a list of lists of column names, not {keys!r}')
@@ -63,7 +64,7 @@ def further_keys_in(
 def references_in(
     place: str, form: Mapping[str, Any], columns: Collection[str]
 ) -> tuple[Reference, ...]:
-    """The `foreign_keys` of the JSON form of a relation."""
+    """Reads `foreign_keys` in the JSON form of a relation."""
     keys = form.get("foreign_keys") or []
     if not isinstance(keys, list):
         raise WrongUse(f'{place}: its "foreign_keys" are a list of objects, not {keys!r}')
@@ -90,7 +91,7 @@ def _reference(place: str, form: Any, columns: Collection[str]) -> Reference:
 def _named(
     place: str, what: str, names: Any, columns: Collection[str] | None = None
 ) -> tuple[str, ...]:
-    """At least one column, each once; of these, if it is known which there are."""
+    """Reads a list of at least one column name, each once; checks them if the columns are known."""
     if not (
         isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)
     ):

@@ -1,9 +1,9 @@
-"""A tree in the join graph of a view: who is asked after whom when all origins are swept at once.
+"""A tree in the join graph of a view: the order of questions when all origins are swept at once.
 
-An inner atom of the tree is asked twice, by what comes from below it and by what comes from above;
-the root and the leaves once. So the fewer inner atoms the better: on a star there is one, on a
-chain all but the ends are. Links that are not in the tree (the graph may have cycles) are tested as
-soon as both their ends are there.
+An inner atom of the tree is asked twice: by keys from below it and by keys from above. The root and
+the leaves are asked once. So the fewer inner atoms the better: a star has one, on a chain all but
+the ends are inner. Links that are not in the tree (the graph may have cycles) are tested as soon as
+both their ends are there.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from protocols.views.view import Atom, View
 
 @dataclass(frozen=True)
 class JoinTree:
-    """A spanning tree with a root; the root is an inner atom if there is any."""
+    """A spanning tree with a root; the root is an inner atom if there is one."""
 
     root: Atom
     parents: dict[Atom, Atom]
@@ -28,7 +28,7 @@ class JoinTree:
         return tuple(atom for level in self.levels for atom in level if self._neighbours(atom) > 1)
 
     def is_below(self, atom: Atom, other: Atom) -> bool:
-        """Whether the way from `atom` up to the root leads through `other`."""
+        """Whether the path from `atom` up to the root leads through `other`."""
         above = self.parents.get(atom)
         return above is not None and (above == other or self.is_below(above, other))
 
@@ -38,7 +38,7 @@ class JoinTree:
 
 @lru_cache(maxsize=1024)
 def join_tree(view: View) -> JoinTree:
-    """The tree with few inner atoms that a breadth-first search finds, over all roots."""
+    """The tree with the fewest inner atoms that a breadth-first search from each root finds."""
     trees = [_tree_from(view, atom) for atom in view.atoms]
     fewest = min(len(tree.inner) for tree in trees)
     # Of equally good trees the flattest, for every level costs a round; its root is an inner atom.
@@ -47,7 +47,7 @@ def join_tree(view: View) -> JoinTree:
 
 
 def queries_per_batch(view: View) -> int:
-    """At most so many questions are asked for a batch of any size: n + I - 1."""
+    """The most questions that a batch of any size asks: n + I - 1."""
     n = len(view.atoms)
     if n < 3:
         return 2 * (n - 1)
@@ -62,7 +62,7 @@ def _tree_from(view: View, root: Atom) -> JoinTree:
     todo = deque([(root, 0)])
     while todo:
         atom, depth = todo.popleft()
-        # Those with many neighbours first, so that they gather the others below them.
+        # Atoms with many neighbours first, so that they gather the others below them.
         for other in sorted(linked[atom] - found, key=lambda a: (-len(linked[a]), a.index)):
             found.add(other)
             parents[other] = atom

@@ -1,8 +1,8 @@
-"""What stands in an expression before its type is settled, and which type two of them share.
+"""Operands of expressions before their type is settled, and the type that two of them share.
 
-`INTEGER` is a type only here: it is what DuckDB makes of a whole number in the text, and it needs
-fewer digits in a DECIMAL than a BIGINT. Values of it are kept as BIGINT, so it is a `SqlType` and
-no `ColumnType`: who forgets to say `kept` is told by mypy.
+`INTEGER` is a type only here: DuckDB gives it to a whole number in the text, and it needs fewer
+digits in a DECIMAL than a BIGINT. Its values are kept as BIGINT, so it is a `SqlType` and not a
+`ColumnType`: mypy finds every place where `kept` is missing.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ Constant: TypeAlias = str | Number | bool | None
 
 @dataclass(frozen=True)
 class Operand:
-    """A value whose type may not be settled: then it is a constant, as it stands in the text."""
+    """A value whose type may not be settled yet: a constant then, as it stands in the text."""
 
     node: exp.Expr
     expression: Expression
@@ -61,7 +61,7 @@ class Operand:
 
     @property
     def is_open(self) -> bool:
-        """Would it take any type? A text that is no number, for instance, still may be a date."""
+        """Can it take any type? A text that is not a number, for instance, may still be a date."""
         return self.is_constant and not isinstance(self.constant, Number | bool)
 
     @property
@@ -70,7 +70,7 @@ class Operand:
         return isinstance(self.constant, Number) and self.type == DOUBLE
 
 
-#: How the digits become a value that the type decodes; no other type has numbers.
+#: Turns the digits into a value that the type decodes; no other type has numbers.
 FROM_DIGITS: dict[str, Callable[[str], object]] = {
     "BIGINT": int,
     "DOUBLE": float,
@@ -112,7 +112,7 @@ def common_type(left: SqlType | None, right: SqlType | None) -> SqlType | None:
 
 
 def digits_lost(left: SqlType | None, right: SqlType | None, common: SqlType) -> bool:
-    """Did 38 digits not suffice for what stands before the point?"""
+    """Are 38 digits too few for the digits before the point?"""
     if common.family != "DECIMAL":
         return False
     precision, scale = common.precision_and_scale

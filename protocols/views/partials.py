@@ -1,7 +1,7 @@
-"""Partial changes on their way from a change of one atom to the change of the view.
+"""Partial changes: on their way from a change of one atom to the change of the view.
 
 A partial holds the rows of all atoms gathered so far, under qualified names, each with its signed
-count. `seed` begins one, `extended` takes in one more atom, `total` adds up what is left.
+count. `seed` begins one, `extended` adds one atom, `total` adds up the result.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,9 +15,9 @@ D = TypeVar("D", bound=Delta)
 
 
 def seed(way: Plan, change: D, also: tuple[str, ...] = ()) -> D:
-    """The change of the origin as the first partial: selected, with qualified columns.
+    """Makes the first partial of the origin's change: selected, with qualified columns.
 
-    `also` names columns that are not of the relation and stay what they are.
+    `also` names columns that are not of the relation; they stay as they are.
     """
     if way.origin.condition is not None:
         change = change.where(way.origin.condition)
@@ -28,10 +28,10 @@ def seed(way: Plan, change: D, also: tuple[str, ...] = ()) -> D:
 def extended(
     partial: D, rows: D, step: Step, where: Condition | None = None, without: Collection[str] = ()
 ) -> D:
-    """The partial joined with the rows of the step's atom, as far as conditions allow.
+    """The partial joined with the rows of the step's atom, under the conditions that can be tested.
 
-    `where` and `without` say what else pairs have to satisfy, and which columns serve only that.
-    It is tested first: of pairs that never were a condition may have no value.
+    `where` is a further condition on pairs, and `without` names the columns that only it needs. It
+    is tested first: a condition may have no value on pairs that never existed.
     """
     tests = tuple(test for test in (where, step.residual) if test is not None)
     return partial.join(rows, step.join_on, conjunction(tests), without)

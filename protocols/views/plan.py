@@ -1,9 +1,9 @@
-"""In which order a change of one atom is joined with the others.
+"""The order in which a change of one atom is joined with the others.
 
-A plan starts at the atom that changed (the *origin*) and takes in one linked atom after the other:
+A plan starts at the atom that changed (the *origin*) and adds one linked atom after the other:
 first everything to its left in FROM, from right to left, then everything to its right, from left to
-right. On a chain this is exactly the double sweep of Figure 4 (SWEEP, section 5.1). Where the join
-graph is no chain, an atom that is not linked to what has been gathered so far waits for its turn.
+right. On a chain this is exactly the double sweep of Figure 4 (SWEEP, section 5.1). If the join
+graph is not a chain, an atom that has no link to the gathered atoms yet waits for its turn.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,12 +16,12 @@ from protocols.views.view import Atom, View
 
 @dataclass(frozen=True)
 class Step:
-    """Taking in one atom."""
+    """Adds one atom to a partial."""
 
     atom: Atom
-    #: The equalities with what is there already: (qualified column there, column of the atom).
+    #: The equalities with atoms already there: (qualified column there, column of the atom).
     links: tuple[tuple[str, str], ...]
-    #: What can be tested now and could not before.
+    #: The conditions that can be tested now and could not before.
     residual: Condition | None
 
     @cached_property
@@ -31,13 +31,13 @@ class Step:
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """The key set asked for: (column of the atom, qualified column there), one per column."""
+        """The key set to ask for: (column of the atom, qualified column there), one per column."""
         return tuple({column: there for there, column in self.links}.items())
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole way of a change from its origin to the view."""
+    """The whole path of a change from its origin to the view."""
 
     origin: Atom
     #: Residual conditions that need no other atom.
@@ -46,7 +46,7 @@ class Plan:
 
 
 def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Plan:
-    """The sweep that starts at `origin`, over all atoms or over these, which hang together."""
+    """The sweep that starts at `origin`, over all atoms or over these, which are connected."""
     return _plan(view, origin, None if within is None else tuple(within))
 
 
@@ -62,7 +62,7 @@ def _plan(view: View, origin: Atom, within: tuple[Atom, ...] | None) -> Plan:
 
 
 def step_to(view: View, bound: Sequence[Atom], atom: Atom) -> Step:
-    """Taking in an atom when these are there."""
+    """The step that adds an atom when these are there."""
     return _step_to(view, tuple(bound), atom)
 
 

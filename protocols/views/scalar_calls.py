@@ -1,7 +1,7 @@
-"""Operators and functions in the SQL text, and which entry of the catalogue each one is.
+"""Maps operators and functions in the SQL text to entries of the catalogue.
 
 Most are read as they stand. Some have a grammar of their own (EXTRACT, TRIM, intervals), and some
-arguments have to be constants: for others the databases would differ.
+arguments have to be constants, because the databases differ on other values.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from protocols.views.scalars import Scalars
 
 Reader: TypeAlias = Callable[["Scalars", Any], Operand]
-#: The largest number of letters that DuckDB's functions of texts take.
+#: The largest number of letters that DuckDB's text functions take.
 _MOST_LETTERS = 2**32 - 1
-#: How many microseconds the units of an interval have that always have the same.
+#: The units of an interval that always have the same length, in microseconds.
 _MICROSECONDS = {
     "WEEK": 7 * 86_400_000_000,
     "DAY": 86_400_000_000,
@@ -35,7 +35,7 @@ _MONTHS = {"YEAR": 12, "MONTH": 1}
 
 
 def _plain(name: str, *places: str) -> Reader:
-    """The arguments stand at these places of the node."""
+    """Reads a call whose arguments stand at these places of the node."""
 
     def read(scalars: "Scalars", node: exp.Expr) -> Operand:
         return scalars.call(node, name, *map(scalars.operand, scalars.arguments(node, *places)))
@@ -79,7 +79,7 @@ def _days_later(
 def _shifted(
     scalars: "Scalars", node: exp.Expr, start: Operand, interval: exp.Interval, sign: int
 ) -> Operand:
-    """A DATE or TIMESTAMP and an interval of one unit, which is a constant."""
+    """A DATE or TIMESTAMP plus an interval of one unit, which is a constant."""
     unit = str(interval.args["unit"] or "").upper().removesuffix("S")
     try:
         if not isinstance(interval.this, exp.Literal):
@@ -89,7 +89,7 @@ def _shifted(
         scalars.refuse(interval, "only an INTERVAL of a whole number of one unit is supported")
     if unit not in _MONTHS and unit not in _MICROSECONDS:
         units = ", ".join([*_MONTHS, *_MICROSECONDS])
-        scalars.refuse(interval, f"the unit {unit or '…'} is none of {units}")
+        scalars.refuse(interval, f"the unit {unit or '…'} is not one of {units}")
     if start.type not in (DATE, TIMESTAMP):
         scalars.refuse(node, "an INTERVAL is added to a DATE or a TIMESTAMP")
     name, each = (
@@ -131,7 +131,7 @@ def _concatenation(scalars: "Scalars", node: exp.DPipe) -> Operand:
 
 
 def _concat(scalars: "Scalars", node: exp.Concat) -> Operand:
-    """CONCAT passes over NULL, so each argument is a text that is empty then."""
+    """Reads CONCAT, which skips NULL: each argument becomes a text that is empty then."""
 
     def text(part: exp.Expr) -> Operand:
         value = scalars.as_(scalars.operand(part), VARCHAR)
@@ -143,7 +143,7 @@ def _concat(scalars: "Scalars", node: exp.Concat) -> Operand:
 
 
 def _trim(scalars: "Scalars", node: exp.Trim) -> Operand:
-    """TRIM(x), TRIM(LEADING 'ab' FROM x), LTRIM(x, 'ab')."""
+    """Reads TRIM(x), TRIM(LEADING 'ab' FROM x), LTRIM(x, 'ab')."""
     position = str(node.args.get("position") or "").upper()
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
     arguments = scalars.arguments(node, "this", "expression", "position")
@@ -169,7 +169,7 @@ def _end(name: str) -> Reader:
 
 
 def _check_constant(scalars: "Scalars", number: Operand, name: str, lowest: int) -> None:
-    """A constant number of letters, in the range in which the databases agree."""
+    """Checks for a constant number of letters in the range in which the databases agree."""
     digits = number.constant if isinstance(number.constant, Number) else ""
     whole = int(digits) if digits.lstrip("-").isdigit() else None
     if whole is None or not lowest <= whole <= _MOST_LETTERS:
@@ -217,7 +217,7 @@ def _escape(scalars: "Scalars", node: exp.Escape) -> Operand:
 
 
 def _round(scalars: "Scalars", node: exp.Round) -> Operand:
-    """ROUND of a DECIMAL is a cast to fewer digits behind the point."""
+    """Reads ROUND of a DECIMAL: a cast to fewer digits after the point."""
     arguments = list(map(scalars.operand, scalars.arguments(node, "this", "decimals")))
     number, digits = arguments[0], arguments[1].constant if len(arguments) > 1 else Number("0")
     if number.type is None or number.type.family != "DECIMAL":
@@ -242,7 +242,7 @@ def _extreme(name: str) -> Reader:
     return read
 
 
-#: What is read here, by the class of its node.
+#: The readers of calls, by the class of their nodes.
 CALLS: dict[type[exp.Expr], Reader] = {
     exp.Add: _sum,
     exp.Sub: _sum,

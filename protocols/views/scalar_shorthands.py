@@ -1,4 +1,4 @@
-"""What is short for something longer in SQL, written out.
+"""Expands SQL's shorthands.
 
 BETWEEN and IN are comparisons, COALESCE and NULLIF a CASE, IS TRUE is a test with IS NULL.
 """
@@ -44,7 +44,7 @@ def in_(scalars: "Scalars", node: exp.In) -> ex.Condition:
 
 
 def _check_pairwise(scalars: "Scalars", node: exp.Expr, operands: Sequence[Operand]) -> None:
-    """With a DOUBLE among them, DuckDB compares all as DOUBLE and PostgreSQL pair by pair."""
+    """Refuses DOUBLE among other types: DuckDB compares all as DOUBLE, PostgreSQL pair by pair."""
     types = {o.type for o in operands if o.type is not None and not o.is_constant}
     if DOUBLE in types and len(types) > 1:
         names = " and ".join(sorted(type_.name for type_ in types))
@@ -60,7 +60,7 @@ def not_distinct(scalars: "Scalars", node: exp.Binary) -> ex.Condition:
 
 
 def _tested(equality: ex.Comparison) -> tuple[ex.Expression, SqlType | int]:
-    """What is compared with a constant, and of which type that is; any other is like no other."""
+    """The left side and the type of the constant; without a constant, a pair like no other."""
     right = equality.right
     return equality.left, right.type if isinstance(right, ex.Literal) else id(right)
 
@@ -76,7 +76,7 @@ def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
 
 
 def coalesce(scalars: "Scalars", node: exp.Coalesce) -> Operand:
-    """The first that is not NULL; the others are not evaluated."""
+    """The first value that is not NULL; the others are not evaluated."""
     operands = list(map(scalars.operand, scalars.arguments(node, "this", "expressions")))
     type_, (*values, last) = scalars.of_one_type(node, operands)
     branches = tuple(

@@ -1,11 +1,11 @@
-"""From a node of the SQL text to a value or a condition, whatever stands around it.
+"""Reads a node of the SQL text into a value or a condition, independent of its context.
 
-Here SQL's own conversions become casts that can be seen, and what is short for something longer is
-written out (scalar_shorthands.py).
+Implicit conversions of SQL become explicit casts, and shorthands are written out
+(scalar_shorthands.py).
 
-A quoted constant, a number and NULL have no type yet: they take that of what they are compared or
-combined with. Whoever uses `Scalars` says what a column is, how a refusal is raised, and what
-nodes he understands himself (`special`, asked once about every node), as aggregates and subqueries.
+A quoted constant, a number and NULL have no type yet: they take that of the value with which they
+are compared or combined. The user of `Scalars` says what a column is, how a refusal is raised, and
+which nodes it reads itself (`special`, asked once about every node), such as aggregates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,7 @@ _CONDITIONS = (
     exp.NullSafeEQ,
     exp.NullSafeNEQ,
 )
-#: What sqlglot notes about how a dialect evaluates a node; what it means here is DuckDB's way.
+#: sqlglot's notes on how a dialect evaluates a node; here DuckDB's way is meant.
 _NOTES = {"typed", "safe", "ignore_nulls", "coalesce"}
 #: orjson writes 254 levels.
 _MOST_LEVELS = 240
@@ -74,7 +74,7 @@ _CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_R
 
 @dataclass(frozen=True)
 class Scalars:
-    """How the scalars of one SELECT are read."""
+    """Reads the scalars of one SELECT."""
 
     column: Callable[[exp.Column], tuple[str, SqlType]]
     refuse: Callable[[exp.Expr, str], NoReturn]
@@ -132,7 +132,7 @@ class Scalars:
     ) -> ex.Condition:
         match expression:
             case _ if type_ not in (BOOLEAN, None):
-                self.refuse(node, f"{node.sql('duckdb')} is a {type_name(type_)}, no condition")
+                self.refuse(node, f"{node.sql('duckdb')} is a {type_name(type_)}, not a condition")
             case ex.Truth(condition):
                 return condition
             case ex.Column():
@@ -140,7 +140,7 @@ class Scalars:
         return ex.IsTrue(expression)
 
     def comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
-        """Both sides in one type; a constant beside a column has to be one of its type."""
+        """Brings both sides to one type; a constant beside a column has to be one of its type."""
         if left.is_constant and right.is_constant:
             self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
         self._check_exponents((left, right))
@@ -154,7 +154,7 @@ class Scalars:
         return ex.Comparison(self.as_(left, common), op, self.as_(right, common))
 
     def _constant(self, constant: Operand, other: Operand) -> ex.Literal:
-        """A constant as one of the type of the other side."""
+        """A constant in the type of the other side."""
         assert other.type is not None
         type_ = kept(other.type)
         value: object = constant.constant
@@ -165,7 +165,7 @@ class Scalars:
         except (ValueError, KeyError):
             which = "the column" if other.is_column else "the other side"
             text = constant.node.sql("duckdb")
-            self.refuse(constant.node, f"{text} is no {type_.name}, which {which} is")
+            self.refuse(constant.node, f"{text} is not a {type_.name}, which {which} is")
 
     def _refuse_two_types(
         self, node: exp.Expr, what: str, left: Operand, right: Operand
@@ -247,7 +247,7 @@ class Scalars:
         return Operand(node, value, target)
 
     def _decoded(self, node: exp.Expr, operand: Operand, type_: ColumnType) -> ex.Expression:
-        """CAST of a quoted constant: DATE '2024-02-29'."""
+        """Reads CAST of a quoted constant: DATE '2024-02-29'."""
         value: object = operand.constant
         try:
             if isinstance(value, str) and type_.family in FROM_DIGITS:
@@ -256,7 +256,7 @@ class Scalars:
                 value = {"true": True, "false": False}[value.lower()]
             return ex.Literal(type_.decode(value), type_)
         except (ValueError, KeyError):
-            self.refuse(node, f"{operand.node.sql('duckdb')} is no {type_.name}")
+            self.refuse(node, f"{operand.node.sql('duckdb')} is not a {type_.name}")
 
     def _case(self, node: exp.Case) -> Operand:
         subject = node.this and self.operand(node.this)
@@ -295,7 +295,7 @@ class Scalars:
     def of_one_type(
         self, node: exp.Expr, operands: Sequence[Operand]
     ) -> tuple[SqlType, list[ex.Expression]]:
-        """What the values of a CASE and the like become, and their type."""
+        """The values of a CASE and the like in one type, and that type."""
         settled = [o for o in operands if not o.is_open] or [o for o in operands if o.type]
         if not settled:
             self.refuse(node, f"{node.sql('duckdb')} has no type; write CAST(NULL AS …)")
@@ -315,7 +315,7 @@ class Scalars:
         return type_, [self.as_(operand, type_) for operand in operands]
 
     def _check_exponents(self, operands: Sequence[Operand]) -> None:
-        """A number with an exponent has to stand beside a DOUBLE, which it then is."""
+        """Refuses a number with an exponent unless it stands beside a DOUBLE, which it then is."""
         if any(o.type == DOUBLE and not o.has_exponent for o in operands):
             return
         for operand in operands:
@@ -328,7 +328,7 @@ class Scalars:
                 )
 
     def as_(self, operand: Operand, type_: SqlType) -> ex.Expression:
-        """The operand as a value of the type, with a cast where that is another one."""
+        """The operand as a value of the type, with a cast if it has another one."""
         type_ = kept(type_)
         if operand.is_open:
             return self._decoded(operand.node, operand, type_)
@@ -346,7 +346,7 @@ class Scalars:
     # -- nodes ----------------------------------------------------------------------------------
 
     def _check_extent(self, node: exp.Expr, what: ex.Condition | ex.Expression) -> None:
-        """Refuses what could not be sent to a source, or would never be worked out."""
+        """Refuses a node that is too large to send to a source or to evaluate."""
         way_out = "write it in steps, as queries in WITH"
         if what.levels > _MOST_LEVELS:
             self.refuse(node, f"this is nested too deeply; {way_out}")
@@ -355,7 +355,7 @@ class Scalars:
             self.refuse(node, f"this {more}; {way_out}")
 
     def arguments(self, node: exp.Expr, *places: str) -> list[exp.Expr]:
-        """What stands at these places of a node, which has nothing at others."""
+        """The values at these places of a node; refuses a node that has more."""
         for place, there in node.args.items():
             if there and place not in places and place not in _NOTES:
                 self.refuse(node, f"{node.sql('duckdb')}: {place} is not supported")
@@ -370,7 +370,7 @@ class Scalars:
         name = str(node.this if isinstance(node, exp.Anonymous) else node.key).upper()
         if name in _CHANGING or name.startswith("CURRENT"):
             self.refuse(
-                node, f"{text} is another value each time; ask for it when the view is read"
+                node, f"{text} has another value each time; compute it when you read the view"
             )
         if isinstance(node, exp.If):
             self.refuse(node, "PostgreSQL has no IF; write CASE WHEN … THEN … ELSE … END")
@@ -382,16 +382,16 @@ class Scalars:
 
 
 def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:
-    """The constant that a constant is as one of another type, if it is one."""
+    """The value of an expression as one constant; the expression itself if it has no value."""
     try:
         return ex.Literal(value_of(expression, {}), type_)
     except NoValue:
         return expression
 
 
-#: No type in a view stands before this. Where one has no digits, sqlglot reads DuckDB's from a text
-#: of its own, in which they stand earlier.
+#: Every type in a view starts here or later. If a type has no digits, sqlglot reads DuckDB's from a
+#: text of its own, in which they start earlier.
 _EARLIEST = len("SELECT x::DECIMAL")
 
-#: How sqlglot writes types that have another name here.
+#: sqlglot's spelling of types that have another name here.
 _TYPE_NAMES = {"TIMESTAMP": "TIMESTAMP", "TEXT": "VARCHAR"}

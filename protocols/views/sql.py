@@ -1,4 +1,4 @@
-"""From the text of a view to what is kept: an inner join, or a tree of operators above some."""
+"""Reads the text of a view into the form that is kept: an inner join, or a tree of operators."""
 
 from typing import NoReturn
 
@@ -21,7 +21,7 @@ from protocols.views.view import Output, View
 
 
 def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
-    """The view that this SQL means over these relations; ViewRefused says what cannot be kept."""
+    """Reads SQL over these relations into a view; ViewRefused says why a view cannot be kept."""
     text = Text(sql)
     try:
         return _read(name, text, catalog)
@@ -30,7 +30,7 @@ def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
 
 
 def as_written(sql: str, catalog: Catalog) -> tree.Node:
-    """The tree as the text of a view says it, before anything is moved or simplified."""
+    """The tree as the text says it, before anything is moved or simplified."""
     text = Text(sql)
     node, _ = Binder(text, catalog).query(text.query(), {})
     return node
@@ -58,7 +58,7 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
 
 
 def plain_lines(sql: str) -> list[str]:
-    """A text without comments, in one way of writing; as it is if it is not SQL at all."""
+    """A text without comments, in one spelling; unchanged if it is not SQL at all."""
     try:
         statements = [each for each in sqlglot.parse(sql, read="duckdb") if each is not None]
         return [
@@ -71,7 +71,7 @@ def plain_lines(sql: str) -> list[str]:
 
 
 def sources_named_in(sql: str) -> set[str]:
-    """The sources that a text seems to speak of, in lower case; empty if it is not SQL at all."""
+    """The sources that a text seems to name, in lower case; empty if it is not SQL at all."""
     try:
         statements = sqlglot.parse(sql, read="duckdb")
     except (SqlglotError, RecursionError):

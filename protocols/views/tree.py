@@ -1,17 +1,17 @@
 """A view that is more than one inner join, as a tree: joins of sources below, operators above.
 
-Each leaf is a `Core`, an inner join that the sources are asked about (`view.View`). What stands
-above it is worked out at home, from the changes of its inputs and, for the groups that these touch,
-from what was there before:
+Each leaf is a `Core`, an inner join that the sources are asked about (`view.View`). The nodes above
+it are computed locally, from the changes of their inputs and, for the groups that these touch, from
+the rows before the change:
 
     Compute, Filter, Union, Multiply    linear: a change needs nothing but itself
     Join, Group                         not linear: a change needs the rows that it meets
 
-Everything else that SQL can say is written with these. DISTINCT is a Group without aggregates; IN,
-EXISTS and a subquery in a comparison are a left Join with a Group; INTERSECT and EXCEPT are a Group
-over a Union in which each row says on which side it stands.
+All other SQL is written with these. DISTINCT is a Group without aggregates; IN, EXISTS and a
+subquery in a comparison are a left Join with a Group; INTERSECT and EXCEPT are a Group over a Union
+in which each row carries its side.
 
-Columns are called by names that occur once in the whole tree, so that no operator has to rename.
+Each column name occurs once in the whole tree, so no operator has to rename.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class Core:
 
 @dataclass(frozen=True, eq=False)
 class Compute:
-    """One row for each: (name, value). What is no longer wanted is left out."""
+    """One row for each input row: (name, value). Unwanted columns are left out."""
 
     input: "Node"
     values: tuple[tuple[str, Expression, ColumnType], ...]
@@ -49,7 +49,7 @@ class Compute:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is worked out: every value is a column of the input."""
+        """Whether nothing is computed: every value is a column of the input."""
         return all(isinstance(value, Column) for _, value, _ in self.values)
 
 
@@ -78,7 +78,7 @@ class Union:
 
 @dataclass(frozen=True, eq=False)
 class Multiply:
-    """Each row as often as one of its columns says, which is then left out."""
+    """Each row as often as one of its columns says; that column is left out."""
 
     input: "Node"
     times: str
@@ -100,10 +100,10 @@ _JOINS: dict[JoinKind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """All pairs that agree and satisfy the condition; and, padded with NULL, what has no partner.
+    """All pairs that agree and satisfy the condition; and, padded with NULL, rows without partners.
 
-    A right join is a left join with its sides exchanged. Of a "semi" join only the rows of the left
-    that have a partner are seen (EXISTS), of an "anti" join those that have none.
+    A right join is a left join with its sides exchanged. A "semi" join shows only the rows of the
+    left that have a partner (EXISTS), an "anti" join those that have none.
     """
 
     kind: JoinKind
@@ -111,14 +111,14 @@ class Join:
     right: "Node"
     #: Equalities, (column of the left, column of the right). NULL equals nothing.
     on: tuple[tuple[str, str], ...]
-    #: What else a pair has to satisfy.
+    #: A further condition on pairs.
     condition: Condition | None = None
-    #: Whether it brings in what a subquery in an expression says, not what a JOIN in FROM does.
+    #: Whether it adds the values of a subquery in an expression, rather than a JOIN in FROM.
     of_subquery: bool = False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All that a pair has to satisfy, one by one."""
+        """All conditions on a pair, one by one."""
         equal = (Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in self.on)
         return (*equal, *conjuncts(self.condition))
 
@@ -197,7 +197,7 @@ def relations(node: Node) -> tuple[Relation, ...]:
 
 
 def headline(node: Node) -> str:
-    """What the operator of a node is called where only that is asked."""
+    """A short name for the operator of a node."""
     match node:
         case Join(kind):
             return _JOINS[kind]
@@ -236,5 +236,5 @@ class TreeView:
         return tuple(relation for relation in self.relations if relation.source == source)
 
 
-#: What a job can be asked to keep.
+#: The views that a job can keep.
 AnyView: TypeAlias = View | TreeView

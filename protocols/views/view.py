@@ -1,4 +1,4 @@
-"""A checked view: which atoms it joins, how they are linked, what it filters and what it shows.
+"""A checked view: its atoms, its links, its conditions and its outputs.
 
 An *atom* is one occurrence of a relation in FROM; a self-join has two atoms of one relation. Above
 a single atom every column is called `alias.column`. The conditions of a view are sorted by use:
@@ -113,7 +113,7 @@ class View:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All that its rows satisfy, one by one, over qualified columns."""
+        """All conditions on its rows, one by one, over qualified columns."""
         own = (
             renamed(each, atom.qualified)
             for atom in self.atoms
@@ -132,6 +132,6 @@ class View:
         return tuple(Comparison(left, "=", right) for left, right in ends)
 
     def residuals_within(self, atoms: Iterable[Atom]) -> tuple[Condition, ...]:
-        """The residual conditions that speak of these atoms only."""
+        """The residual conditions that mention only these atoms."""
         there = {atom.qualified(column) for atom in atoms for column in atom.columns}
         return tuple(condition for condition in self.residuals if columns_of(condition) <= there)

@@ -37,8 +37,8 @@ NO_SQL = [
     ("SELECT item ‸/* FROM shop.lines", r"not SQL: unterminated /\* comment"),
     ("‸ünïcödé gärbäge ☃", "not SQL"),
     ("SELECT 'äöü☃' AS x, ☃ FROM ☃ ‸)", "not SQL"),
-    ("SELECT id‸\0 FROM shop.orders", "no text"),
-    ("‸\0\0\x7fELF\x02\x01\x01\0", "no text"),
+    ("SELECT id‸\0 FROM shop.orders", "not text"),
+    ("‸\0\0\x7fELF\x02\x01\x01\0", "not text"),
 ]
 NAMES = [
     ("SELECT ‸nix FROM shop.orders", "no relation in FROM has a column 'nix'"),
@@ -63,9 +63,9 @@ NAMES = [
     ("‸WITH t AS (SELECT 1), t AS (SELECT 2) SELECT a FROM t", "Duplicate CTE name"),
 ]
 CLAUSES = [
-    ("SELECT id FROM shop.orders ORDER BY ‸id", "ORDER BY is not .* whoever reads it"),
-    ("SELECT id FROM shop.orders LIMIT ‸3", "LIMIT is not .* whoever reads it"),
-    ("SELECT id FROM shop.orders OFFSET ‸3", "OFFSET is not .* whoever reads it"),
+    ("SELECT id FROM shop.orders ORDER BY ‸id", "ORDER BY is not .* query that reads the view"),
+    ("SELECT id FROM shop.orders LIMIT ‸3", "LIMIT is not .* query that reads the view"),
+    ("SELECT id FROM shop.orders OFFSET ‸3", "OFFSET is not .* query that reads the view"),
     ("SELECT id FROM shop.orders UNION SELECT no FROM shop.lines ORDER BY ‸1", "ORDER BY is not"),
     ("SELECT DISTINCT ON (‸customer) id FROM shop.orders", "DISTINCT ON is not"),
     ("SELECT id FROM shop.orders QUALIFY ‸rank() OVER (ORDER BY id) = 1", "window functions"),
@@ -132,7 +132,7 @@ GROUPS = [
     ("SELECT id, ‸sum(no) AS s FROM shop.lines GROUP BY 2", "an aggregate cannot be grouped by"),
     ("SELECT id, no FROM shop.lines GROUP BY ‸3", "SELECT has no item 3, it has 2"),
     ("SELECT id FROM shop.lines GROUP BY ‸0", "SELECT has no item 0, it has 1"),
-    ("SELECT id FROM shop.lines ‸GROUP BY ALL", "list what is grouped by"),
+    ("SELECT id FROM shop.lines ‸GROUP BY ALL", "list the columns to group by"),
     ("SELECT ‸string_agg(item, ',') AS s FROM shop.lines", "COUNT, SUM, AVG, MIN and MAX are kept"),
     ("SELECT ‸median(no) AS s FROM shop.lines", "COUNT, SUM, AVG, MIN and MAX are kept"),
     ("SELECT ‸array_agg(no) AS s FROM shop.lines", "COUNT, SUM, AVG, MIN and MAX are kept"),
@@ -149,14 +149,14 @@ GROUPS = [
     ("SELECT id FROM shop.lines GROUP BY CUBE (‸id)", "CUBE"),
 ]
 VALUES = [
-    ("SELECT id, ‸random() AS r FROM shop.orders", "another value each time"),
-    ("SELECT id, ‸now() AS r FROM shop.orders", "another value each time"),
-    ("SELECT id,\n ‸CURRENT_DATE AS r FROM shop.orders", "another value each time"),
+    ("SELECT id, ‸random() AS r FROM shop.orders", "has another value each time"),
+    ("SELECT id, ‸now() AS r FROM shop.orders", "has another value each time"),
+    ("SELECT id,\n ‸CURRENT_DATE AS r FROM shop.orders", "has another value each time"),
     ("SELECT id FROM shop.orders WHERE id = ‸$1", "write the value itself"),
     ("SELECT id FROM shop.orders WHERE id = ‸?", "write the value itself"),
-    ("SELECT id FROM shop.orders WHERE id = ‸'five'", "'five' is no BIGINT"),
+    ("SELECT id FROM shop.orders WHERE id = ‸'five'", "'five' is not a BIGINT"),
     ("SELECT id FROM shop.orders WHERE ‸day = paid", "DATE and BOOLEAN; cast one of them"),
-    ("SELECT id FROM shop.orders WHERE ‸id", "id is a BIGINT, no condition"),
+    ("SELECT id FROM shop.orders WHERE ‸id", "id is a BIGINT, not a condition"),
     ("SELECT ‸paid + 1 AS x FROM shop.orders", "takes numbers, not BOOLEAN"),
     ("SELECT CASE WHEN ‸paid THEN id ELSE day END AS x FROM shop.orders", "BIGINT and DATE; cast"),
     ("SELECT CAST(‸id AS GEOMETRY) AS x FROM shop.orders", "unknown type 'GEOMETRY'; there are"),

@@ -24,7 +24,7 @@ BAD = [
     ("SELECT A FROM a.R1;\nDROP TABLE a.R1", "line 2, column 1: .* a second statement begins"),
     ("EXPLAIN SELECT A FROM a.R1", "line 1, column 1: .* this is EXPLAIN"),
     ("SELECT A, rank() OVER () AS n FROM a.R1", "line 1, column 11: window functions"),
-    ("SELECT A FROM a.R1\nWHERE A = 'x\0'", "line 2, column 13: .* no text"),
+    ("SELECT A FROM a.R1\nWHERE A = 'x\0'", "line 2, column 13: .* not text"),
     (f"SELECT {10_000 * '('}A{10_000 * ')'} AS x FROM a.R1", "nested too deeply"),
 ]
 

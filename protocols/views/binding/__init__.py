@@ -1,8 +1,8 @@
-"""From the text of a view to a tree of operators over relations, names and types checked.
+"""Reads the text of a view into a tree of operators over relations; checks names and types.
 
-One construct of SQL a file: `select.py` goes through a SELECT clause by clause, `sources.py` reads
-FROM, `grouping.py` aggregates, `conditions.py` takes conditions apart, `subqueries.py` reads what
-stands in them, `setoperations.py` UNION and its like. What comes out is as the text says it;
-`views/normal` makes of it what is kept. `resolved.py` tells the clauses of a SELECT, with its names
-resolved, to whoever asks about the text and not about how it is kept.
+Each file reads one construct of SQL: `select.py` goes through a SELECT clause by clause,
+`sources.py` reads FROM, `grouping.py` aggregates, `conditions.py` takes conditions apart,
+`subqueries.py` reads the subqueries in them, `setoperations.py` UNION and its like. The resulting
+tree follows the text; `views/normal` turns it into the form that is kept. `resolved.py` gives the
+clauses of a SELECT with names resolved, for questions about the text rather than the tree.
 """

@@ -1,4 +1,4 @@
-"""Conditions as they stand in the text, taken apart."""
+"""Takes the conditions of the text apart."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from protocols.views.scalars import COMPARISONS
 
 @dataclass(frozen=True)
 class Asked:
-    """A question to a subquery: has it rows, or how does a value compare with what they show?"""
+    """A question to a subquery: does it have rows, or how does a value compare with its values?"""
 
     #: None asks whether there are rows (EXISTS).
     value: exp.Expr | None
@@ -21,9 +21,9 @@ class Asked:
 
 
 def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The parts that must all hold, still as text: some ask subqueries and never are conditions.
+    """The parts of a condition that must all hold, still as text, for some contain subqueries.
 
-    (Those of a condition: `algebra.expressions.conjuncts`.)
+    (Conditions that are already read: `algebra.expressions.conjuncts`.)
     """
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.And):
@@ -34,7 +34,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def asked(node: exp.Expr) -> Asked | None:
-    """What a condition asks a subquery, if that is all it does."""
+    """The question that a condition asks a subquery; None if it does anything else."""
     match node:
         case exp.Exists():
             return Asked(None, "", False, node.this)
@@ -46,7 +46,7 @@ def asked(node: exp.Expr) -> Asked | None:
 
 
 def without_not(node: exp.Expr) -> tuple[exp.Expr, bool]:
-    """A condition without its parentheses and NOTs, and whether these turn it round."""
+    """A condition without its parentheses and NOTs, and whether the NOTs negate it."""
     negated = False
     while isinstance(node, exp.Not | exp.Paren):
         negated ^= isinstance(node, exp.Not)

@@ -1,7 +1,7 @@
 """GROUP BY, aggregates and HAVING.
 
-What groups and what is aggregated become columns of their own, then a `Group` stands above them;
-from there on the text may name only what was grouped and aggregates.
+Grouping expressions and the arguments of aggregates become columns of their own, with a `Group`
+above them. From there on the text may name only grouping expressions and aggregates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,17 +30,17 @@ class Grouping:
     """The grouping of one SELECT."""
 
     def __init__(self, select: exp.Select, scope: Scope, scalars: Scalars, rows: Rows) -> None:
-        """`scalars` are not yet restricted to what is grouped."""
+        """`scalars` are those of the SELECT before it is restricted to grouped values."""
         self._select = select
         self._text = scope.text
         self._scope, self._scalars, self._rows = scope, scalars, rows
-        #: What stands in GROUP BY, as it is written → its column.
+        #: The expressions of GROUP BY, as they are written → their columns.
         self._keys: dict[exp.Expr, Shown] = {}
         #: Aggregates as they are written → their columns.
         self._aggregates: dict[exp.Expr, Shown] = {}
 
     def group(self, also: Sequence[Shown] = ()) -> None:
-        """Puts the Group on top of what the SELECT has so far; `also` are further keys."""
+        """Puts the Group on top of the rows so far; `also` are further keys."""
         keys = [(node, self._key(node)) for node in self._expressions()]
         aggregates = [(node, *self._aggregate(node)) for node in self._called()]
         self._keys = dict(keys)
@@ -50,12 +50,12 @@ class Grouping:
         self._rows.group(tuple(names), tuple(wanted.values()))
 
     def value(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
-        """The column of something grouped or aggregated."""
+        """The column of a grouping expression or an aggregate."""
         shown = self._aggregates.get(node) or self._keys.get(node)
         return None if shown is None else (Column(shown.name), shown.type)
 
     def refuse_ungrouped(self, column: exp.Column, shown: Shown) -> None:
-        """Beside aggregates a column has to be one of GROUP BY."""
+        """Refuses a column beside aggregates unless GROUP BY has it."""
         if shown.name not in {key.name for key in self._keys.values()}:
             self._text.refuse(
                 column,
@@ -64,7 +64,7 @@ class Grouping:
             )
 
     def refuse_inside(self, node: exp.Expr) -> None:
-        """What a subquery names of the groups around it: columns, not expressions, of GROUP BY."""
+        """Refuses a subquery that names more of the groups around it than columns of GROUP BY."""
         summed = {id(c) for each in aggregates_in(node) for c in each.find_all(exp.Column)}
         for column in node.find_all(exp.Column):
             if id(column) not in summed:
@@ -78,7 +78,7 @@ class Grouping:
             yield self._meant(node)
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
-        """GROUP BY 2 and GROUP BY alias stand for items of SELECT."""
+        """The item of SELECT that GROUP BY 2 or GROUP BY alias stands for; else the node itself."""
         items = self._select.expressions
         if isinstance(node, exp.Literal) and not node.is_string:
             number = int(node.this) if node.this.isdigit() else 0
@@ -153,7 +153,7 @@ class Grouping:
         return self._chosen(value, type_, condition)
 
     def _chosen(self, value: Expression, type_: SqlType, condition: exp.Expr | None) -> Shown:
-        """The value as a column; where FILTER says no, NULL, which no aggregate counts."""
+        """The value as a column; NULL, which no aggregate counts, where FILTER is not true."""
         if condition is not None:
             test = self._scalars.condition(condition)
             value = Case(((test, value),), Literal(None, kept(type_)), kept(type_))

@@ -1,8 +1,8 @@
-"""One SELECT of a view clause by clause, its names resolved: for those who ask what the text says.
+"""One SELECT of a view clause by clause, its names resolved: for questions about the text.
 
-The tree says how a view is kept; that a condition was NOT IN, or which relations stand in a
-subquery, is no longer seen in it. Columns are called as there: `alias.column`, with aliases that
-occur once in the whole view.
+The tree says how a view is kept. It no longer shows that a condition was NOT IN, or which relations
+stand in a subquery. Columns are named as in the tree: `alias.column`, with aliases that occur once
+in the whole view.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,13 +32,13 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class SubqueryTest:
-    """A condition that asks a subquery, and nothing else."""
+    """A condition that asks a subquery and does nothing else."""
 
     at: exp.Expr
     #: Whether NOT stands before it.
     negated: bool
     asked: Asked
-    #: The value that is compared, and what the subquery shows; None for EXISTS.
+    #: The value that is compared, and the item of the subquery; None for EXISTS.
     compared: tuple[Expression, Expression] | None
     select: "Resolved"
 
@@ -49,7 +49,7 @@ class Resolved:
 
     at: exp.Select
     occurrences: tuple[Occurrence, ...]
-    #: The conjuncts of ON and WHERE; in a subquery also those that name what is around it.
+    #: The conjuncts of ON and WHERE; in a subquery also those that name columns from around it.
     conditions: tuple[Condition, ...]
     tests: tuple[SubqueryTest, ...]
     #: The relations of all other subqueries in conditions and values.
@@ -66,7 +66,7 @@ class Resolved:
 def selects(
     text: Text, catalog: Catalog, query: exp.Query, around: tuple[exp.Query, ...] = ()
 ) -> Iterator[Resolved]:
-    """The SELECTs that set operations connect, each by itself: each names its relations anew."""
+    """Reads each SELECT that set operations connect by itself, with relations of its own."""
     around = (*around, query)
     if isinstance(query, exp.SetOperation):
         for side in (query.left, query.right):
@@ -84,7 +84,7 @@ def selects(
 
 
 def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
-    """A SELECT that has been read; `links` are its conditions that name what is around it."""
+    """Resolves a SELECT that has been read; `links` are its conditions on the query around it."""
     _, conditions = region(select.from_)
     conditions += [select.of_both().condition(link) for link in links]
     tests = []
@@ -106,7 +106,7 @@ def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
 
 
 def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
-    """A conjunct that asks a subquery without groups, in which no further subquery is compared."""
+    """A conjunct that asks a subquery without groups and compares no further subqueries."""
     node, negated = without_not(part)
     question = asked(node)
     if question is None:
@@ -135,7 +135,7 @@ def _sides(question: Asked, inner: Inner) -> tuple[exp.Expr, ...]:
 def _occurrences(
     nodes: Iterator[tree.Node] | list[tree.Node], places: Mapping[str, exp.Expr]
 ) -> Iterator[Occurrence]:
-    """The relations below these nodes, each place of the text once: some are read twice."""
+    """The relations below these nodes, each place of the text once: some places are read twice."""
     found: dict[int, Occurrence] = {}
     for node in nodes:
         for core in tree.nodes(node):

@@ -12,12 +12,12 @@ from protocols.views.operands import kept
 
 @dataclass
 class Names:
-    """Names for columns of the tree, each given once; case makes no difference."""
+    """Names for columns of the tree, each given once; case is ignored."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wanted: str) -> str:
-        """The name, or one like it that is free."""
+        """The wanted name, with a number after it if it is taken."""
         name, number = wanted, 2
         while name.lower() in self.taken:
             name, number = f"{wanted}_{number}", number + 1
@@ -26,7 +26,7 @@ class Names:
 
 
 def with_columns(node: tree.Node, more: list[tuple[str, Expression, ColumnType]]) -> tree.Node:
-    """All columns of a node, and these."""
+    """The node with further columns beside its own."""
     if not more:
         return node
     kept = [(name, Column(name), type_) for name, type_ in node.columns.items()]
@@ -36,7 +36,7 @@ def with_columns(node: tree.Node, more: list[tuple[str, Expression, ColumnType]]
 def as_column(
     node: tree.Node, value: Expression, type_: SqlType, names: Names, wanted: str
 ) -> tuple[tree.Node, Shown]:
-    """A value as a column of the node: the one that it is, or a new one."""
+    """A value as a column of the node: an existing one if the value is just that, else new."""
     if isinstance(value, Column) and value.name in node.columns:
         return node, Shown(value.name, type_)
     shown = Shown(names.fresh(wanted), type_)
@@ -45,18 +45,18 @@ def as_column(
 
 @dataclass
 class Rows:
-    """The rows that a SELECT has gathered so far; each of its clauses adds what it says."""
+    """The rows that a SELECT has gathered so far; each clause adds its part."""
 
     node: tree.Node
     names: Names
 
     def filter(self, test: Condition | None) -> None:
-        """Lets those through for which a condition is true."""
+        """Keeps the rows for which a condition is true."""
         if test is not None:
             self.node = tree.Filter(self.node, test)
 
     def column(self, value: Expression, type_: SqlType, wanted: str) -> Shown:
-        """A value as one of their columns: the one that it is, or a new one."""
+        """A value as a column of the rows: an existing one if the value is just that, else new."""
         self.node, shown = as_column(self.node, value, type_, self.names, wanted)
         return shown
 
@@ -67,15 +67,15 @@ class Rows:
         on: Sequence[tuple[str, str]],
         condition: Condition | None,
     ) -> None:
-        """Keeps those that have a partner among others (semi), or those that have none (anti)."""
+        """Keeps the rows that have a partner among others (semi), or that have none (anti)."""
         self.node = tree.Join(kind, self.node, others, tuple(on), condition)
 
     def look_up(self, counted: tree.Group, on: Sequence[tuple[str, str]]) -> None:
-        """Adds what a subquery says of each of them."""
+        """Adds the values of a subquery to each row."""
         self.node = tree.Join("left", self.node, counted, tuple(on), of_subquery=True)
 
     def group(self, keys: Sequence[str], aggregates: Sequence[tree.Aggregate]) -> None:
-        """Makes one row of all that agree on the keys."""
+        """Makes one row of all rows that agree on the keys."""
         self.node = tree.Group(self.node, tuple(keys), tuple(aggregates))
 
 

@@ -1,4 +1,4 @@
-"""Which columns can be named at a place of a query."""
+"""Scopes: the columns that can be named at a place of a query."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,32 +12,32 @@ from protocols.views.binding.statement import Text
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of the tree, by the name that it has there and nowhere else."""
+    """A column of the tree, by a name that occurs only once there."""
 
     name: str
-    #: What SQL takes it for. INTEGER is one of these types, and kept as a BIGINT.
+    #: Its type in SQL. INTEGER is one of these types, and kept as a BIGINT.
     type: SqlType
 
 
 @dataclass
 class Scope:
-    """What FROM has brought in so far, and what is around a subquery."""
+    """The tables that FROM has brought in so far, and the scope around a subquery."""
 
     text: Text
     outer: "Scope | None" = None
-    #: By alias the columns as they are spelled.
+    #: Alias → its columns as they are spelled.
     tables: dict[str, dict[str, Shown]] = field(default_factory=dict)
-    #: Columns that USING made one, in lower case.
+    #: Columns that USING merged, in lower case.
     merged: dict[str, Shown] = field(default_factory=dict)
 
     def add(self, alias: str, columns: dict[str, Shown], at: exp.Expr) -> None:
-        """A table of FROM."""
+        """Adds a table of FROM."""
         if any(alias.lower() == other.lower() for other in self.tables):
             self.text.refuse(at, f"the name {alias!r} occurs twice in FROM; give one an alias")
         self.tables[alias] = columns
 
     def column(self, column: exp.Column) -> Shown:
-        """The column that is meant here, or one around the subquery (see `is_outer`)."""
+        """The column that is named here, perhaps one of the query around (see `is_outer`)."""
         if column.args.get("db"):
             self.text.refuse(column, f"write columns as alias.column, not {column.sql()!r}")
         found = self._find(column)
@@ -54,14 +54,14 @@ class Scope:
         self._refuse_unknown(column)
 
     def is_outer(self, column: exp.Column) -> bool:
-        """Whether a column is one of the query around; what is in neither is refused."""
+        """Whether a column belongs to the query around; refuses a column that neither query has."""
         if self.outer is None or self._find(column) is not None:
             return False
         self.column(column)
         return True
 
     def of_table(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, Shown]]:
-        """What `alias.*` stands for."""
+        """The columns that `alias.*` stands for."""
         for name, columns in self.tables.items():
             if name.lower() == alias.lower():
                 yield from columns.items()

@@ -1,6 +1,6 @@
-"""A query, clause by clause: FROM, WHERE, GROUP BY, HAVING, SELECT, DISTINCT.
+"""Reads a query clause by clause: FROM, WHERE, GROUP BY, HAVING, SELECT, DISTINCT.
 
-Names of the tree are unique in all of it, so a subquery may be joined anywhere without renaming.
+Names are unique in the whole tree, so a subquery may be joined anywhere without renaming.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from protocols.views.scalars import Scalars
 
 @dataclass
 class Binder:
-    """What all parts of one view's text share."""
+    """The state that all parts of one view's text share."""
 
     text: Text
     catalog: Catalog
@@ -36,7 +36,7 @@ class Binder:
     places: dict[str, exp.Expr] = field(default_factory=dict)
 
     def query(self, query: exp.Query, common: Common, outer: Scope | None = None) -> Bound:
-        """A SELECT or a set operation: its node, and its columns in order."""
+        """Reads a SELECT or a set operation: its node, and its columns in order."""
         common = self.common(query, common)
         if isinstance(query, exp.SetOperation):
             sides = [self.query(side, common) for side in (query.left, query.right)]
@@ -48,7 +48,7 @@ class Binder:
         return Select(self, common, query, outer).bound()
 
     def common(self, query: exp.Query, around: Common) -> Common:
-        """WITH: each name stands for its query, which may use the names before it."""
+        """Reads WITH: each name stands for its query, which may use the names before it."""
         with_ = query.args.get("with_")
         known = dict(around)
         for each in () if with_ is None else with_.expressions:
@@ -59,7 +59,7 @@ class Binder:
 
 
 class Select:
-    """One SELECT on its way to a node."""
+    """Turns one SELECT into a node."""
 
     def __init__(
         self,
@@ -90,14 +90,14 @@ class Select:
         self.subqueries = Subqueries(
             self.text, self.rows, self.scalars, self.inner, self._refuse_inside
         )
-        #: The conjuncts of its conditions; None means a subquery that is joined to the rows.
+        #: The conjuncts of its conditions; None for a subquery that is joined to the rows.
         self.conjuncts: list[tuple[exp.Expr, Condition | None]] = []
-        #: The subqueries of its conditions, each as it was read first, by the identity of its node.
+        #: The subqueries of its conditions, as first read, by the identity of their nodes.
         self.inners: dict[int, tuple[Select, Inner]] = {}
         self.shown: list[Expression] = []
 
     def bound(self) -> Bound:
-        """The whole SELECT."""
+        """Reads the whole SELECT."""
         where = self.select.args.get("where")
         if where is not None:
             self.filter(where.this)
@@ -113,7 +113,7 @@ class Select:
         return self.rows.node, columns
 
     def filter(self, where: exp.Expr) -> None:
-        """Lets through the rows for which a condition of the text is true."""
+        """Keeps the rows for which a condition of the text is true."""
         tests: list[Condition] = []
         for part in conjuncts(where):
             joined = self.subqueries.restricts(part)
@@ -124,7 +124,7 @@ class Select:
     # -- as a subquery of a condition ------------------------------------------------------------
 
     def inner(self, query: exp.Select) -> Inner:
-        """A subquery of ours: its rows, and the conditions of its WHERE that link it to ours."""
+        """Reads a subquery of ours: its rows, and the conditions of its WHERE that link it."""
         common = self.binder.common(query, self.common)
         select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
@@ -145,13 +145,13 @@ class Select:
         return inner
 
     def names_outer(self, node: exp.Expr) -> bool:
-        """Whether a column of the query around is named, not counting subqueries in between."""
+        """Whether a column of the query around is named, subqueries in between not counted."""
         parts = node.walk(prune=lambda part: isinstance(part, exp.Query))
         columns = (part for part in parts if isinstance(part, exp.Column))
         return any(map(self.scope.is_outer, columns))
 
     def link(self, node: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-        """An equality of something around with something of ours, in this order."""
+        """An equality as (value of the query around, value of ours); None for other conditions."""
         node = node.unnest() if isinstance(node, exp.Paren) else node
         if not isinstance(node, exp.EQ):
             return None
@@ -162,7 +162,7 @@ class Select:
         return None
 
     def group(self, keys: Sequence[Shown] = ()) -> None:
-        """Groups if the text aggregates; by these columns as well."""
+        """Groups, by these columns too, if the text aggregates; then applies HAVING."""
         if self._is_grouped():
             grouping = Grouping(self.select, self.scope, self.scalars, self.rows)
             grouping.group(keys)
@@ -195,7 +195,7 @@ class Select:
         return shown.name, shown.type
 
     def _special(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
-        """What is more than a scalar: aggregates, grouped expressions, subqueries."""
+        """Reads nodes that are more than scalars: aggregates, grouped expressions, subqueries."""
         if self.grouping is not None:
             found = self.grouping.value(node)
             if found is not None:
@@ -212,7 +212,7 @@ class Select:
             )
 
     def _refuse_inside(self, node: exp.Expr) -> None:
-        """What a subquery names of groups around it has to be what they are grouped by."""
+        """Refuses a subquery that names ungrouped columns of the groups around it."""
         if self.grouping is not None:
             self.grouping.refuse_inside(node)
 

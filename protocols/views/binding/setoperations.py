@@ -1,8 +1,8 @@
 """UNION, INTERSECT and EXCEPT, with and without ALL.
 
-UNION is a Union, under a Group unless ALL. For the others each row says on which side it stands,
-and the two numbers per row decide: INTERSECT shows what is on both sides, EXCEPT what is on the
-left only; with ALL as often as the smaller number, or the difference, says.
+UNION is a Union, under a Group unless it has ALL. For the others each row carries its side, and the
+number of its copies on each side decides: INTERSECT shows rows of both sides, EXCEPT rows that only
+the left has. With ALL a row is shown as often as the smaller number, or the difference, says.
 """
 
 from sqlglot import exp
@@ -27,7 +27,7 @@ from protocols.views.operands import kept
 
 
 def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right: Bound) -> Bound:
-    """The operation over its two sides."""
+    """Reads the operation over its two sides."""
     columns = _columns(text, names, query, left[1], right[1])
     keys = tuple(shown.name for shown in columns.values())
     if isinstance(query, exp.Union):
@@ -57,7 +57,7 @@ def _operation(less: bool, distinct: bool) -> tree.SetOperation:
 def _columns(
     text: Text, names: Names, query: exp.Expr, left: dict[str, Shown], right: dict[str, Shown]
 ) -> dict[str, Shown]:
-    """Called as on the left."""
+    """The columns of the result, named as on the left."""
     if len(left) != len(right):
         text.refuse(
             query,
@@ -108,7 +108,7 @@ def _as_often(
     theirs: Column,
     less: bool,
 ) -> tree.Node:
-    """Each row as often as ALL wants it."""
+    """Repeats each row as often as ALL wants it."""
     times, none = names.fresh("times"), Literal(0, BIGINT)
     if less:
         more = Case(

@@ -18,7 +18,7 @@ from protocols.views.view import Atom, Output, View
 
 #: A whole query as a subquery: (its node, its columns by name in order).
 Bound: TypeAlias = tuple[tree.Node, dict[str, Shown]]
-#: What WITH names, in lower case; each use of a name reads its query anew.
+#: The names of WITH, in lower case; each use of a name reads its query again.
 Common: TypeAlias = Mapping[str, Callable[[], Bound]]
 _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
     "": "inner",
@@ -38,13 +38,13 @@ class From:
     scope: Scope
     common: Common
     bind: Callable[[exp.Query], Bound]
-    #: Makes a condition of an ON clause, with the columns seen so far.
+    #: Reads the condition of an ON clause, with the columns seen so far.
     condition: Callable[[exp.Expr], Condition]
     #: Where each relation of the tree stands in the text, by the alias of its atom.
     places: dict[str, exp.Expr]
 
     def node(self, select: exp.Select) -> tree.Node:
-        """All of FROM as one node."""
+        """Reads all of FROM as one node."""
         first = select.args.get("from_")
         if first is None:
             self.text.refuse(
@@ -56,7 +56,7 @@ class From:
         return node
 
     def _item(self, item: exp.Expr) -> tree.Node:
-        """A table with the joins in its parentheses."""
+        """Reads a table and the joins in its parentheses."""
         if isinstance(item, exp.Paren) or (
             isinstance(item, exp.Subquery)
             and isinstance(item.this, exp.Table | exp.Subquery)
@@ -101,7 +101,7 @@ class From:
     def _using(
         self, column: exp.Identifier, left: set[str], right: set[str]
     ) -> tuple[str, Shown, Shown]:
-        """USING (c): c of the new table equals c of the ones before, and is called just c."""
+        """Reads USING (c): c of the new table equals c of those before, and is called just c."""
         name = column.name.lower()
         ours = self._owners(name, left)
         if name in self.scope.merged:
@@ -127,7 +127,7 @@ class From:
     def _merged(
         self, node: tree.Node, pairs: list[tuple[str, Shown, Shown]], side: str
     ) -> tree.Node:
-        """The columns of USING: of the side that is never padded, or of whichever is there."""
+        """The columns of USING: from the side that is never padded, or from whichever is there."""
         more: list[tuple[str, Expression, ColumnType]] = []
         for name, ours, theirs in pairs:
             shown = theirs if side == "RIGHT" else ours
@@ -176,7 +176,7 @@ class From:
         self.text.refuse(table, f"there is no relation {table.db}.{table.name}; there are: {known}")
 
     def _relation(self, relation: Relation, alias: str, at: exp.Expr) -> tree.Node:
-        """A relation as an inner join of nothing but itself."""
+        """A relation as an inner join of just itself."""
         unique = self.names.fresh(alias)
         self.places[unique] = at
         atom = Atom(0, unique, relation, relation.column_names, None)

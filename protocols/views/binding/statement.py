@@ -1,7 +1,7 @@
 """The text of a view, and places in it.
 
-DuckDB's parser says what is SQL at all, and where it is not; sqlglot, which forgives much, then
-says what the text means.
+DuckDB's parser decides whether the text is SQL, and where it fails. sqlglot, which forgives much,
+then gives its meaning.
 """
 
 import re
@@ -19,12 +19,12 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from protocols.errors import ViewRefused
 
 _WHAT = "a view is one query, SELECT … FROM …"
-#: The name of a function and what may stand between it and its first value.
+#: The name of a function and the text that may stand between it and its first value.
 _CALL = re.compile(r"\w+\s*\(\s*(?:DISTINCT\s+)?$", re.IGNORECASE)
 
 
 class _Parser(DuckDBParser):
-    """`+ x` stays told apart from `x`: DuckDB does so where it looks for what is grouped by."""
+    """Tells `+ x` from `x`, as DuckDB does when it looks for grouping expressions."""
 
     UNARY_PARSERS = {  # noqa: RUF012
         **DuckDBParser.UNARY_PARSERS,
@@ -37,13 +37,13 @@ class _Dialect(DuckDB):
 
 
 class Text:
-    """A view's SQL; whoever refuses something in it says where it stands."""
+    """A view's SQL; each refusal of a part names its place."""
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
 
     def query(self) -> exp.Query:
-        """The one statement that it has to be."""
+        """The one statement that the text has to be."""
         self._refuse_no_sql()
         try:
             statements = [s for s in sqlglot.parse(self.sql, read=_Dialect) if s is not None]
@@ -55,19 +55,19 @@ class Text:
         return statement
 
     def refuse(self, node: exp.Expr, reason: str) -> NoReturn:
-        """ViewRefused, at the place of the first word of a node."""
+        """Raises ViewRefused at the place of the first word of a node."""
         self._refuse_at(self._offset(node), reason)
 
     def refuse_nesting(self) -> NoReturn:
-        """For what is nested more deeply than can be followed."""
+        """Refuses a text that is nested too deeply to read."""
         reason = "this is nested too deeply; write it in steps, as queries in WITH"
         self._refuse_at(self._deepest(), reason)
 
-    # -- what is no SQL --------------------------------------------------------------------------
+    # -- texts that are not SQL --------------------------------------------------------------------
 
     def _refuse_no_sql(self) -> None:
         if "\0" in self.sql:
-            self._refuse_at(self.sql.index("\0"), "a character of code 0 is here: this is no text")
+            self._refuse_at(self.sql.index("\0"), "a character of code 0 is here, this is not text")
         with _database().cursor() as database:
             try:
                 statements = database.extract_statements(self.sql)
@@ -82,7 +82,7 @@ class Text:
             self._refuse_at(self._first, f"{_WHAT}; this is {self._word(self._first)}")
 
     def _refuse_dialect(self, error: SqlglotError) -> NoReturn:
-        """For what DuckDB reads and sqlglot does not: some syntax that only DuckDB has."""
+        """Refuses syntax that DuckDB reads and sqlglot does not."""
         told = error.errors[0] if isinstance(error, ParseError) else {}
         near = told.get("highlight") or ""
         reason = f"only DuckDB has the syntax near {near!r}; write it in plain SQL"
@@ -105,7 +105,7 @@ class Text:
         return self._after(0)
 
     def _after(self, offset: int) -> int:
-        """Where the first word behind a place begins; comments are none."""
+        """The start of the first word after a place, comments skipped."""
         blank = re.compile(r"(?:[\s;(]+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
         found = blank.match(self.sql, offset)
         return found.end() if found else offset
@@ -122,7 +122,7 @@ class Text:
         return called.start() if called else min(starts)
 
     def _offset_by_word(self, node: exp.Expr) -> int:
-        """Of NULL and the like no place is noted: the first such word behind what is before it."""
+        """The first such word after the nodes before; sqlglot gives no place for words like NULL."""
         before = 0
         for other in node.root().dfs():
             if other is node:
@@ -139,7 +139,7 @@ class Text:
         return found[0] if found else " "
 
     def _deepest(self) -> int:
-        """Where the most parentheses are open."""
+        """The place where the most parentheses are open."""
         level = most = place = 0
         for offset, character in enumerate(self.sql):
             level += (character == "(") - (character == ")")
@@ -155,7 +155,7 @@ class Text:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for all texts: it is asked for nothing but to parse."""
+    """The database that parses all texts; it does nothing else."""
     database = duckdb.connect(config={"threads": 1})
     database.execute("SET GLOBAL errors_as_json = true")
     return database

@@ -1,10 +1,9 @@
 """Subqueries in conditions: EXISTS, IN, ANY, ALL, and a single value.
 
-A subquery is joined to the rows of the query around it; what links it to them has to be, at least
-in part, equalities (`inner = outer`). As a conjunct of WHERE, EXISTS and IN are semi joins and NOT
-EXISTS is an anti join. Anywhere else they are values: the subquery is counted per value of its
-links, the counts come in by a left join, and the value follows from them in three-valued logic
-(the counting method):
+A subquery is joined to the rows of the query around it; at least some of its links have to be
+equalities (`inner = outer`). As a conjunct of WHERE, EXISTS and IN are semi joins and NOT EXISTS is
+an anti join. Anywhere else they are values: the subquery is counted per value of its links, a left
+join adds the counts, and the value follows from them in three-valued logic (the counting method):
 
     EXISTS            there are rows
     x IN S            a row equals x; else unknown if x is NULL and there are rows, or one is NULL
@@ -47,12 +46,12 @@ _UNKNOWN = Literal(None, BOOLEAN)
 
 @dataclass
 class Inner:
-    """A subquery by itself, and what links it to the query around."""
+    """A subquery by itself, and its links to the query around."""
 
     select: exp.Select
     rows: Rows
     scalars: Scalars
-    #: For conditions that name columns of the query around as well.
+    #: Reads conditions that name columns of the query around as well.
     of_both: Scalars
     #: Groups the rows, if the text does, by these columns as well.
     group: Callable[[Sequence[Shown]], None]
@@ -75,7 +74,7 @@ class Subqueries:
         read: Callable[[exp.Select], Inner],
         refuse_inside: Callable[[exp.Expr], None],
     ) -> None:
-        """`rows` and `scalars` of the SELECT itself, which says what a subquery may name of it."""
+        """`rows` and `scalars` are the SELECT's; `refuse_inside` limits the names in a subquery."""
         self._text = text
         self._rows = rows
         self._scalars = scalars
@@ -85,7 +84,7 @@ class Subqueries:
     # -- as a conjunct of WHERE ------------------------------------------------------------------
 
     def restricts(self, node: exp.Expr) -> bool:
-        """Joins the conjunct if it is EXISTS or IN; whether it was."""
+        """Joins the conjunct if it is EXISTS or IN; returns whether it was."""
         test, negated = without_not(node)
         match asked(test):
             case Asked(None, _, _, query):
@@ -112,7 +111,7 @@ class Subqueries:
     # -- as a value ------------------------------------------------------------------------------
 
     def value(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
-        """The value of a node that is or compares with a subquery; None if it is none."""
+        """The value of a node that is a subquery or compares with one; None for other nodes."""
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             return self._scalar(node)
         match asked(node):
@@ -155,7 +154,7 @@ class Subqueries:
     def _quantified(
         self, value: exp.Expr, op: str, every: bool, query: exp.Expr, at: exp.Expr
     ) -> Expression:
-        """x > ALL S and its like: only the least and the greatest value of S matter."""
+        """Computes x > ALL S and its like: only the least and the greatest value of S matter."""
         shown = self._column(value, "value")
         x, type_ = Column(shown.name), shown.type
         inner, item = self._single(query)
@@ -185,7 +184,7 @@ class Subqueries:
         wanted: list[tuple[str, tree.AggregateFunction, str | None, ColumnType]],
         also: list[tuple[str, str]] | None = None,
     ) -> list[Column]:
-        """Aggregates of the subquery per value of its links, joined to the outer rows."""
+        """Counts the subquery per value of its links and joins the aggregates to the outer rows."""
         self._refuse_others(inner)
         on = [*self._linked(inner), *(also or ())]
         keys = tuple(dict.fromkeys(theirs for _, theirs in on))
@@ -197,7 +196,7 @@ class Subqueries:
         return [Column(each.name) for each in aggregates]
 
     def _scalar(self, node: exp.Subquery) -> tuple[Expression, SqlType]:
-        """(SELECT aggregate FROM …): one value per value of its links."""
+        """Reads (SELECT aggregate FROM …): one value per value of its links."""
         inner = self._inner(node.this)
         self._refuse_others(inner)
         query = inner.select
@@ -226,7 +225,7 @@ class Subqueries:
     # -- a subquery by itself --------------------------------------------------------------------
 
     def _inner(self, query: exp.Expr) -> Inner:
-        """A subquery with the conditions that link it taken out."""
+        """Reads a subquery and separates the conditions that link it."""
         query = bare(query)
         if not isinstance(query, exp.Query):
             self._text.refuse(query, "ANY and ALL take a subquery here; list values with IN (…)")
@@ -235,7 +234,7 @@ class Subqueries:
         return self._read(query)
 
     def _any_row(self, query: exp.Expr) -> Inner:
-        """The subquery of EXISTS; what it selects has to mean something, but has no effect."""
+        """The subquery of EXISTS; its select list has to be valid, but has no effect."""
         inner = self._inner(query)
         self._group(inner)
         for item in inner.select.expressions:
@@ -253,7 +252,7 @@ class Subqueries:
         return inner, _column_of(inner, items[0].unalias(), "item")
 
     def _group(self, inner: Inner) -> None:
-        """The groups of a subquery that aggregates, which must not be linked then."""
+        """Groups a subquery that aggregates; refuses it if it has links to the query around."""
         before = inner.rows.node
         inner.group(())
         if inner.rows.node is not before and (inner.equalities or inner.others):
@@ -276,7 +275,7 @@ class Subqueries:
         return ours.name
 
     def _column(self, node: exp.Expr, wanted: str) -> Shown:
-        """A value of the query around as one of its columns."""
+        """A value of the query around as a column of its rows."""
         return self._rows.column(*self._scalars.typed(node), wanted)
 
     def _refuse_others(self, inner: Inner) -> None:
@@ -294,7 +293,7 @@ class Subqueries:
 
 
 def _column_of(inner: Inner, node: exp.Expr, wanted: str) -> Shown:
-    """A value of a subquery as one of its columns."""
+    """A value of a subquery as a column of its rows."""
     return inner.rows.column(*inner.scalars.typed(node), wanted)
 
 
@@ -303,7 +302,7 @@ def _chosen(*branches: tuple[Condition, Expression], otherwise: Expression) -> E
 
 
 def _none(number: Column) -> Condition:
-    """No row: no group with that link, or one over nothing."""
+    """Whether there is no row: no group with that link, or one over nothing."""
     return Or((IsNull(number), Comparison(number, "=", _ZERO)))
 
 

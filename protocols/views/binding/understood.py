@@ -1,7 +1,7 @@
-"""What of each construct is understood, as data; everything else is refused by its name.
+"""The supported parts of each construct, as data; every other part is refused by its name.
 
-A part of the text that nobody looks at would be left out without a word, so the whole text is gone
-through before it is read. What values may be made of, `views/scalars.py` knows.
+A part of the text that nothing reads would be dropped silently, so the whole text is checked before
+it is read. `views/scalars.py` checks the parts of values.
 """
 
 from sqlglot import exp
@@ -30,7 +30,7 @@ _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Exists: ("this",),
     exp.In: ("this", "expressions", "query"),
 }
-_ORDER = "a view is a bag of rows without an order; leave that to whoever reads it"
+_ORDER = "a view is a bag of rows without an order; add it to the query that reads the view"
 _PLAIN_GROUPS = "write a UNION ALL of plain GROUP BYs"
 _WHY = {
     "order": f"ORDER BY is not supported: {_ORDER}",
@@ -38,13 +38,13 @@ _WHY = {
     "offset": f"OFFSET is not supported: {_ORDER}",
     "qualify": "QUALIFY is not supported: window functions depend on an order",
     "windows": "WINDOW is not supported: window functions depend on an order",
-    "sample": "TABLESAMPLE is not supported: a sample is another one each time",
+    "sample": "TABLESAMPLE is not supported: each sample has other rows",
     "pivots": "PIVOT and UNPIVOT are not supported; write CASE in aggregates, or UNION ALL",
-    "recursive": "WITH RECURSIVE is not supported; only so many joins as are written are kept",
+    "recursive": "WITH RECURSIVE is not supported: a view has a fixed number of joins",
     "by_name": "BY NAME is not supported; list the columns in the same order on both sides",
     "laterals": "LATERAL is not supported; join the subquery with ON",
     "locks": "FOR UPDATE is not supported: a view locks nothing",
-    "all": "GROUP BY ALL is not supported; list what is grouped by",
+    "all": "GROUP BY ALL is not supported; list the columns to group by",
     "on": "DISTINCT ON is not supported: which row it takes depends on an order",
     "field": "IN takes a list in parentheses or a subquery",
     "when": "AT is not supported: a view is about the present",
@@ -68,11 +68,11 @@ _NEVER: dict[type[exp.Expr], str] = {
 
 
 def refuse_others(text: Text, query: exp.Query) -> None:
-    """Refuses what nobody reads."""
+    """Refuses every part of the text that nothing reads."""
     for node in query.dfs():
         if type(node) in _NEVER:
             text.refuse(node, _NEVER[type(node)])
-        # Of what is not in the table, anything goes here: `scalars.py` looks at it.
+        # Constructs that are not in the table pass here: `scalars.py` checks them.
         kept = _PARTS.get(type(node), tuple(node.args))
         for part, value in node.args.items():
             if value and part not in kept:

@@ -1,4 +1,4 @@
-"""Only the columns that somebody reads, down to what sources are asked for."""
+"""Drops the columns that nothing reads, down to the columns that sources are asked for."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from protocols.views.view import View
 
 
 def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
-    """The node with no more columns than needed; it may keep others that it needs itself."""
+    """The node without unneeded columns; it may keep others that it needs itself."""
     match node:
         case tree.Core():
             return tree.Core(_narrowed(node.view, wanted))
@@ -59,13 +59,13 @@ def _compute(node: tree.Compute, wanted: Collection[str]) -> tree.Node:
 
 
 def _copies_nothing(values: Sequence[Expression], below: Mapping[str, Expression]) -> bool:
-    """Whether nothing that is computed would have to be computed in several places."""
+    """Whether no computed value would have to be computed in several places."""
     used = Counter(name for value in values for name in _of(value))
     return all(n == 1 or isinstance(below[name], Column | Literal) for name, n in used.items())
 
 
 def _exactly(node: tree.Node, wanted: Collection[str], union: tree.Union) -> tree.Node:
-    """The columns of a Union have to be the same on all sides."""
+    """The node with exactly these columns: all sides of a Union need the same."""
     names = [name for name in union.columns if name in wanted]
     if list(node.columns) == names:
         return node
@@ -73,7 +73,7 @@ def _exactly(node: tree.Node, wanted: Collection[str], union: tree.Union) -> tre
 
 
 def _narrowed(view: View, wanted: Collection[str]) -> View:
-    # A count of rows reads no column; but to be asked for, they need one.
+    # A count of rows reads no column, but a question has to ask for one.
     outputs = tuple(o for o in view.outputs if o.name in wanted) or view.outputs[:1]
     residual = {name for test in view.residuals for name in columns_of(test)}
     linked = {end for link in view.links for end in (link.left, link.right)}
@@ -97,7 +97,7 @@ def _read(condition: Condition | None) -> set[str]:
 
 
 def _of(value: Expression) -> list[str]:
-    """The columns that a value reads, as often as it does."""
+    """The columns that a value reads, as often as it reads them."""
     found: list[str] = []
 
     def seen(column: Column) -> Expression:

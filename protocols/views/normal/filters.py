@@ -1,10 +1,10 @@
-"""Conditions as far down as they may go.
+"""Moves conditions down as far as they may go.
 
-A condition goes below whatever leaves the columns that it reads as they are: below a Compute if
-it reads nothing that is computed there, below a Group if it reads nothing but keys, to the side of
-a join that has its columns and is never padded. On its way it is tested whether it lets padded rows
-through: a condition that cannot be true where the columns of one side are all NULL makes an outer
-join an inner one on that side (section 2 of the paper on outer joins: join simplification).
+A condition goes below every node that leaves the columns it reads unchanged: below a Compute if it
+reads no computed column, below a Group if it reads only keys, to the side of a join that has its
+columns and is never padded. On its way it is tested on padded rows: a condition that cannot be true
+where the columns of one side are all NULL makes an outer join an inner one on that side (section 2
+of the paper on outer joins: join simplification).
 """
 
 from collections.abc import Collection, Sequence
@@ -32,7 +32,7 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
             return _region(parts, [*own, *tests])
         case tree.Compute():
             values = {name: value for name, value, _ in node.values}
-            # What is computed is computed once: a condition on it stays above.
+            # Each value is computed once: a condition on a computed value stays above.
             passed = [name for name, value in values.items() if isinstance(value, Column | Literal)]
             inside, above = _apart(tests, passed)
             below = [in_condition(test, lambda column: values[column.name]) for test in inside]
@@ -51,7 +51,7 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
 
 
 def _region(parts: Sequence[tree.Node], tests: list[Condition]) -> tree.Node:
-    """Conditions of relations stay in their order, for `innerjoins.py`; others go further down."""
+    """Keeps conditions of relations in their order, for `innerjoins.py`; pushes others down."""
     done: list[tree.Node] = []
     for part in parts:
         if not isinstance(part, tree.Core):
@@ -66,12 +66,12 @@ def _join(node: tree.Join, tests: Sequence[Condition]) -> tree.Node:
     if node.kind == "inner":
         return pushed(node, tests)
     own = list(conjuncts(node.condition))
-    # Conditions that stand above see rows of a side that is not padded as they are below it.
+    # Above or below the join, a condition sees the same rows of a side that is not padded.
     of_left, above = _apart(tests, () if node.kind == "full" else node.left.columns)
     if node.kind == "semi":
         to_left, own = _apart(own, node.left.columns)
         of_left = [*of_left, *to_left]
-    # What ON says of the right side alone decides who is a partner, not who is seen.
+    # A condition of ON on the right side alone decides about partners, not about shown rows.
     of_right, own = _apart(own, () if node.kind == "full" else node.right.columns)
     changed = replace(
         node,
@@ -83,7 +83,7 @@ def _join(node: tree.Join, tests: Sequence[Condition]) -> tree.Node:
 
 
 def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
-    """The join without paddings that no condition lets through."""
+    """The join without paddings that no condition passes."""
     if node.kind not in ("left", "full"):
         return node
     left, right = (
@@ -104,6 +104,6 @@ def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
 def _apart(
     tests: Sequence[Condition], columns: Collection[str]
 ) -> tuple[list[Condition], list[Condition]]:
-    """The conditions that read these columns only (and at least one), and the others."""
+    """Splits conditions: those that read these columns only (and at least one), and the others."""
     inside = [test for test in tests if (read := columns_of(test)) and read <= set(columns)]
     return inside, [test for test in tests if not any(test is other for other in inside)]

@@ -1,9 +1,9 @@
 """Inner joins of relations as leaves, whatever order and shape they were written in.
 
-A region of inner joins and conditions is taken apart into its parts. Relations among them that are
-linked by equalities of columns become one `Core`, which a protocol keeps with few questions; what
-else there is (outer joins, groups) is joined to it one by one. Equalities of the other kinds of
-joins become what they are joined on; without one of columns, one of values does (`links.py`).
+A region of inner joins and conditions is taken apart into its parts. Relations that are linked by
+equalities of columns become one `Core`, which a protocol keeps with few questions; the other parts
+(outer joins, groups) are joined to it one by one. The other kinds of joins take the equalities in
+their conditions as their links; without one of columns, an equality of values will do (`links.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from protocols.views.normal.links import equal_values, on_values
 from protocols.views.normal.regions import region
 from protocols.views.view import Link, View
 
-#: Refuses a view because of a relation (by the alias of its atom) that nothing links to the others.
+#: Refuses a view because nothing links a relation (by the alias of its atom) to the others.
 Unlinked: TypeAlias = Callable[[str], NoReturn]
 
 
@@ -50,7 +50,7 @@ def gathered(node: tree.Node, names: Names, unlinked: Unlinked) -> tree.Node:
 def _joined(
     parts: list[tree.Node], tests: list[Condition], names: Names, unlinked: Unlinked
 ) -> tree.Node:
-    """The parts of a region joined: relations into as few leaves as links allow, then the rest."""
+    """Joins the parts of a region: relations into as few leaves as links allow, then the rest."""
     nodes = _cores([part for part in parts if isinstance(part, tree.Core)], tests)
     nodes += [part for part in parts if not isinstance(part, tree.Core)]
     nodes = [_tested(each, tests) for each in nodes]
@@ -67,7 +67,7 @@ def _joined(
 
 
 def _tested(node: tree.Node, tests: list[Condition]) -> tree.Node:
-    """The node under the conditions that read nothing else; these are taken from the list."""
+    """The node under the conditions that read nothing else; removes these from the list."""
     own = _take(tests, lambda test: columns_of(test) <= node.columns.keys())
     condition = conjunction(tuple(own))
     if condition is None:
@@ -78,7 +78,7 @@ def _tested(node: tree.Node, tests: list[Condition]) -> tree.Node:
 def _linked(
     join: tree.Join, names: Names, unlinked: Unlinked, tests: list[Condition] | None = None
 ) -> tree.Join:
-    """The join with the equalities of its conditions as what it is joined on."""
+    """The join, with the equalities of its conditions as its links."""
     there = {*join.left.columns, *join.right.columns}
     own = list(conjuncts(join.condition))
     if tests is not None:
@@ -114,7 +114,7 @@ def _equalities(
 
 
 def _cores(cores: list[tree.Core], tests: list[Condition]) -> list[tree.Node]:
-    """The leaves that hang together by equalities as one each; uses up what links them."""
+    """Merges the leaves that equalities connect into one each; removes the links that it uses."""
     done: list[tree.Node] = []
     waiting = list(cores)
     while waiting:
@@ -132,7 +132,7 @@ def _hangs_on(core: tree.Core, others: list[tree.Core], tests: Sequence[Conditio
 
 
 def _merged(cores: list[tree.Core], tests: list[Condition]) -> tree.Core:
-    """Leaves as one, in the order of FROM, with the conditions that can be tested in it."""
+    """Merges leaves, in the order of FROM, with the conditions that can be tested there."""
     whole, *others = (core.view for core in cores)
     for view in others:
         shift = len(whole.atoms)
@@ -149,7 +149,7 @@ def _merged(cores: list[tree.Core], tests: list[Condition]) -> tree.Core:
 
 
 def _restricted(core: tree.Core, tests: Sequence[Condition]) -> tree.Core:
-    """The leaf under conditions: links, conditions of one relation, and what is left."""
+    """The leaf under conditions: links, conditions of one relation, and residuals."""
     view = core.view
     qualified = {output.name: output.column for output in view.outputs}
     for test in tests:
@@ -185,7 +185,7 @@ def _shifted(link: Link, by: int) -> Link:
 
 
 def _take(tests: list[Condition], wanted: Callable[[Condition], bool]) -> list[Condition]:
-    """The conditions that are wanted, which are taken from the list."""
+    """Removes the wanted conditions from the list and returns them."""
     found = [test for test in tests if wanted(test)]
     tests[:] = [test for test in tests if not any(test is other for other in found)]
     return found
@@ -196,7 +196,7 @@ def _single_row(nodes: Sequence[tree.Node]) -> tree.Node | None:
 
 
 def _has_one_row(node: tree.Node) -> bool:
-    """Whether it is a group over everything, which has one row."""
+    """Whether the node is a group over everything, which has one row."""
     match node:
         case tree.Group():
             return not node.keys

@@ -1,14 +1,14 @@
-"""Equalities of values that are worked out first, as columns to join on.
+"""Columns to join on for equalities of computed values.
 
 Columns of two types are compared in a third one: of `amount = id`, a DECIMAL(10,2) and a BIGINT,
 SQL makes CAST(amount AS DECIMAL(21,2)) = CAST(id AS DECIMAL(21,2)), and no source can be asked for
-that. But each of the two says which value of the other's type it equals, if any:
+that. But each side determines the value of the other's type that it equals, if there is one:
 
     exactly(amount, BIGINT) = id    and    amount = exactly(id, DECIMAL(10,2))
 
 Both stand for the whole condition, so either side can be asked by its own column. Any other value
-(CAST(amount AS BIGINT), which rounds; k + 1) becomes a column beside the others, and only the other
-side can be asked by one of its own.
+(CAST(amount AS BIGINT), which rounds; k + 1) becomes an additional column, and only the other side
+can be asked by a column of its own.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class _Side:
 
     @property
     def column(self) -> tuple[Column, ColumnType] | None:
-        """The column that it is, perhaps in a type that has room for all of its values."""
+        """The column that the side is, perhaps in a type that holds all of its values."""
         match self.value:
             case Column(name) as column:
                 return column, self.node.columns[name]
@@ -74,7 +74,7 @@ class EqualValues:
 def equal_values(
     left: tree.Node, right: tree.Node, tests: Sequence[Condition]
 ) -> EqualValues | None:
-    """The first of the conditions that is such an equality."""
+    """The first condition that is such an equality."""
     for test in tests:
         match test:
             case Comparison(one, "=", other):
@@ -87,7 +87,7 @@ def equal_values(
 def on_values(
     join: tree.Join, equal: EqualValues, names: Names
 ) -> tuple[tree.Join, tuple[tuple[str, str], ...]]:
-    """The join with what is equal as columns of its sides, and the pairs of these."""
+    """The join with the equal values as columns of its sides, and the pairs of these columns."""
     sides, on = [join.left, join.right], list[tuple[str, str]]()
     for pair in _pairs(equal.left, equal.right):
         linked = []
@@ -114,14 +114,14 @@ def exactly(value: Expression, own: ColumnType, wanted: ColumnType) -> Expressio
     ends = _ends(wanted)
     if ends is None or _digits(own) < _digits(wanted):
         return same
-    # Beyond its range a value cannot even be cast.
+    # A value outside the range of the type cannot even be cast.
     least, greatest = (Literal(both.decode(end), both) for end in ends)
     within = And((Comparison(widened, ">=", least), Comparison(widened, "<=", greatest)))
     return Case(((within, same),), nothing, wanted)
 
 
 def exact(value: Expression) -> Expression | None:
-    """The value that another one equals exactly, if it is one of these."""
+    """Undoes `exactly`: the value that it converted; None for any other expression."""
     match value:
         case Case(((And((Comparison(_, ">=", _), Comparison(_, "<=", _))), inner),), Literal(None)):
             return exact(inner)
@@ -133,7 +133,7 @@ def exact(value: Expression) -> Expression | None:
 
 
 def _pairs(left: _Side, right: _Side) -> list[tuple[Expression, Expression]]:
-    """What is to be equal instead, so that as many sides as possible are plain columns."""
+    """Equalities to use instead, with plain columns on as many sides as possible."""
     if left.column is None or right.column is None:
         return [(left.value, right.value)]
     (ours, our_type), (theirs, their_type) = left.column, right.column
@@ -149,13 +149,13 @@ def _pairs(left: _Side, right: _Side) -> list[tuple[Expression, Expression]]:
 
 
 def _reads(value: Expression, node: tree.Node) -> bool:
-    """Whether a value is one of the rows of a node, and no constant."""
+    """Whether a value reads columns (at least one), and only columns of this node."""
     read = columns_of(value)
     return bool(read) and read <= node.columns.keys()
 
 
 def _has_room(wide: ColumnType, own: ColumnType) -> bool:
-    """Whether each value of a type is one of the wide type as well."""
+    """Whether the wide type holds each value of the other type."""
     both = common_type(own, wide)
     return both == wide != DOUBLE and not digits_lost(own, wide, both)
 
@@ -165,18 +165,18 @@ def _as(value: Expression, own: ColumnType, wanted: ColumnType) -> Expression:
 
 
 def _recast(like: Expression, value: Expression) -> Expression | None:
-    """The value in the type of a cast that another one is."""
+    """The value under the same cast as another one; None if that is not a cast."""
     return Call("cast", (value,), like.type) if isinstance(like, Call) else None
 
 
 def _digits(type_: ColumnType) -> int:
-    """How many digits may stand before the point."""
+    """The number of digits before the point."""
     precision, scale = as_decimal(type_).precision_and_scale
     return precision - scale
 
 
 def _ends(type_: ColumnType) -> tuple[str, str] | None:
-    """The least and the greatest number of a type of exact numbers."""
+    """The least and the greatest number of an exact numeric type."""
     if type_ == BIGINT:
         return str(-(2**63)), str(2**63 - 1)
     if type_.family != "DECIMAL":

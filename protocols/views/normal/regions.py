@@ -1,4 +1,4 @@
-"""What inner joins and conditions hold together, whatever order and shape it was written in."""
+"""Regions: inner joins and conditions that belong together, in whatever order they were written."""
 
 from collections.abc import Sequence
 from functools import reduce
