@@ -1,4 +1,4 @@
-"""The operators above the inner joins of a view: how a change of their inputs changes their rows.
+"""The operators above the inner joins of a view: how changes of their inputs change their rows.
 
-`operator.py` says what each of them does, `placed.py` has what most of them are made of.
+`operator.py` says what every operator does; `placed.py` holds the parts most of them are made of.
 """

@@ -1,10 +1,10 @@
 """The aggregates of groups at every position at which the groups change.
 
-All of them over entries (`placed.py`), by columns. What comes out has a row per group and position
-at which it has entries, with the number of its rows (`_rows`) and its aggregates there.
+Everything here works on entries (`placed.py`), by columns. The result has a row per group and
+position at which it has entries, with the number of its rows (`_rows`) and its aggregates there.
 
-Sums are decimals, so that no order of summation and no repetition can give another result; that
-is why SUM and AVG of DOUBLE columns are refused when a view is read.
+Sums are decimals, so that neither the order of summation nor a repetition can change the result;
+that is why a view with SUM or AVG of a DOUBLE column is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,23 +23,23 @@ from protocols.operators.order import Order, in_order
 from protocols.operators.placed import entries, running, when_there
 from protocols.views.tree import Aggregate
 
-#: How many rows a group has.
+#: The number of rows of a group.
 ROWS = "_rows"
 _GROUP, _VALUE = "_group", "_value"
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups wherever they change: one after the other, the positions of each ascending."""
+    """Groups wherever they change: group after group, the positions of each ascending."""
 
-    #: The group, `_position`, `_rows`, and what its aggregates are made from.
+    #: The group, `_position`, `_rows`, and the values from which its aggregates are computed.
     rows: pl.DataFrame
     #: Whether a row is the first one of its group.
     begins: NDArray[np.bool_]
 
     @property
     def in_the_end(self) -> pl.DataFrame:
-        """The last row of each group, for others to go on from."""
+        """The last row of each group, from which later batches can go on."""
         ends = np.flatnonzero(np.append(self.begins[1:], True)[: self.rows.height])
         return taken(picked(self.rows, [n for n in self.rows.columns if n != POSITION]), ends)
 
@@ -52,10 +52,10 @@ def aggregated(
     counted: Counted,
     known: pl.DataFrame | None = None,
 ) -> Groups:
-    """The groups wherever they change; SourceViolation where there are too few rows.
+    """The groups wherever they change; SourceViolation if a count falls below zero.
 
-    `known` are groups as they were before, of which `placed` has the changes only: rows as they
-    came out of here (see `is_remembered`).
+    `known` are groups as they were before, of which `placed` has the changes only: rows of an
+    earlier result of this function (see `is_remembered`).
     """
     steps = _steps(placed, by, aggregates, types, counted)
     if known is not None:
@@ -79,24 +79,24 @@ def aggregated(
 
 
 def results(rows: pl.DataFrame, aggregates: Sequence[Aggregate]) -> pl.DataFrame:
-    """The aggregates of groups, from what they are made from."""
+    """Computes the aggregates of groups from their counts and sums."""
     return rows.select(_result(each).alias(each.name) for each in aggregates)
 
 
 def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
-    """Whether groups can go on from what they were, without all their rows."""
+    """Whether groups can go on from their remembered state, without all their rows."""
     return not any(each.distinct for each in aggregates if each.function not in ("min", "max"))
 
 
 def has_extremes(aggregates: Sequence[Aggregate]) -> bool:
-    """Whether something that goes may have been the least or the greatest."""
+    """Whether a row that goes may have held the least or the greatest value."""
     return any(each.function in ("min", "max") for each in aggregates)
 
 
 def in_doubt(
     change: pl.DataFrame, by: Sequence[str], aggregates: Sequence[Aggregate], known: pl.DataFrame
 ) -> pl.DataFrame:
-    """The known groups that lose a value like their least or greatest: who follows is not known."""
+    """The known groups that lose a value equal to their extreme: the next extreme is not known."""
     found = []
     for each in aggregates:
         if each.function in ("min", "max"):
@@ -109,7 +109,7 @@ def in_doubt(
     return pl.concat(found).unique() if found else picked(known.clear(), by)
 
 
-# -- what is added up ------------------------------------------------------------------------------
+# -- sums ------------------------------------------------------------------------------------------
 
 
 def _steps(
@@ -119,7 +119,7 @@ def _steps(
     types: Mapping[str, ColumnType],
     counted: Counted,
 ) -> pl.DataFrame:
-    """What each entry adds to its group, and what values do that were not there, or are no more."""
+    """The values that each entry adds to its group; with DISTINCT, values that come or go."""
     sums = [each for each in aggregates if each.function in ("count", "sum", "avg")]
     of_all = [value for each in sums if not each.distinct for value in _summands(each, types)]
     parts = [placed.select(*by, POSITION, pl.col(COUNT).alias(ROWS), *of_all)]
@@ -139,9 +139,9 @@ def _steps(
 
 
 def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]:
-    """What is added up for COUNT, SUM and AVG: how many values, and their sum."""
+    """The columns that COUNT, SUM and AVG add up: the number of values, and their sum."""
     if each.column is None:
-        # Their number is that of the rows.
+        # COUNT(*) is the number of the rows.
         return []
     value = pl.col(each.column)
     number = pl.when(value.is_not_null()).then(pl.col(COUNT)).otherwise(0).alias(_number(each))
@@ -153,7 +153,7 @@ def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]
 
 
 def _result(each: Aggregate) -> pl.Expr:
-    """The aggregate from what was added up."""
+    """Computes the aggregate from its count and sum."""
     if each.function in ("min", "max"):
         return pl.col(each.name)
     number = pl.col(_number(each))
@@ -187,9 +187,9 @@ def _sum(each: Aggregate) -> str:
 def _values(
     order: Order, placed: pl.DataFrame, each: Aggregate, known: pl.DataFrame | None
 ) -> pl.DataFrame:
-    """How many of each value of a group there are, at the steps of the group where that changes.
+    """Counts each value of a group at the steps of the group where its count changes.
 
-    `order` is that of what is known and of all that is placed, in this sequence.
+    `order` is the order of the known groups followed by all of `placed`.
     """
     assert each.column is not None
     values = placed.select(pl.col(each.column).alias(_VALUE), COUNT)
@@ -202,10 +202,10 @@ def _values(
 
 
 def _below_zero(values: pl.DataFrame, order: Order, known: int) -> pl.DataFrame:
-    """The values of which there are too few, in groups that were read.
+    """The values with counts below zero, in groups that were read.
 
-    Of the groups that are remembered, the first of the order, only the one value is: others may
-    go that were not counted.
+    Of remembered groups, which are the first in the order, only one value is known: others may go
+    without ever having been counted.
     """
     low = chosen(values, values.get_column(COUNT).to_numpy() < 0)
     if low.is_empty():
@@ -222,7 +222,7 @@ def _extremes(order: Order, values: pl.DataFrame, each: Aggregate) -> pl.Series:
     ranks = np.empty(len(places), np.intp)
     ranks[places] = np.arange(len(places))
     best = _greatest(ranks, since, until, len(order.lasts))
-    # Where there is none, the rank is -1: a NULL behind all values.
+    # Where there is none, the rank is -1, which picks a NULL after all values.
     places = np.append(places, found.len())
     return found.extend_constant(None, 1)[places[best]].alias(each.name)
 
@@ -235,7 +235,7 @@ def _ascending(values: pl.Series, function: str) -> NDArray[np.uint32]:
 def _lives(
     values: pl.DataFrame, order: Order
 ) -> tuple[pl.Series, NDArray[np.intp], NDArray[np.intp]]:
-    """The values of groups, from which step on and before which one they are there."""
+    """The values of groups, each with its first step and the step at which it is gone."""
     turns = when_there(values)
     comes = turns.get_column(COUNT).to_numpy() > 0
     since = turns.get_column(POSITION).to_numpy()
@@ -250,8 +250,8 @@ def _greatest(
 ) -> NDArray[np.intp]:
     """The greatest rank among the spans over each step; -1 where there is none.
 
-    A span is made of two whose length is a power of two (they may overlap), and each of these of
-    two half as long. So no span has to be laid out step by step.
+    A span is split into two whose length is a power of two (they may overlap), and each of these
+    into two half as long. So no span has to be laid out step by step.
     """
     best = np.full(steps, -1)
     lengths = np.log2(until - since).astype(np.intp)

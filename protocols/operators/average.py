@@ -1,8 +1,8 @@
-"""AVG as DuckDB works it out, to the last bit.
+"""AVG exactly as DuckDB computes it, to the last bit.
 
-It divides the sum of the unscaled values once, in the 80 bits of a long double, and rounds that to
-the 64 of a DOUBLE. Divided in 64 bits, sums beyond 2^53 give other digits, and now and then small
-ones do, for they are rounded once instead of twice.
+DuckDB divides the sum of the unscaled values once, in the 80 bits of a long double, and rounds the
+result to the 64 bits of a DOUBLE. Divided in 64 bits, sums beyond 2^53 give other digits, and now
+and then small ones do, for they are rounded once instead of twice.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ _HALF = 2**64
 
 
 def average(sums: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Each sum, a decimal, divided by how many values it has; NULL for none."""
+    """Divides each sum, a decimal, by its number of values; NULL if there are none."""
     assert isinstance(sums.dtype, pl.Decimal)
     unscaled = pl.DataFrame([sums.to_physical().fill_null(0).alias("whole")])
     halves = unscaled.with_columns(upper=pl.col("whole") // pl.lit(_HALF, pl.Int128)).select(

@@ -1,4 +1,4 @@
-"""From the nodes of a tree to operators at work."""
+"""Builds the operators of a tree from its nodes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +18,7 @@ def build(
     memories: Memories | None = None,
     allows_too_few: bool = False,
 ) -> Operator:
-    """The operators of a tree; `core` makes those of the leaves.
+    """Builds the operators of a tree; `core` makes those of the leaves.
 
     They refuse to count rows below zero, unless they belong to a control (see `counting.py`).
     """
@@ -59,9 +59,9 @@ def _built(
 
 
 def _adds_up(above: tree.Node | None) -> bool:
-    """Whether an operator adds equal rows up itself, and makes nothing of rows before.
+    """Whether an operator adds up equal rows itself, and computes nothing before that.
 
-    A value that is computed of a row which cancels out, since it never was, may be none.
+    A row that never existed cancels out, and a computation on it may have no value.
     """
     match above:
         case tree.Multiply() | tree.Union():

@@ -1,9 +1,9 @@
-"""The leaves of a tree: inner joins of relations, of which the sources are asked.
+"""The leaves of a tree: inner joins of relations, about which the sources are asked.
 
-How an inner join changes is worked out by the batched sweep. Its rows before a batch are read like
-a first state: the rows of one atom that match the keys, swept through the others, all as of one
-cut. A key set names columns of the join; the atom that has most of them is asked with those, and
-the others are tested at the end.
+The batched sweep computes the change of an inner join. Its rows before a batch are read like a
+first state: the rows of one atom that match the keys, swept through the others, all as of one cut.
+A key set names columns of the join; the atom that has most of them is asked by those, and the
+others are tested at the end.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,7 +27,7 @@ from protocols.views.partials import extended
 from protocols.views.plan import plan
 from protocols.views.view import Atom, View
 
-#: How the change of an inner join in a batch is found: first and last position → its rows.
+#: Computes the change of an inner join in a batch: first and last position → its rows.
 Changing: TypeAlias = Callable[[int, int], Maintenance[Frame, Frame | None]]
 
 #: Atom → column of the join → column of its relation.
@@ -37,7 +37,7 @@ _PLACE = {POSITION: column_type("BIGINT")}
 
 
 class Core:
-    """An inner join at work."""
+    """The operator of an inner join."""
 
     def __init__(
         self, view: View, mailbox: Mailbox[Frame], changing: Changing, read: Reading[Frame]
@@ -63,16 +63,16 @@ class Core:
         asked = _by_nulls(wanted, self._places[atom])
         parts = yield from together([self._swept(span, atom, *each) for each in asked])
         found = [part.data for part in parts if part is not None]
-        # An answer may have more rows than were asked for: those that somebody else wanted.
+        # An answer may have more rows than were asked for: those that other questions wanted.
         return added_up(among(pl.concat([self.nothing, *found]), wanted))
 
     def settle(self) -> None:
-        """It keeps nothing."""
+        """Does nothing: a leaf remembers nothing."""
 
     def _swept(
         self, span: Span, atom: Atom, keys: Frame | None, nulls: tuple[str, ...]
     ) -> Maintenance[Frame, Frame | None]:
-        """The rows of the join that come from these rows of one atom, before the batch."""
+        """The rows of the join, before the batch, that contain these rows of one atom."""
         way = plan(self._view, atom)
         tests = tuple(IsNull(Column(name)) for name in nulls)
         own = () if atom.condition is None else (atom.condition,)
@@ -99,14 +99,14 @@ def places(view: View) -> Places:
 
 
 def first_atom(of: Places, columns: Collection[str]) -> Atom:
-    """The atom that is asked first, by those of these columns that it provides."""
+    """The atom to ask first: the one that provides most of these columns."""
     return max(of, key=lambda atom: len(of[atom].keys() & columns))
 
 
 def _by_nulls(
     wanted: pl.DataFrame, places: Mapping[str, str]
 ) -> Iterator[tuple[Frame | None, tuple[str, ...]]]:
-    """The keys of one atom, and which of its columns have to be NULL: sources match no NULL."""
+    """The keys of one atom by the columns that have to be NULL: sources match no NULL."""
     here = [name for name in wanted.columns if name in places]
     if not here:
         yield None, ()

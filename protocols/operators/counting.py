@@ -1,17 +1,17 @@
-"""No row is there fewer than no times.
+"""Counts of rows never fall below zero.
 
 An operator counts rows as of the cut before a batch and their changes, position by position. Both
 are what the sources held and committed: a change is net per position, and linear operators and
-joins keep sums as they are. So a sum behind a position is how many there are then. Only on the way
-may it be below zero: between the entries of one position, which are added up first (`order.py`),
-and for the values of a group of which only the least or greatest is remembered, where nobody counts
-(`aggregates.py`).
+joins preserve sums. So the sum up to and including a position is the number of rows there. Only in
+between may it be below zero: between the entries of one position, which are added up first
+(`order.py`), and for the values of a group of which only the least or greatest is remembered, which
+are not counted (`aggregates.py`).
 
 A number below zero therefore says that a source published the deletion of a row that it did not
-have, that an answer lacked rows, or that viewsweep is wrong; which of them cannot be seen from
-here. Taken for none, it would hide in a DISTINCT, an EXISTS or a group for good. What no operator
-can see is a deletion that leaves others of the same key or group: then only sums of the group and
-rows of the view are wrong, and `warehouse/counts.py` sees to these.
+have, that an answer lacked rows, or that viewsweep is wrong; the operator cannot tell which. If it
+were taken for zero, the error would hide in a DISTINCT, an EXISTS or a group for good. One error
+no operator can see: a deletion that leaves others of the same key or group. Then only sums of the
+group and rows of the view are wrong, and `warehouse/counts.py` checks these.
 """
 
 from collections.abc import Sequence
@@ -28,22 +28,22 @@ from protocols.views.tree import Node, headline, relations
 class Counted:
     """The rows of an input that an operator counts, and refuses to count below zero."""
 
-    #: Those of the operator and of the input.
+    #: The nodes of the operator and of the input.
     node: Node
     below: Node
-    #: Whether nothing is said if there are too few: of a control, which is wrong on purpose.
+    #: Whether counts below zero are accepted: in a control, which is wrong on purpose.
     allows_too_few: bool
     #: The position before the batch.
     cut: int = 0
 
     def behind(self, cut: int) -> "Counted":
-        """The same in a batch behind a cut."""
+        """The same in a batch after a cut."""
         return Counted(self.node, self.below, self.allows_too_few, cut)
 
     def check(
         self, numbers: pl.DataFrame, by: Sequence[str], counts: Sequence[str] = (COUNT,)
     ) -> None:
-        """SourceViolation if one of these columns has less than none of a row, `by` its columns."""
+        """Raises SourceViolation if a count of a row is below zero; `by` are the columns of rows."""
         if self.allows_too_few:
             return
         for count in counts:
@@ -51,7 +51,7 @@ class Counted:
                 raise self._too_few(numbers, by, count)
 
     def _too_few(self, numbers: pl.DataFrame, by: Sequence[str], count: str) -> SourceViolation:
-        """The first position at which there are too few of a row."""
+        """The violation at the first position where the count of a row is below zero."""
         low = numbers.filter(pl.col(count) < 0)
         at = self.cut
         if POSITION in low.columns:

@@ -1,9 +1,9 @@
-"""GROUP BY and DISTINCT: a row per group, worked out anew wherever a group changes.
+"""GROUP BY and DISTINCT: a row per group, computed again wherever a group changes.
 
-The groups that a batch touches are read as they were before it, or remembered; `aggregates.py` says
-what they are like at each position at which they change. A group's row there takes the place of
-the one before: minus the old, plus the new. Without GROUP BY there is one group, which is there
-even over nothing.
+The groups that a batch touches are read as they were before it, or remembered; `aggregates.py`
+computes them at each position at which they change. The row of a group there replaces the one
+before: minus the old, plus the new. Without GROUP BY there is one group, which is there even over
+no rows.
 """
 
 from collections.abc import Callable
@@ -39,13 +39,13 @@ from protocols.operators.placed import distinct, entries, without
 from protocols.operators.statements import statement
 from protocols.views import tree
 
-#: What all rows agree in.
+#: A column in which all rows agree.
 _EVERYTHING = "_everything"
 _ONLY_GROUP = pl.DataFrame({_EVERYTHING: [0]}, schema_overrides={_EVERYTHING: pl.Int32})
 
 
 class Group:
-    """A grouping at work."""
+    """The operator of a grouping."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Group:
     def before(self, span: Span, keys: Asked) -> Task:
         groups = yield from self._groups_before(span, self._named(keys))
         there = groups.filter(self._is_there(groups))
-        # A frame without columns, as there is when nobody reads any, has no rows.
+        # If nothing reads a column of it, the frame has no columns and so no rows.
         ones = pl.Series(COUNT, np.ones(there.height, np.int64))
         return agreeing(pl.DataFrame([*self._shown(there).get_columns(), ones]), keys)
 
@@ -95,7 +95,7 @@ class Group:
         return groups if known is None else pl.concat([groups, known.select(groups.columns)])
 
     def _groups_read(self, span: Span, keys: Keys, asked: pl.DataFrame | None = None) -> Task:
-        """Groups as they are read, which is remembered."""
+        """Reads groups and remembers them."""
         there = yield from self._read(span, keys)
         placed = entries(there, self._grouped(no_change(self._below)))
         rows = self._groups(span, placed, asked=asked)
@@ -109,7 +109,7 @@ class Group:
             self._memory.settle()
 
     def to_remember(self, _side: int, span: Span, keys: Asked) -> Task:
-        """What is to be remembered of groups, whether it is or not; it is read."""
+        """Reads groups in the form in which they are remembered, whether they are or not."""
         asked = keys.rows if isinstance(keys, These) else None
         groups = yield from self._groups_read(span, keys, asked)
         return groups
@@ -117,11 +117,11 @@ class Group:
     # -- groups before the batch -----------------------------------------------------------------
 
     def _named(self, keys: Asked) -> Asked:
-        """What is asked for, by the columns that it is grouped by."""
+        """The keys by the columns that the rows are grouped by."""
         return handed_on(keys, self._names) if self._node.keys else These(_ONLY_GROUP)
 
     def _remembered(self, change: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
-        """What is known of the groups that change, and the groups to be read."""
+        """The known ones of the groups that change, and the groups to be read."""
         touched = distinct(change, self._by)
         known, unknown = (None, touched) if self._memory is None else self._memory.find(touched)
         if known is None or not self._asks.doubted:
@@ -130,14 +130,14 @@ class Group:
         return without(known, again, self._by), pl.concat([unknown, again])
 
     def _read(self, span: Span, keys: Keys) -> Task:
-        """The rows of these groups before the batch."""
+        """Reads the rows of these groups before the batch."""
         if not self._asks.by and not isinstance(keys, Nobody):
             keys = ALL
         rows = yield from before(self._below, span, keys)
         return agreeing(self._grouped(rows), keys)
 
     def _grouped(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with something to group by."""
+        """The rows with a column to group by, even without GROUP BY."""
         if self._node.keys:
             return rows
         return rows.with_columns(pl.lit(0).alias(_EVERYTHING))
@@ -151,9 +151,9 @@ class Group:
         known: pl.DataFrame | None = None,
         asked: pl.DataFrame | None = None,
     ) -> Groups:
-        """The groups at every position at which they change.
+        """Computes the groups at every position at which they change.
 
-        Those that were asked for are among them even if there are no rows: that is known then, too.
+        Groups that were asked for are included even without rows: then that is known, too.
         """
         if not self._node.keys and known is None and asked is None:
             asked = _ONLY_GROUP
@@ -166,7 +166,7 @@ class Group:
         return aggregated(placed, self._by, node.aggregates, node.input.columns, counted, known)
 
     def _replaced(self, groups: Groups) -> pl.DataFrame:
-        """Each row in the place of the one before, if they differ."""
+        """Replaces each row by the next one of its group, if they differ."""
         rows, at = self._shown(groups.rows), groups.rows.get_column(POSITION)
         is_there = self._is_there(groups.rows)
         was_there = np.roll(is_there, 1) & ~groups.begins
@@ -186,7 +186,7 @@ class Group:
         return pl.DataFrame([*(groups.get_column(key) for key in self._node.keys), *aggregates])
 
     def _is_there(self, groups: pl.DataFrame) -> NDArray[np.bool_]:
-        """Groups without rows are not seen, unless there is only one."""
+        """Whether each group is shown: one without rows is not, unless it is the only group."""
         if not self._node.keys:
             return np.ones(groups.height, np.bool_)
         return groups.get_column(ROWS).to_numpy() > 0

@@ -1,14 +1,14 @@
-"""Joins of anything with anything: inner, left, full, and the two halves of EXISTS.
+"""Joins of any two inputs: inner, left, full, and semi and anti joins for EXISTS.
 
-All pairs are found by columns for all positions of a batch at once (`placed.pairs`). What an outer
-join pads with NULL, its *orphans*, is what has no partner:
+All pairs are found by columns for all positions of a batch at once (`placed.pairs`). An outer join
+pads its *orphans*, the rows without a partner, with NULL:
 
     orphans = left joined with (absence of a partner)
 
-Absence is taken per join key, and then pairs and orphans are found in one pass (`outer.py`); or,
-where a pair has to satisfy more than equalities, per row of the left side. So an orphan appears at
-the very position at which the last partner goes, and goes when the first one comes. NULL in a join
-key meets nothing and is always an orphan.
+Absence is taken per join key, and then pairs and orphans are found in one pass (`outer.py`); or, if
+pairs have to satisfy more than equalities, per row of the left side. So an orphan appears at the
+very position at which the last partner goes, and goes when the first one comes. A row with NULL in
+its join key meets nothing and is always an orphan.
 
 Null extension is not linear. It is right here because it comes last: the sources are asked for
 inner matches only, and answers are corrected before anything is padded.
@@ -60,7 +60,7 @@ from protocols.views import tree
 
 @dataclass(frozen=True)
 class _Partner:
-    """How many partners rows have from when on, and how rows find theirs."""
+    """The number of partners of rows at every position, and how rows are matched with it."""
 
     numbers: pl.DataFrame
     on: Sequence[tuple[str, str]]
@@ -68,7 +68,7 @@ class _Partner:
 
 
 class Join:
-    """A join at work."""
+    """The operator of a join."""
 
     def __init__(
         self,
@@ -79,24 +79,24 @@ class Join:
         adds_up: bool = True,
         allows_too_few: bool = False,
     ) -> None:
-        """`adds_up` is not needed if whoever takes the changes adds equal ones up anyway."""
+        """`adds_up` is not needed if the operator above adds up equal changes anyway."""
         self._adds_up = adds_up
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
         stated = statement(node)
         self._names, self._reads = stated.names, stated.reads
-        #: What each side is joined on.
+        #: The columns on which each side is joined.
         self._by = [list(read.by) for read in self._reads]
         of_left, of_right, of_both = _by_side(node)
-        #: What a row has to satisfy by itself to have a partner at all.
+        #: The condition that a row has to satisfy by itself to have a partner at all.
         self._eligible = of_left, of_right
-        #: What a pair has to satisfy.
+        #: The condition on a pair.
         self._test = of_both
         self._columns = node.columns
         self.nothing = empty_frame(node.columns).data
         self._counted = [Counted(node, side, allows_too_few) for side in (node.left, node.right)]
-        #: Of the sides whose number of rows per key decides who on the other side is an orphan.
+        #: For each side whose number of rows per key decides the other side's orphans.
         self._partners = [
             Partners(by, memory(side, by), self._counted[side])
             if self._reads[side].unless_known
@@ -104,7 +104,7 @@ class Join:
             for side, by in enumerate(self._by)
         ]
 
-    # -- what it does ----------------------------------------------------------------------------
+    # -- changes and rows before ------------------------------------------------------------------
 
     def change(self, span: Span) -> Task:
         left, right = yield from together([self._left.change(span), self._right.change(span)])
@@ -149,7 +149,7 @@ class Join:
         there: Sequence[pl.DataFrame],
         changed: Sequence[pl.DataFrame],
     ) -> pl.DataFrame | None:
-        """How many rows keys of one side have, if somebody on the other needs to know."""
+        """Counts the rows per key of one side, if the other side needs to know."""
         partners = self._partners[side]
         if partners is None or wanted is None:
             return None
@@ -174,7 +174,7 @@ class Join:
                 partners.settle()
 
     def to_remember(self, side: int, span: Span, keys: Asked) -> Task:
-        """What is to be remembered of keys of a side, whether it is or not; it is read."""
+        """Counts the rows of keys of a side in the remembered form, whether remembered or not."""
         partners = self._partners[side]
         assert partners is not None
         rows = yield from before((self._left, self._right)[side], span, keys)
@@ -193,8 +193,8 @@ class Join:
     ) -> pl.DataFrame:
         """The entries of the join of these entries.
 
-        `of_left` and `of_right` are the numbers of rows per key on that side, if counted. Where it
-        saves work, what has been there throughout is left out if only changes are wanted.
+        `of_left` and `of_right` are the numbers of rows per key on that side, if counted. With
+        `changes_only`, entries that have been there throughout may be left out to save work.
         """
         if self._kind == "semi":
             return self._partnered(span, left, right, of_right)
@@ -216,7 +216,7 @@ class Join:
         numbers: tuple[pl.DataFrame | None, pl.DataFrame | None],
         changes_only: bool,
     ) -> list[pl.DataFrame]:
-        """The entries of an outer join of what only has to agree in its keys."""
+        """The entries of an outer join whose pairs only have to agree in their keys."""
         is_full = self._kind == "full"
         mine, other = (self._able(side, rows[side]) for side in (0, 1))
         left, right = (None if each is None else _voids(each) for each in numbers)
@@ -255,7 +255,7 @@ class Join:
         others: pl.DataFrame,
         numbers: pl.DataFrame | None = None,
     ) -> pl.DataFrame:
-        """The entries of one side while they have none."""
+        """The entries of one side while they have no partner."""
         able = self._able(side, rows)
         found = self._partner(span, side, able, others, numbers)
         lonely = outer_pairs(able, absence(found.numbers), found.on, nulls_equal=found.nulls_equal)
@@ -271,7 +271,7 @@ class Join:
         others: pl.DataFrame,
         numbers: pl.DataFrame | None,
     ) -> "_Partner":
-        """Of who of one side has how many partners; `numbers` if counted by key already."""
+        """Counts the partners of rows of one side; `numbers` if they are counted by key already."""
         on = [(pair[side], pair[1 - side]) for pair in self._on]
         others = self._able(1 - side, others)
         counted = self._counted[1 - side].behind(span.cut)
@@ -281,7 +281,7 @@ class Join:
                 numbers = running(others, by)
                 counted.check(numbers, by)
             return _Partner(numbers, on, nulls_equal=False)
-        # Which of the rows has a partner depends on all their columns.
+        # All columns of a row decide whether it has a partner.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
         matches = pairs(throughout(each), others, on, where=self._test)
@@ -296,14 +296,14 @@ class Join:
             pl.lit(None, type_.dtype).alias(name) for name, type_ in missing.items()
         )
 
-    # -- what to ask for -------------------------------------------------------------------------
+    # -- keys to ask by --------------------------------------------------------------------------
 
     def _keys(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """The different join keys of rows of one side that may have partners."""
+        """The different join keys of the rows of one side that may have partners."""
         return known_once(picked(self._able(side, rows), self._by[side]))
 
     def _named(self, side: int, whose: int, keys: pl.DataFrame) -> pl.DataFrame:
-        """The join keys of this or the other side as this side calls them."""
+        """The join keys of either side, in the names of this side."""
         if whose == side:
             return keys
         theirs = {pair[side]: pair[1 - side] for pair in reversed(self._on)}
@@ -319,7 +319,7 @@ class Join:
     def _sides_before(
         self, span: Span, keys: Asked
     ) -> Maintenance[Frame, tuple[pl.DataFrame, pl.DataFrame]]:
-        """Of both sides all rows that these rows of the join depend on."""
+        """The rows of both sides on which these rows of the join depend."""
         named = [handed_on(keys, names) for names in self._names]
         sides = (self._left, self._right)
         leads = [isinstance(each, These) for each in named]
@@ -341,7 +341,7 @@ def _united(*several: pl.DataFrame) -> pl.DataFrame:
 
 
 def _voids(numbers: pl.DataFrame) -> pl.DataFrame:
-    """What stands for the rows of keys as long as there are none."""
+    """Entries that stand for the rows of keys while there are none."""
     absent = absence(numbers)
     return chosen(absent, absent.get_column(COUNT).to_numpy() != 0)
 
@@ -352,7 +352,7 @@ def _failing(test: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:
-    """The condition by what it reads: the left side only, the right side only, both."""
+    """Splits the condition by the columns it reads: only the left side's, only the right's, both."""
     parts: tuple[list[Condition], list[Condition], list[Condition]] = ([], [], [])
     for test in conjuncts(node.condition):
         read = columns_read(test)
@@ -367,7 +367,7 @@ def _polars(condition: Condition | None) -> pl.Expr | None:
 
 
 def _has_void(keys: Asked) -> bool:
-    """Whether some key says nothing but NULL, as the columns of an orphan's missing side do."""
+    """Whether some key is all NULL, as the columns of an orphan's missing side are."""
     if isinstance(keys, All):
         return False
     return bool(keys.rows.select(pl.all_horizontal(pl.all().is_null()).any()).item())

@@ -1,4 +1,4 @@
-"""Whose rows are asked for: all there are, nobody's, or those of these keys."""
+"""The rows that a question asks for: all, none, or those that match some keys."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from protocols.operators.placed import among
 
 @dataclass(frozen=True)
 class All:
-    """Every row that there is."""
+    """Every row."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,21 @@ class These:
 
 
 Keys: TypeAlias = All | Nobody | These
-#: The keys that an operator is asked for: where they are nobody's, it is not asked at all.
+#: The keys that an operator is asked for; it is not asked at all for no rows.
 Asked: TypeAlias = All | These
 
 ALL, NOBODY = All(), Nobody()
 
 
 def these(rows: pl.DataFrame) -> These | Nobody:
-    """Different rows as keys; nobody's if there is none."""
+    """Different rows as keys; NOBODY if there are none."""
     return NOBODY if rows.is_empty() else These(rows)
 
 
 def handed_on(keys: Asked, names: Mapping[str, str]) -> Asked:
-    """The keys as an input has them, by its `names` for our columns; all rows if it has none.
+    """The keys for an input, by its `names` for our columns; all rows if it has none of them.
 
-    Of a column that goes by two names here, one is enough to ask by: whoever asks looks at the rows
-    again.
+    If a column has two names here, one is enough to ask by: the caller tests the rows again.
     """
     match keys:
         case All():
@@ -55,7 +54,7 @@ def handed_on(keys: Asked, names: Mapping[str, str]) -> Asked:
 
 
 def agreeing(rows: pl.DataFrame, keys: Keys) -> pl.DataFrame:
-    """The rows that were asked for."""
+    """The rows that match the keys."""
     match keys:
         case All():
             return rows

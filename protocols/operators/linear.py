@@ -1,4 +1,4 @@
-"""The linear operators: what a change does to them depends on nothing but the change."""
+"""The linear operators: a change of their rows depends only on the change of their input."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from protocols.views import tree
 
 
 class Compute:
-    """One row for each, with other columns."""
+    """One row for each input row, with other columns."""
 
     def __init__(self, node: tree.Compute, below: Operator) -> None:
         self.nothing = empty_frame(node.columns).data
@@ -25,7 +25,7 @@ class Compute:
             value_to_polars(value).cast(type_.dtype).alias(name)
             for name, value, type_ in node.values
         ]
-        #: What is passed on as it is: our name → its name below.
+        #: The columns that are passed on unchanged: our name → the input's name.
         (self._passed,) = statement(node).names
         below_columns = node.input.columns
         self._only_passes = node.is_plain and all(

@@ -1,14 +1,15 @@
-"""What an operator remembers between batches, so that it need not ask again.
+"""The memory of an operator: the groups it knows between batches, so that it need not ask again.
 
-A row per group: how many rows it has, its sums, its least value; or how many partners a join key
-has. It is a copy of what the sources could tell, no more: what is not here is read as of the cut
-before the batch, and remembered from then on. So a memory may be empty (after a restart) or forget
-(when it is full) at any time, nothing has to be stored or recovered, and no relation is kept.
+It holds a row per group: the group's number of rows, its sums, its least value; or the number of
+partners of a join key. It is only a copy of what the sources could tell: any other group is read as
+of the cut before the batch, and remembered from then on. So a memory may be empty (after a restart)
+or forget (when it is full) at any time, nothing has to be stored or recovered, and no relation is
+kept.
 
-Finding a few groups among many must not cost what there are, and neither must learning them. So
-what is learnt is a part of its own, sorted by the hashes of the groups, and merged with parts that
-are not much larger: there are few, each much smaller than the one before it. Hashes only say what
-may be equal.
+Finding a few groups must not cost as much as there are groups, and neither must learning them. So
+each batch of learnt groups is a part of its own, sorted by the hashes of the groups, and merged
+with parts that are not much larger: there are few parts, each much smaller than the one before it.
+Equal hashes only say that groups may be equal.
 """
 
 from collections.abc import Iterator
@@ -22,24 +23,24 @@ from numpy.typing import NDArray
 from protocols.algebra.frame import all_equal, chosen, once, picked, row_hashes, taken
 from protocols.operators.keys import NOBODY, Nobody, These
 
-#: How many groups are remembered. When there are more, those that were not learnt for longest are
-#: forgotten, and a tenth of the room with them.
+#: The most groups that are remembered. When there are more, those that were learnt longest ago are
+#: forgotten, until a tenth of the room is free.
 ROOM = 1_000_000
-#: A part is merged with the next one if it is not so many times as large.
+#: A part is merged with the next one unless it is more than this many times as large.
 _MUCH = 4
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Groups in the order of their hashes; of those with one hash there is one."""
+    """Groups in the order of their hashes; no two have the same hash."""
 
     rows: pl.DataFrame
     hashes: NDArray[np.uint64]
-    #: In which batch each was learnt.
+    #: The batch in which each was learnt.
     learnt: NDArray[np.int64]
 
     def gathered(self, places: NDArray[np.intp]) -> "_Part":
-        """Some of them."""
+        """The groups at some places."""
         return _Part(taken(self.rows, places), self.hashes[places], self.learnt[places])
 
 
@@ -49,23 +50,23 @@ class Memory:
     def __init__(self, by: list[str], room: int = ROOM) -> None:
         self._by = by
         self._room = room
-        #: What is true of a group is what the last part with it says. None is there as long as
-        #: nothing was learnt.
+        #: The last part that has a group is right about it. There is no part until something is
+        #: learnt.
         self._parts: list[_Part] = []
-        #: How many batches there were.
+        #: The number of batches so far.
         self._batches = 0
         #: Waiting for the end of the batch: groups as they are then, and groups that were read.
         self._learnt: pl.DataFrame | None = None
         self._seen: pl.DataFrame | None = None
-        #: Whether all groups that there are were seen, so that others are known to be empty.
+        #: Whether all existing groups were seen, so that all others are known to be empty.
         self._knows_all = self._saw_all = False
 
     def find(self, wanted: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
-        """What is known of these groups, and the groups that are not known."""
+        """The known ones of these groups, and the groups that are not known."""
         if not self._parts:
             return None, wanted.clear() if self._knows_all else wanted
         hashes = row_hashes(wanted, self._by).to_numpy()
-        # In ascending order they are found in one pass, by and large.
+        # Sorted keys are found in roughly one pass.
         places = np.argsort(hashes)
         hashes, rest = hashes[places], taken(wanted, places)
         known = [self._parts[0].rows.clear()]
@@ -77,16 +78,16 @@ class Memory:
         return pl.concat(known), rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:
-        """What the groups that a batch changes are like after it."""
+        """Takes the groups that a batch changes, as they are after it."""
         self._learnt = rows
 
     def seen(self, rows: pl.DataFrame, all_of_them: bool = False) -> None:
-        """What groups were like before the batch, which does not change them unless learnt so."""
+        """Takes groups as they were before the batch; they stay so unless `learn` says otherwise."""
         if all_of_them or not self._saw_all:
             self._seen, self._saw_all = rows, all_of_them
 
     def settle(self) -> None:
-        """The batch is done, and what is known is true of the state behind it."""
+        """Ends the batch: from now on the memory is true of the state after it."""
         self._batches += 1
         self._knows_all = self._knows_all or self._saw_all
         for rows in (self._seen, self._learnt):
@@ -116,7 +117,7 @@ class Memory:
     def _known(
         self, part: _Part, wanted: pl.DataFrame, hashes: NDArray[np.uint64]
     ) -> tuple[pl.DataFrame, NDArray[np.bool_]]:
-        """What a part says of these groups, and of which of them it says something."""
+        """The rows of a part for these groups, and for which of them it has one."""
         places = np.searchsorted(part.hashes, hashes)
         places[places == len(part.hashes)] = 0
         found = part.hashes[places] == hashes
@@ -132,7 +133,7 @@ class Memory:
         return rows.filter(same), found
 
     def _add(self, rows: pl.DataFrame) -> None:
-        """Rows in the place of those that are known of their groups."""
+        """Adds rows, which replace those known of their groups."""
         if self._parts:
             rows = picked(rows, self._parts[0].rows.columns)
         hashes = row_hashes(rows, self._by).to_numpy()
@@ -146,11 +147,11 @@ class Memory:
             self._keep_to_the_room()
 
     def _merged(self, parts: list[_Part]) -> _Part:
-        """Several parts as one; of a group the last of its rows."""
+        """Merges several parts; of a group the last row counts."""
         hashes = np.concatenate([part.hashes for part in parts])
         learnt = np.concatenate([part.learnt for part in parts])
         whole = _Part(pl.concat([part.rows for part in parts]), hashes, learnt)
-        # Equal ones stay in their order; what is sorted in stretches is merged in one pass.
+        # Equal hashes keep their order; sorted stretches are merged in one pass.
         places = np.argsort(hashes, kind="stable")
         again = hashes[places[1:]] == hashes[places[:-1]]
         older, newer = places[:-1][again], places[1:][again]
@@ -160,7 +161,7 @@ class Memory:
         return whole.gathered(places[np.append(~again, True)])
 
     def _keep_to_the_room(self) -> None:
-        """Forgets what was not learnt for longest."""
+        """Forgets the groups that were learnt longest ago."""
         whole = self._merged(self._parts)
         room = self._room - self._room // 10
         if whole.rows.height > room:
@@ -170,17 +171,17 @@ class Memory:
 
 
 class Memories:
-    """What all operators of one view remember, so that who comes later may go on with it."""
+    """The memories of all operators of one view, so that later operators can go on with them."""
 
     def __init__(self) -> None:
         self._by_place: dict[tuple[int, int], Memory] = {}
 
     def of(self, place: int, side: int, by: list[str]) -> Memory:
-        """That of an operator (by its number in the tree), for its own use or that of a side."""
+        """The memory of an operator (by its number in the tree), or of one side of it."""
         return self._by_place.setdefault((place, side), Memory(by))
 
     def at(self, place: int) -> Iterator[tuple[int, Memory]]:
-        """Those of one operator, each with the side that it is about."""
+        """The memories of one operator, each with its side."""
         for (operator, side), memory in self._by_place.items():
             if operator == place:
                 yield side, memory

@@ -1,18 +1,17 @@
-"""What every operator of a view's tree does.
+"""The interface of every operator of a view's tree.
 
 A batch has positions; an operator says how its rows change at each of them (`change`), and which
-rows it had before the first of them (`before`), as far as somebody asks. Both are pieces of work:
-they may have to ask sources, and the inner joins at the leaves do (`cores.py`). What an operator
-asks its inputs for is stated of its node beforehand (`statements.py`).
+rows it had before the first of them (`before`), as far as these are asked for. Both are pieces of
+work: they may have to ask sources, and the inner joins at the leaves do (`cores.py`). The questions
+of an operator to its inputs are stated for its node beforehand (`statements.py`).
 
-So an operator that is not linear works like this: it takes the changes of its inputs, looks which
-groups of rows they touch, gets what was there in these groups before, and works out by columns, for
-all positions at once, what the change makes of it. Nothing has to be kept for that. What is kept
-all the same, to save questions, is a memory (`memory.py`), and may be lost at any time.
+So an operator that is not linear works like this: it takes the changes of its inputs, finds the
+groups of rows that they touch, gets the rows of these groups before the batch, and computes the
+result of the change by columns, for all positions at once. None of this needs stored state. The
+only state, kept to save questions, is a memory (`memory.py`), and it may be lost at any time.
 
-Whatever is read is read as of one cut, the position before the batch, and corrected to it by the
-leaves. So no operator has to know of concurrent updates (the transfer theorem of algorithms.md,
-section 6).
+Everything is read as of one cut, the position before the batch; the leaves correct answers to it.
+So no operator has to know of concurrent updates (the transfer theorem of algorithms.md, section 6).
 """
 
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ class Span:
 
 
 class Operator(Protocol):
-    """One node of the tree at work. Rows are frames with `_count`; changes have `_position`."""
+    """The operator of one node. Rows are frames with `_count`; changes also have `_position`."""
 
     #: Its rows when there are none.
     nothing: pl.DataFrame
@@ -51,21 +50,21 @@ class Operator(Protocol):
     def change(self, span: Span) -> Task:
         """How its rows change at each position of a batch, equal rows added up.
 
-        Not added up if whoever takes them does that anyway (see `build`).
+        They are not added up if the operator above does that itself (see `build`).
         """
         ...
 
     def before(self, span: Span, keys: Asked) -> Task:
-        """Its rows before the batch that are asked for."""
+        """Those of its rows before the batch that match the keys."""
         ...
 
     def settle(self) -> None:
-        """The batch is done: what was learnt from it may be kept."""
+        """Ends the batch: the operator may keep what it learnt from it."""
         ...
 
 
 def before(operator: Operator, span: Span, keys: Keys) -> Task:
-    """The same, without asking it for nobody's rows."""
+    """The same for any keys; NOBODY costs no question."""
     if isinstance(keys, Nobody):
         return operator.nothing
     rows = yield from operator.before(span, keys)

@@ -1,7 +1,7 @@
-"""The order in which sums at every position are one pass: row by row, positions ascending.
+"""An order in which sums at every position take one pass: row by row, positions ascending.
 
-Rows are put in order by their hashes, which is all the order that they need. A sum over the entries
-of a row so far is then the running sum over all entries less what it was before that row.
+Rows are sorted by their hashes; no other order is needed. The sum over the entries of a row so far
+is then the running sum over all entries minus its value before that row.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ from protocols.algebra.frame import all_equal, by_kind_and_position, picked, row
 class Order:
     """Entries of rows in order. Those of a row at one position share a *step*."""
 
-    #: Where the entries stand that come first, second and so on.
+    #: The places of the entries that come first, second and so on.
     places: NDArray[np.intp]
-    #: The last place of each step: there the sum has all of the step in it.
+    #: The last place of each step, where the sum includes the whole step.
     lasts: NDArray[np.intp]
     #: Whether a step is the first of its row.
     begins: NDArray[np.bool_]
-    #: For each of these in turn: which of the entries in order it is.
+    #: The places, in this order, of the first entry of each row and of the last entry of each step.
     _heads: NDArray[np.intp]
     _ends: NDArray[np.intp]
 
     def sums(self, values: pl.Series) -> pl.Series:
-        """The values of a row's entries so far added up, for each step."""
+        """For each step, the sum of the row's values so far."""
         if isinstance(values.dtype, pl.Decimal):
             return self._exact_sums(values, values.dtype.scale)
         ordered = values.to_numpy()[self.places]
@@ -40,7 +40,7 @@ class Order:
         return pl.Series(values.name, running[self._ends] - before[self.rows])
 
     def _exact_sums(self, values: pl.Series, scale: int) -> pl.Series:
-        """The same of decimals."""
+        """The same for decimals."""
         ordered = values[self.places]
         if not _have_room(values, scale):
             return self._sums_one_by_one(ordered)
@@ -49,7 +49,7 @@ class Order:
         return running[self._ends] - before[self.rows]
 
     def _sums_one_by_one(self, ordered: pl.Series) -> pl.Series:
-        """The same without a sum over several rows."""
+        """The same, without ever adding values of different rows."""
         rows = np.repeat(self.rows, np.diff(self._ends, prepend=-1))
         both = pl.DataFrame([ordered.alias("value"), pl.Series("row", rows)])
         running = both.select(pl.col("value").cum_sum().over("row").alias(ordered.name))
@@ -70,17 +70,17 @@ class Order:
 
     @cached_property
     def stops(self) -> NDArray[np.intp]:
-        """The number of the step behind the last one of each row."""
+        """For each row, the number of the step after its last one."""
         return np.append(np.flatnonzero(self.begins)[1:], len(self.begins))
 
 
 def in_order(placed: pl.DataFrame, by: Sequence[str]) -> Order:
-    """Entries by the rows in some of their columns."""
+    """Orders entries by the rows in some of their columns."""
     at = placed.get_column(POSITION).to_numpy()
     kinds = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
     places, goes_on = by_kind_and_position(kinds, at)
     if not all_equal(placed, list(by), places[:-1][goes_on], places[1:][goes_on]):
-        # Different rows have one hash.
+        # Different rows share a hash.
         places, goes_on = by_kind_and_position(_told_apart(placed, by), at)
     at = at[places]
     begins, lasts = np.ones((2, len(places)), np.bool_)
@@ -92,12 +92,12 @@ def in_order(placed: pl.DataFrame, by: Sequence[str]) -> Order:
 
 
 def _have_room(values: pl.Series, scale: int) -> bool:
-    """Whether these decimals can be added up in any order; a sum has 38 digits at most."""
+    """Whether these decimals can be added in any order; a sum has 38 digits at most."""
     return bool(values.abs().cast(pl.Float64).sum() < 10.0 ** (37 - scale))
 
 
 def _told_apart(placed: pl.DataFrame, by: Sequence[str]) -> NDArray[np.uint64]:
-    """A number for each of the rows, the same for equal ones only."""
+    """A number for each row; only equal rows share one."""
     number = "_number"
     rows = picked(placed, by)
     numbered = rows.unique(maintain_order=True).with_row_index(number)

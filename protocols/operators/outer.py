@@ -1,9 +1,9 @@
 """An outer join of entries in one pass.
 
-A key that has no row has a *void* instead: entries of a row of NULLs, there as long as the key has
-none. Voids stand among the rows of their side and are joined like them, so an orphan is what meets
-a void. Only keys whose numbers change in a batch need them: any other key has rows throughout, and
-what meets those is no orphan, or it has none at all, and then nothing is met.
+A key without rows has a *void* instead: entries of a row of NULLs, there as long as the key has no
+row. Voids stand among the rows of their side and are joined like them, so an orphan is a row that
+meets a void. Only keys whose numbers change in a batch need them. Any other key either has rows
+throughout, so that rows which meet these are not orphans, or never has any, so that nothing is met.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from protocols.algebra.delta import BEGINNING, COUNT, POSITION
 from protocols.algebra.frame import AS_WRITTEN, THEIRS, at_once, met, picked
 from protocols.operators.placed import columns_of
 
-#: From how many rows on it pays not to lay out all pairs before they are tested.
+#: From this many rows on it pays not to lay out all pairs before they are tested.
 _MANY = 20_000
-#: Whether it is a row and no void.
+#: Whether it is a row rather than a void.
 _IS_ROW = "_is_row"
 
 
@@ -30,10 +30,10 @@ def outer_pairs(
     is_full: bool = False,
     changes_only: bool = False,
 ) -> pl.DataFrame:
-    """The entries of the left rows with what they meet on the right, or else with NULL.
+    """The entries of the left rows with their partners on the right, or else with NULL.
 
-    A full join has those of the right rows that meet nothing, too. What has been there throughout
-    is left out if only changes are wanted.
+    A full join also has the right rows without partners. With `changes_only`, pairs that have been
+    there throughout are left out.
     """
     of_left, of_right = voids
     mine = _with_voids(left, [ours for ours, _ in on], of_left)
@@ -54,12 +54,12 @@ def outer_pairs(
     )
     if left.height + right.height < _MANY:
         return at_once(found)
-    # In pieces, each taken through join and tests; whole columns are faster to go on with.
+    # In pieces, each taken through join and tests; whole columns are faster afterwards.
     return found.collect(engine="streaming", optimizations=AS_WRITTEN).rechunk()
 
 
 def _with_voids(rows: pl.DataFrame, by: Sequence[str], voids: pl.DataFrame | None) -> pl.DataFrame:
-    """Rows and voids of one side, with keys to join on: those of a void do not show in its row."""
+    """Rows and voids of one side, with key columns to join on; the row of a void is all NULL."""
     keys = {_key(number): name for number, name in enumerate(by)}
     found = _marked(picked(rows, [*rows.columns, *keys.items()]), True)
     if voids is None:

@@ -1,7 +1,7 @@
-"""How many rows one side of a join has per join key, which decides who on the other is an orphan.
+"""Counts the rows of one side of a join per join key, which decides the other side's orphans.
 
-The numbers are remembered, so a change on this side needs to read what it meets and not, besides,
-everything that it stands beside.
+The numbers are remembered, so a change on this side reads only the rows that it meets, and not also
+those of its own side with the same keys.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ _NUMBER = "_number"
 class Wanted:
     """The keys whose rows a batch has to count."""
 
-    #: What is remembered of them.
+    #: The remembered keys with their numbers.
     known: pl.DataFrame | None
-    #: Those of which nothing is.
+    #: The keys that are not remembered.
     unknown: pl.DataFrame
 
 
 class Partners:
-    """The rows of one side by the columns that it is joined on."""
+    """The rows of one side by the columns on which it is joined."""
 
     def __init__(self, columns: Sequence[str], memory: Memory, counted: Counted) -> None:
         self._by = list(columns)
@@ -38,17 +38,17 @@ class Partners:
         self._counted = counted
 
     def wanted(self, keys: pl.DataFrame) -> Wanted:
-        """What is known of these keys and what has to be read."""
+        """Splits these keys into known ones, with their numbers, and those that have to be read."""
         return Wanted(*self._memory.find(keys))
 
     def numbers(
         self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame, cut: int
     ) -> pl.DataFrame:
-        """How many rows the wanted keys have from when on (see `running`).
+        """Counts the rows of the wanted keys at every position (see `running`).
 
         `there` has at least all rows before the batch of the keys that were not known.
         """
-        # Also of keys without rows it is known that they have none.
+        # A key without rows is known too, with none.
         none = with_columns(picked(wanted.unknown, self._by), {COUNT: 0})
         before = [none, self._rows(among(there, wanted.unknown))]
         if wanted.known is not None:
@@ -59,7 +59,7 @@ class Partners:
         return found
 
     def counted(self, rows: pl.DataFrame, keys: Asked) -> pl.DataFrame:
-        """Of these keys the numbers of rows, as they are remembered; `rows` has all of theirs."""
+        """Counts the rows of these keys, in the remembered form; `rows` has all rows of each."""
         parts = [self._rows(rows)]
         if isinstance(keys, These):
             parts.append(with_columns(keys.rows, {COUNT: 0}))
@@ -67,22 +67,22 @@ class Partners:
         return self._numbered(in_the_end(found))
 
     def seen(self, rows: pl.DataFrame, cut: int) -> None:
-        """All rows of the side as of a cut."""
+        """Takes all rows of the side as of a cut."""
         counted = added_up(self._rows(rows))
         self._counted.behind(cut).check(counted, self._by)
         self._memory.seen(self._numbered(counted), all_of_them=True)
 
     def settle(self) -> None:
-        """The batch is done."""
+        """Ends the batch."""
         self._memory.settle()
 
     def _rows(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
-        """The rows by their keys; one with a NULL is no key."""
+        """The rows by their keys; rows with a NULL in the key are left out."""
         found = picked(rows, [*self._by, *also, COUNT])
         if any(found.get_column(name).null_count() for name in self._by):
             found = found.drop_nulls(self._by)
         return found
 
     def _numbered(self, counted: pl.DataFrame) -> pl.DataFrame:
-        """Keys with their numbers of rows, as they are remembered."""
+        """Keys with their numbers of rows, in the remembered form."""
         return picked(counted, [*self._by, (_NUMBER, COUNT)])

@@ -1,14 +1,14 @@
-"""Changes of many positions in one frame, and what can be done with them by columns.
+"""Changes of many positions in one frame, and operations on them by columns.
 
-A frame of *entries* has `_position` and `_count`: so many more of this row from that position on.
-What was there before the batch stands at BEGINNING. So the entries of an input up to a position add
-up to its rows at that position, for every position at once, and
+A frame of *entries* has `_position` and `_count`: this many more of the row from that position on.
+Rows from before the batch stand at BEGINNING. So the entries of an input up to a position add up to
+its rows at that position, for every position at once, and
 
     pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
                from then on are both there. Sums of steps multiply like that; no state is made.
-    running    how many there are of a row from each position on; never fewer than none, which the
-               operators see to (`counting.py`)
-    when_there whether there is any of it: 1 from where the number becomes positive, until it is 0
+    running    the count of a row from each position on; never below zero, which the operators
+               check (`counting.py`)
+    when_there whether the row is there: 1 from where the count becomes positive, until it is 0
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _BEGINS = "_begins"
 
 
 def entries(before: pl.DataFrame, change: pl.DataFrame) -> pl.DataFrame:
-    """What was there before a batch, and its changes."""
+    """The rows before a batch and its changes, as entries."""
     return pl.concat([picked(throughout(before), change.columns), change])
 
 
@@ -51,7 +51,7 @@ def changes(placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def added_up(rows: pl.DataFrame) -> pl.DataFrame:
-    """Equal rows as one, their counts added, and zeroes gone."""
+    """Merges equal rows, adds their counts and drops zeroes."""
     return Frame(rows).consolidated().data
 
 
@@ -130,17 +130,17 @@ def unmatched(
 
 
 def when_there(numbers: pl.DataFrame) -> pl.DataFrame:
-    """Entries with count 1 from where there is one of a row, and -1 from where there is none.
+    """Entries with count 1 where a row appears, and -1 where it disappears.
 
-    They come row by row, positions ascending, from the running numbers of the rows.
+    They come row by row, positions ascending, from the running counts of the rows.
     """
     return _entries_at(numbers, *_turns(numbers))
 
 
 def absence(numbers: pl.DataFrame) -> pl.DataFrame:
-    """Entries of when there is none of a row whose running numbers are known.
+    """Entries for the positions at which a row is absent, from its running counts.
 
-    Each has one at BEGINNING, with count 0 if there are some of it then.
+    Each row has one at BEGINNING, with count 0 if the row is there then.
     """
     at = numbers.get_column(POSITION).to_numpy()
     begins, there = numbers.get_column(_BEGINS).to_numpy(), numbers.get_column(COUNT).to_numpy() > 0
@@ -151,7 +151,7 @@ def absence(numbers: pl.DataFrame) -> pl.DataFrame:
 
 
 def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """How many there are of each of these rows from each position on at which entries stand.
+    """The count of each row from every position on at which it has entries.
 
     The positions of a row follow each other; the first of them is marked.
     """
@@ -165,14 +165,14 @@ def running(placed: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def in_the_end(numbers: pl.DataFrame) -> pl.DataFrame:
-    """How many there are of each row behind all positions."""
+    """The count of each row after all positions."""
     begins = numbers.get_column(_BEGINS).to_numpy()
     rest = picked(numbers, [n for n in numbers.columns if n not in (POSITION, _BEGINS)])
     return chosen(rest, np.append(begins[1:], True)[: len(begins)])
 
 
 def _turns(numbers: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Where the first of a row comes or the last one goes; 1 where it comes, -1 where it goes."""
+    """Whether a row appears or disappears at each place; and 1 if it is there, else -1."""
     there = numbers.get_column(COUNT).to_numpy() > 0
     was = np.concatenate(([False], there[:-1])) & ~numbers.get_column(_BEGINS).to_numpy()
     return there != was, np.where(there, 1, -1)
@@ -181,6 +181,6 @@ def _turns(numbers: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.int64]]
 def _entries_at(
     numbers: pl.DataFrame, where: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> pl.DataFrame:
-    """Entries of some of these rows, with other counts."""
+    """Entries for some of these rows, with other counts."""
     rest = picked(numbers, [name for name in numbers.columns if name != _BEGINS])
     return chosen(with_columns(rest, {COUNT: counts}), where)

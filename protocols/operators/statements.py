@@ -1,12 +1,12 @@
-"""What an operator asks its inputs for, said of its node before there is a row.
+"""The questions of an operator to its inputs, stated for its node before there is any row.
 
-It asks on two occasions. When inputs change it reads rows as they were before: its `Read`s say of
-which input, by which columns, and whose changes name the keys. And when somebody asks for its own
-rows by keys, it hands on what an input has a name for; a join is then led by one of its sides
-(`leading_side`).
+An operator asks on two occasions. When inputs change, it reads rows as they were before: its
+`Read`s say of which input, by which columns, and whose changes name the keys. And when it is asked
+for its own rows by keys, it hands the keys on to the inputs that have their columns; a join then
+starts with one of its sides (`leading_side`).
 
-Operators ask by these statements and by nothing else, and `explaining` follows updates through a
-tree by the same ones: so what is not said here is neither asked nor explained.
+Operators ask by these statements only, and `explaining` follows updates through a tree by the same
+ones: a question that is not stated here is neither asked nor explained.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,28 +26,28 @@ class Read:
     by: tuple[str, ...]
     #: The inputs whose changes name the keys. While none of these changes, nothing is read.
     because_of: tuple[int, ...]
-    #: Those of them whose keys are spared if they are remembered.
+    #: Those inputs whose keys are not read if they are remembered.
     unless_known: tuple[int, ...] = ()
-    #: Whether a row that goes puts in doubt what is remembered of its key.
+    #: Whether a row that goes puts the memory of its key in doubt.
     doubted: bool = False
-    #: Whether a NULL in a key asks for NULL; else such keys ask for nothing.
+    #: Whether a NULL in a key asks for NULL; if not, keys with a NULL ask for nothing.
     nulls: bool = False
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What one operator asks."""
+    """The questions of one operator."""
 
     #: For each input, its names for our columns: keys over these are handed on to it.
     names: tuple[Mapping[str, str], ...]
-    #: What it reads when inputs change, all of it at once.
+    #: The reads when inputs change, all of them at once.
     reads: tuple[Read, ...] = ()
-    #: Whether it remembers its own rows, so that its input is not asked for those of whole keys.
+    #: Whether it remembers its own rows, so that its input is not asked when whole keys are known.
     remembers: bool = False
 
 
 def statement(node: tree.Node) -> Statement:
-    """What the operator of a node asks."""
+    """States the questions of the operator of a node."""
     match node:
         case tree.Core():
             return Statement(())
@@ -66,11 +66,11 @@ def statement(node: tree.Node) -> Statement:
 def leading_side(
     kind: tree.JoinKind, named: Sequence[bool], is_void: Callable[[int], bool]
 ) -> int | None:
-    """The side of a join that is read by the keys; the other one is, by what is found there.
+    """The side of a join that is read by the keys; the other one is read by the rows found there.
 
     None says that both are read whole. `named` says whether the keys have columns of a side, and
-    `is_void` whether one of them has nothing but NULL there: then it may ask for what has no
-    partner on that side, which nothing there leads to.
+    `is_void` whether one of them is all NULL there: such a key may ask for rows without a partner
+    on that side, and no row there leads to them.
     """
     for side in (0, 1):
         if named[side] and not (_pads(kind, side) and is_void(side)):
@@ -83,18 +83,18 @@ def _same(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _of_group(node: tree.Group) -> Statement:
-    """The rows of the groups that change, unless it can go on from what it remembers of them."""
+    """Reads the rows of the groups that change, unless the operator can go on from its memory."""
     remembers, doubted = is_remembered(node.aggregates), has_extremes(node.aggregates)
     read = Read(0, node.keys, (0,), (0,) if remembers else (), doubted, nulls=True)
     return Statement((_same(node.keys),), (read,), remembers)
 
 
 def _read_of_side(node: tree.Join, side: int) -> Read:
-    """What changes on the other side meets rows of this one.
+    """Reads the rows of one side that changes of the other side meet.
 
-    What changes here may be the first or the last partner of something there, so it matters what it
-    stands beside: only how many rows that is, where partners are found by key alone, and then the
-    numbers are remembered. EXISTS needs nothing but the numbers.
+    A change on this side may bring the first partner of a row on the other side, or take the last.
+    So it needs the rows with its own key: only their number if partners are found by key alone, and
+    then the numbers are remembered. EXISTS needs nothing but the numbers.
     """
     by = tuple(dict.fromkeys(pair[side] for pair in node.on))
     if not _pads(node.kind, side):
@@ -106,7 +106,7 @@ def _read_of_side(node: tree.Join, side: int) -> Read:
 
 
 def _pads(kind: tree.JoinKind, side: int) -> bool:
-    """Whether it matters on the other side if there are rows on this one."""
+    """Whether rows on this side decide which rows of the other side have partners."""
     return kind == "full" or (kind != "inner" and side == 1)
 
 

@@ -1,10 +1,10 @@
-"""What operators remember is what the sources would tell again.
+"""Checks that memories agree with the sources.
 
-A memory is never needed, so nothing breaks at once when it is wrong: the view does, updates later.
-Here it is read again, as of the position that it is true of, by operators that remember nothing;
-and every group has to be the same, column by column. It asks questions like any other work, and
-whoever drives it answers them: a simulator from the versions that its sources remember, which costs
-no event, and a job now and then, for a sample.
+A memory is never needed, so a wrong one breaks nothing at once; the view is wrong only updates
+later. So memories are read again here, as of the position of which they are true, by operators that
+remember nothing; and every group has to be the same, column by column. This asks questions like any
+other work, and its driver answers them: a simulator from the versions that its sources remember,
+which costs no event, and a job now and then, for a sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from protocols.operators.placed import without
 from protocols.views import tree
 from protocols.views.view import View
 
-#: Of each memory so many groups are a sample.
+#: The number of groups in the sample of each memory.
 SAMPLED = 20
 
 
@@ -36,10 +36,10 @@ def validated(
     position: int,
     sample: Random | None = None,
 ) -> Maintenance[Frame, int]:
-    """How many remembered groups were compared; ProtocolBug if one is not as it is read again.
+    """Compares remembered groups with the sources and counts them; ProtocolBug if one differs.
 
     `position` is the last one of the batch that the operators have settled. `core` makes leaves
-    that read as of the position before a batch. Without a `sample` all groups are read, and where
+    that read as of the position before a batch. Without a `sample` all groups are read, and if all
     others are known to be empty, all rows.
     """
     compared = 0
@@ -76,7 +76,7 @@ def _differs(node: tree.Node, position: int, remembered: str, read: str) -> Prot
     relations = ", ".join(map(str, tree.relations(node)))
     return ProtocolBug(
         f"{tree.headline(node)} over {relations} remembers {remembered} at position {position};"
-        f" what is read again as of then is {read}"
+        f" as of then the sources say {read}"
     )
 
 
