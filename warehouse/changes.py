@@ -29,8 +29,8 @@ class Changes:
         self._view = view
         #: The handle's version is the last commit that we know; commits by others are conflicts.
         self.table = delta.table_at(self.path)
-        #: What the last commit said that the handle knows. An old handle would look it up in the
-        #: log, of which the upkeep may have dropped that part meanwhile.
+        #: The standing in the last commit that the handle knows. An old handle would look it up in
+        #: the log, and the upkeep may have dropped that part by then.
         self._standing: Standing | None = None
 
     def standing(self) -> Standing:
@@ -64,14 +64,14 @@ class Changes:
         self._standing = standing
 
     def catch_up(self) -> None:
-        """Lets the handle know the commits of the upkeep; `Overtaken` if others made some."""
+        """Brings the handle up to the commits of the upkeep; a conflict if others committed."""
         self.table = delta.fresh(self.path, POSITION_REACHED, self.standing().position)
 
     def fold(self, position: int) -> bool:
-        """Makes all changes up to a position one; whether there were any.
+        """Folds all changes up to a position into one state; False if there was nothing to fold.
 
-        In one commit, which appends at later positions do not get in the way of. An append under
-        way when it comes has to be repeated, see `catch_up`.
+        It is one commit, which appends at later positions do not disturb. An append that is under
+        way at that moment has to be repeated, see `catch_up`.
         """
         table = delta.table_at(self.path)
         if table is None or position <= folded_in(table):
@@ -91,11 +91,11 @@ class Changes:
         return True
 
     def folded(self) -> int:
-        """Up to which position history was folded; 0 when all of it is there."""
+        """The position up to which history was folded; 0 when all of it is there."""
         return folded_in(self.latest())
 
     def orders(self) -> Iterator[tuple[Deliveries, Numbers | None]]:
-        """The orders of delivery that the commits noted, the last one first, and what was shown."""
+        """The orders of delivery noted by the commits, newest first, with the positions shown."""
         for commit in delta.newest_first(self._existing()):
             if _ORDER in commit:
                 yield order_from_note(str(commit[_ORDER]))
@@ -132,7 +132,7 @@ class Changes:
         return pl.scan_delta(self.latest())
 
     def latest(self) -> DeltaTable:
-        """What `changes` is now: files that our handle still names may have been replaced."""
+        """A new handle of `changes`: files that the old one names may have been replaced."""
         self._existing()
         table = delta.table_at(self.path)
         if table is None:
@@ -148,5 +148,5 @@ class Changes:
 
 
 def folded_in(table: DeltaTable) -> int:
-    """Up to which position the table's history was folded."""
+    """The position up to which the table's history was folded."""
     return table.transaction_version(_FOLDED) or 0

@@ -1,7 +1,7 @@
-"""No row of a view is there fewer than no times.
+"""No row of a view has a count below zero.
 
-A count below zero says that something went that had not been there: a source published the deletion
-of a row that it did not have, or left rows out of an answer. Readers would take it for a row.
+Such a count means that a row was deleted that was not there: a source published the deletion of a
+row that it did not have, or left rows out of an answer. Readers would take it for a row.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from protocols.operators.placed import running
 def below_zero(
     placed: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame | None = None
 ) -> pl.DataFrame | None:
-    """Of changes with positions the first that takes a row below zero, with its count then.
+    """The first of these changes that takes a row below zero, with the count after it.
 
-    `there` has the rows before these changes; None for none. Only what the changes alone would take
-    below zero is looked up in it.
+    `there` has the rows before these changes; None for none. Only rows that the changes alone would
+    take below zero are looked up in it.
     """
     if not (placed.get_column(COUNT) < 0).any():
         return None

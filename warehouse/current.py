@@ -1,4 +1,4 @@
-"""The table `current` of a view: what readers look at. It follows `changes`."""
+"""The table `current` of a view, which readers look at. It follows `changes`."""
 
 import shutil
 import threading
@@ -38,9 +38,9 @@ class Current:
         self._progress = progress
         self._say = say
         self.table = delta.table_at(self.path)
-        #: Whether counts may fall below zero: with a protocol that is there to be wrong.
+        #: Whether counts may fall below zero: with a protocol that is wrong on purpose.
         self.allows_too_few = False
-        #: Who changes the table or its handle holds this: the job, or the upkeep in its thread.
+        #: Held while the table or its handle changes, by the job or by the upkeep in its thread.
         self._following = threading.Lock()
         self.keep_minutes = delta.KEEP_MINUTES
 
@@ -50,7 +50,7 @@ class Current:
             try:
                 self._follow()
             except delta.Overtaken:
-                # Its number says what is in it already, so whoever brought it there was right.
+                # The table's number says what is in it, so another writer's commit was right too.
                 self.table = delta.table_at(self.path)
                 self._follow()
 
@@ -85,7 +85,7 @@ class Current:
             self._merge_or_replace(found, position, steps)
 
     def _drop_damaged(self, position: int) -> None:
-        """`current` with lost files, or of positions that `changes` has lost, is made anew."""
+        """Recreates `current` if files are lost, or if `changes` has lost positions that it has."""
         if self.table is None:
             return
         wrong = delta.damage(self.table)
@@ -95,7 +95,7 @@ class Current:
             if there > position and there > delta.number(self._changes.latest(), POSITION_REACHED):
                 wrong = f"current is at position {there} and changes at {position}"
         if wrong is not None:
-            self._say(f"{wrong}: current is made anew from changes")
+            self._say(f"{wrong}: current is recreated from changes")
             shutil.rmtree(self.path, ignore_errors=True)
             self.table = None
 
@@ -125,13 +125,13 @@ class Current:
         raise SourceViolation(
             f"view {self._view.name}: from position {position} on ({when}) it would have the row"
             f" ({shown(row, list(self._view.schema))}) {row.item(0, COUNT)} times. That update"
-            " deletes a row that was not there, or an answer before it lacked rows: compare what"
+            " deletes a row that was not there, or an earlier answer lacked rows: compare what"
             " the source published with what it holds. `current` stays before this batch; when the"
-            " source is right, remove the view's directory to make the view anew"
+            " source is right, remove the view's directory to recreate the view"
         )
 
     def _delivered_at(self, position: int) -> str:
-        """Which transactions have a position, for a message."""
+        """Names the transactions at a position, for a message."""
         for order, _ in self._changes.orders():
             here = np.flatnonzero(order.position == position)
             if len(here):
@@ -141,7 +141,7 @@ class Current:
         return _said(found.select("source", "version").iter_rows()) or "the first state"
 
     def _replace(self, rows: pl.DataFrame, position: int) -> None:
-        """All of it anew: what changed since it was last brought up is no longer known."""
+        """Writes all of it again: the changes since its position are no longer known."""
         assert self.table is not None
         with delta.plain_errors(self.path):
             write_deltalake(
@@ -156,16 +156,16 @@ class Current:
         try:
             self._merge(changes, position, steps)
         except Unreachable as error:
-            # Perhaps a file is damaged inside. To write all of it anew, nothing of it is read.
+            # Perhaps a file is damaged inside. Writing the whole table again reads none of it.
             rows = self._counted_at(position)
             self._replace(rows, position)
-            self._say(f"{error}. That has been mended: current is written anew from changes")
+            self._say(f"{error}. This is repaired: current was written again from changes")
 
     def _merge(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
         assert self.table is not None
         self._refuse_too_few(steps)
         if changes.is_empty():
-            # A MERGE of nothing is no commit, and the number would stay behind.
+            # A MERGE of no rows makes no commit, and the number would stay the old one.
             delta.append(self.table, changes, {POSITION_REACHED: position})
             return
         same_row = " AND ".join(

@@ -1,7 +1,7 @@
-"""What a stored view is: its SQL and the relations it was made over, beside its tables.
+"""The definition of a stored view, beside its tables: its SQL and the relations it is over.
 
-`view.json` is written before the first table and never changed. A job whose view or whose sources
-look different now must not go on writing into these tables; the comparison here says what differs.
+`view.json` is written before the first table and never changed. If the view or its sources look
+different now, the job must not write into these tables; the comparison here says what differs.
 """
 
 import difflib
@@ -17,13 +17,13 @@ from protocols.views.sql import parse_view, plain_lines
 from protocols.views.tree import AnyView
 
 FORMAT = 1
-#: The tables of a view, the one that counts first.
+#: The tables of a view, first the one that the others are derived from.
 TABLES = ("changes", "progress", "current")
-_WAY_OUT = "Restore it, or remove the view's directory to make the view anew"
+_WAY_OUT = "Restore it, or remove the view's directory to recreate the view"
 
 
 def definition_of(view: AnyView) -> dict[str, Any]:
-    """The JSON form of what must not change."""
+    """The parts of a view that must not change, as JSON."""
     sources: dict[str, Any] = {source: {"relations": {}} for source in view.sources}
     for relation in view.relations:
         sources[relation.source]["relations"][relation.name] = relation.schema()
@@ -31,7 +31,7 @@ def definition_of(view: AnyView) -> dict[str, Any]:
 
 
 def write_definition(directory: Path, view: AnyView) -> None:
-    """Writes it, whole or not at all, whoever else does so at the same time."""
+    """Writes it, whole or not at all, also when others write it at the same time."""
     part = directory / f"view.json.{os.getpid()}.part"
     with part.open("wb") as file:
         file.write(orjson.dumps(definition_of(view), option=orjson.OPT_INDENT_2))
@@ -41,7 +41,7 @@ def write_definition(directory: Path, view: AnyView) -> None:
 
 
 def is_kept(directory: Path) -> bool:
-    """Whether there is anything of a view that its definition is needed for."""
+    """Whether the directory has a table, which needs its definition."""
     return any((directory / name / "_delta_log").exists() for name in TABLES)
 
 
@@ -58,7 +58,7 @@ def read_definition(directory: Path) -> dict[str, Any] | None:
         raise WrongUse(f"{file} was written by another version of viewsweep; it is not touched")
     kinds = {"view": str, "sql": str, "sources": dict}
     if not all(isinstance(definition.get(key), kind) for key, kind in kinds.items()):
-        raise WrongUse(f"{file} is damaged: it is no view's. {_WAY_OUT}")
+        raise WrongUse(f"{file} is damaged: it does not define a view. {_WAY_OUT}")
     return definition
 
 
@@ -72,12 +72,12 @@ def stored_view(directory: Path) -> AnyView:
 
 
 def refuse_another_view(directory: Path, view: AnyView) -> None:
-    """WrongUse when the directory holds something else than this view over these relations."""
+    """WrongUse when the directory holds another view, or this one over other relations."""
     stored = read_definition(directory)
     if stored is None:
         return
     wanted = definition_of(view)
-    way_out = "Put the new view under another name, or remove that directory to start anew"
+    way_out = "Give the new view another name, or remove that directory to start again"
     if (difference := _difference(stored["sql"], view.sql)) is not None:
         raise WrongUse(f"{directory} holds a view with other SQL: {difference}. {way_out}")
     for relation in view.relations:
@@ -93,7 +93,7 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
 
 
 def _difference(stored: str, wanted: str) -> str | None:
-    """What is different in two texts of a view besides comments, spaces and letters of keywords."""
+    """The difference of two view texts, besides comments, spaces and the case of keywords."""
     before, now = plain_lines(stored), plain_lines(wanted)
     if before == now:
         return None

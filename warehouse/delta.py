@@ -30,26 +30,26 @@ from protocols.errors import Unreachable, ViewsweepError, WrongUse
 
 
 class Overtaken(ViewsweepError):
-    """A commit by others came first; nothing was written."""
+    """A conflict: another job's commit came first, and nothing was written."""
 
 
-#: For how long a reader may go on with what it found when it opened a table.
+#: For how long a reader may go on reading the files that it found when it opened a table.
 KEEP_MINUTES = 10.0
 #: Checkpoints are written by the upkeep, in its own thread: no batch waits for one.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
-#: With these a Parquet file begins and ends.
+#: A Parquet file begins and ends with these bytes.
 _PARQUET = b"PAR1"
 
 
 def kept_for(minutes: float) -> dict[str, str]:
-    """The properties of a table that keeps what it has replaced for so long."""
+    """The properties of a table that keeps replaced files for so many minutes."""
     period = f"interval {round(minutes * 60)} seconds"
     return {"delta.deletedFileRetentionDuration": period, "delta.logRetentionDuration": period}
 
 
 def numbered(numbers: Mapping[str, int], note: Mapping[str, str] | None = None) -> CommitProperties:
-    """What a commit carries besides its rows."""
+    """The numbers and the note that a commit carries besides its rows."""
     return CommitProperties(
         app_transactions=[Transaction(app_id, number) for app_id, number in numbers.items()],
         custom_metadata=dict(note or {}),
@@ -101,10 +101,9 @@ def append(
 
 
 def _packed(rows: pl.DataFrame) -> WriterProperties:
-    """Whole numbers as differences from the one before, in as few bits as these need.
+    """Stores integers as differences from the one before, in as few bits as these need.
 
-    A dictionary, which keys and positions outgrow, takes three times as long and half as much room
-    again.
+    Keys and positions outgrow a dictionary, which takes three times as long and 1.5 times the room.
     """
     differences = ColumnProperties(dictionary_enabled=False, encoding="DELTA_BINARY_PACKED")
     numbers = (name for name, type_ in rows.schema.items() if type_ == pl.Int64())
@@ -120,7 +119,7 @@ def number(table: DeltaTable, app_id: str) -> int:
 
 
 def fresh(directory: Path, app_id: str, known: int) -> DeltaTable:
-    """A new handle. Who was fenced keeps the old one, with which no commit succeeds."""
+    """A new handle. A fenced job gets a conflict: it keeps the old one, and no commit succeeds."""
     refuse_removed(directory)
     table = table_at(directory)
     if table is None or number(table, app_id) != known:
@@ -129,9 +128,9 @@ def fresh(directory: Path, app_id: str, known: int) -> DeltaTable:
 
 
 def last_checkpoint(directory: Path) -> int:
-    """The version that the log was last summed up at; -1 before the first time.
+    """The version of the log's last checkpoint; -1 if there is none.
 
-    The file is a hint, which every reader does without when it is damaged.
+    The file is a hint; every reader does without it when it is damaged.
     """
     try:
         hint = orjson.loads((directory / "_delta_log/_last_checkpoint").read_bytes())
@@ -141,7 +140,7 @@ def last_checkpoint(directory: Path) -> int:
 
 
 def newest_first(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
-    """What the log says about each commit; of a long log no more is read than is wanted."""
+    """The log's entry for each commit, newest first; reads no more of a long log than is taken."""
     read, limit = 0, 16
     while True:
         commits = table.history(limit)
@@ -152,7 +151,7 @@ def newest_first(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
 
 
 def damage(table: DeltaTable) -> str | None:
-    """What is wrong with the table's files, the first one by name; None if they are all there.
+    """Describes the first damaged or missing file by name; None if all are there and whole.
 
     Costs a stat and a short read per file: a reader that meets a file cut short panics, and a
     writer may pass it by for months.
@@ -179,14 +178,14 @@ def _damage_of(file: Path, size: int) -> str | None:
 
 
 def is_parquet(file: Path) -> bool:
-    """Whether a file ends as Parquet does: with its summary, which is written last."""
+    """Whether a file ends as Parquet does: with its footer, which is written last."""
     with file.open("rb") as opened:
         opened.seek(max(0, file.stat().st_size - len(_PARQUET)))
         return opened.read() == _PARQUET
 
 
 def set_aside(path: Path) -> Path:
-    """Renames what is in the way, instead of what was set aside before; returns its new place."""
+    """Renames what is in the way, replacing what was set aside before; returns its new place."""
     aside = path.with_name(f"{path.name}.aside")
     if aside.is_dir():
         shutil.rmtree(aside)
@@ -196,7 +195,7 @@ def set_aside(path: Path) -> Path:
 
 @contextmanager
 def plain_errors(where: Path) -> Iterator[None]:
-    """Turns what Delta and the disk say into one message with a way out."""
+    """Turns errors of Delta and of the disk into one message with a way out."""
     try:
         yield
     except CommitFailedError as error:
@@ -212,7 +211,7 @@ def plain_errors(where: Path) -> Iterator[None]:
 
 @contextmanager
 def plain_upkeep(where: Path) -> Iterator[None]:
-    """The same for work that can wait: a commit of the job may have come in between."""
+    """The same for upkeep, which can wait: a commit of the job may have come in between."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -221,7 +220,7 @@ def plain_upkeep(where: Path) -> Iterator[None]:
 
 @contextmanager
 def plain_reading(where: Path) -> Iterator[None]:
-    """Turns what is said about a missing or damaged file into one message with a way out."""
+    """Turns errors about a missing or damaged file into one message with a way out."""
     try:
         yield
     except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
@@ -233,17 +232,17 @@ def refuse_removed(where: Path) -> None:
     if not (where / "_delta_log").exists():
         raise Unreachable(
             f"{where} was removed while the job ran. Restore it; or start the job again, which"
-            " makes anew what can be made anew"
+            " recreates what it can"
         )
 
 
 def unreadable(what: str) -> Unreachable:
-    """The error for a table that nothing can stand in for."""
-    return Unreachable(f"{what}. Restore it, or remove the view's directory to make the view anew")
+    """The error for a table that cannot be rebuilt from another."""
+    return Unreachable(f"{what}. Restore it, or remove the view's directory to recreate the view")
 
 
 def overtaken(where: Path) -> str:
-    """What the job is told that is not alone."""
+    """The message for a job when another one writes to the same view."""
     return (
         f"{where}: another job has committed to this view meanwhile. Stop one of the two;"
         " nothing of this batch was written"
@@ -251,5 +250,5 @@ def overtaken(where: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what a library says."""
+    """The first line of a library's message."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

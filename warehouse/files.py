@@ -1,6 +1,6 @@
 """Files of a Delta table that other processes write and the job commits.
 
-Who writes a file makes nothing visible: it belongs to the table when a commit names it, and the
+Writing a file makes nothing visible: it belongs to the table when a commit names it, and the
 upkeep's vacuum removes it if none ever does. So many processes may write, and there is still one
 commit per batch, with all of its numbers. (Through Spark's Delta a commit carries one number only.)
 """
@@ -29,14 +29,14 @@ class WrittenFile:
     #: When it was written, in milliseconds since the epoch.
     at: int
     rows: int
-    #: How many rows the view has more with it.
+    #: By how many rows the view grows with it.
     growth: int
     first: int
     last: int
 
 
 def write(directory: Path, changes: pl.DataFrame) -> WrittenFile:
-    """Writes changes, of which there are some, into the directory of a table."""
+    """Writes changes (at least one) into the directory of a table."""
     name = f"part-{uuid.uuid4()}.zstd.parquet"
     positions = changes[POSITION]
     first, last = int(positions.min()), int(positions.max())  # type: ignore[arg-type]
@@ -53,14 +53,14 @@ def commit(
     numbers: Mapping[str, int],
     note: Mapping[str, str],
 ) -> None:
-    """One commit: the rows in these files and these numbers, as `delta.append` makes it."""
+    """One commit, as that of `delta.append`: the rows in these files and these numbers."""
     where = delta.place_of(table)
     delta.refuse_removed(where)
     for file in files:
         if not (where / file.name).exists():
             raise Unreachable(
-                f"{where}/{file.name} is gone, which an executor has written for positions"
-                f" {file.first} to {file.last}. It has to write where the job reads, and"
+                f"{where}/{file.name} is gone; an executor wrote it for positions"
+                f" {file.first} to {file.last}. Executors have to write where the job reads, and"
                 " job.readers_minutes has to be longer than a batch takes; the same command goes on"
             )
     with delta.plain_errors(where):
@@ -74,7 +74,7 @@ def commit(
 
 
 def _action(file: WrittenFile) -> AddAction:
-    """With the positions that are in it, by which readers skip files."""
+    """The file with its range of positions, by which readers skip files."""
     stats = {
         "numRecords": file.rows,
         "minValues": {POSITION: file.first},

@@ -1,14 +1,14 @@
-"""What a job mends before it opens the tables of a view.
+"""Repairs of a view's tables, before a job opens them.
 
-Nothing waits for the disk, so a power cut may lose the newest commits of a table, or leave them
-empty or cut short; and people delete directories and restore old ones. `changes` is the truth: the
-topics bring again what it has lost, and all that is derived from it is cut back or made anew, here
-and in `progress.py` and `current.py`:
+No commit waits for the disk, so a power cut may lose the newest commits of a table, or leave them
+empty or cut short; and people delete directories and restore old ones. `changes` is the truth: what
+it has lost comes again from the topics, and everything derived from it is cut back or recreated,
+here and in `progress.py` and `current.py`:
 
     the newest commits in a log are not JSON        they count as never made
     a checkpoint is damaged, the commits are there  readers do without it
-    the log of `progress` or `current` is damaged   the table is made anew from `changes`
-    `changes` is gone                               the view is made anew
+    the log of `progress` or `current` is damaged   the table is recreated from `changes`
+    `changes` is gone                               the view is recreated
 
 What is in the way is renamed (`NAME.aside`), not deleted. Healthy tables are only read.
 """
@@ -28,7 +28,7 @@ _DERIVED = TABLES[1:]
 
 
 def mend(root: Path, view: AnyView, report: Report) -> None:
-    """Mends what is damaged of a view's tables and says so; an error if that cannot be done."""
+    """Repairs damaged tables of a view and reports it; raises if that cannot be done."""
     directory = root / view.name
     if not is_kept(directory) or read_definition(directory) is None:
         return
@@ -51,12 +51,12 @@ def mend(root: Path, view: AnyView, report: Report) -> None:
 
 
 def _begin_anew(directory: Path, say: Report) -> None:
-    """Without `changes` nothing says what the other tables are of."""
+    """Sets the other tables aside: without `changes` nobody knows what they belong to."""
     left = [directory / name for name in _DERIVED if (directory / name).exists()]
     if left:
         asides = " and ".join(str(delta.set_aside(table)) for table in left)
         say(
-            f"{directory / 'changes'} is gone, so the view is made anew from its first state on."
+            f"{directory / 'changes'} is gone, so the view is recreated from its first state on."
             f" What was left of it is kept as {asides}; remove that when you do not need it"
         )
 
@@ -66,11 +66,11 @@ def _mend_log(log: Path, say: Report) -> None:
         damage = _damage_of_entry(entry)
         if damage is None:
             break
-        say(f"{entry} {damage}: taken as never committed, and kept as {delta.set_aside(entry)}")
+        say(f"{entry} {damage}: treated as never committed, and kept as {delta.set_aside(entry)}")
     for summary in sorted(log.glob("*.checkpoint*.parquet")):
         if not delta.is_parquet(summary) and _says_the_same(log):
             aside = delta.set_aside(summary)
-            say(f"{summary} is damaged: read without it, from the commits; kept as {aside}")
+            say(f"{summary} is damaged: the commits are read instead, and it is kept as {aside}")
     hint = log / "_last_checkpoint"
     version = delta.last_checkpoint(log.parent)
     if hint.exists() and not list(log.glob(f"{version:020}.checkpoint*.parquet")):
@@ -82,7 +82,7 @@ def _entries(log: Path) -> list[Path]:
 
 
 def _damage_of_entry(entry: Path) -> str | None:
-    """Why this is no whole commit."""
+    """The reason why this is not a whole commit; None if it is."""
     lines = entry.read_bytes().splitlines()
     if not lines:
         return "is empty"

@@ -1,13 +1,13 @@
 """The order of delivery of one commit, in a note of few bytes.
 
-The note is JSON. Where each source, and the position, stood before is a number; everything else is
-a step from there, and steps are nearly always 1. So what is left to be kept is, in effect, which
-source comes next: two bits per transaction with four sources, in base64 three.
+The note is JSON. It has each source's version before the commit, and the position before it, as
+numbers; all else is steps from there, and steps are nearly always 1. So the note keeps, in effect,
+only which source comes next: two bits per transaction with four sources, in base64 three.
 
     {"sources": ["a", "b"], "behind": [3, 5], "position_behind": 7,
      "source": …, "version_steps": …, "position_steps": …, "shown_steps": …}
 
-Steps are kept less one. The parts of a global transaction have a step of position of 0. Without
+Each step is stored less one. The parts of a global transaction have a position step of 0. Without
 `shown_steps` the view has a state at every position.
 """
 
@@ -21,7 +21,7 @@ import orjson
 from protocols.errors import WrongUse
 from protocols.exchange.deliveries import Deliveries, Numbers
 
-#: The narrowest is taken into which all numbers go.
+#: The narrowest type that holds all numbers is used.
 _WIDTHS = (np.int8, np.int16, np.int32, np.int64)
 
 
@@ -57,11 +57,11 @@ def order_from_note(text: str) -> tuple[Deliveries, Numbers | None]:
         shown = note.get("shown_steps")
         return order, None if shown is None else _summed(_unpacked(shown), before)
     except (ValueError, KeyError, TypeError, IndexError, zlib.error):
-        raise WrongUse(f"this is no order of delivery: {text[:60]!r}") from None
+        raise WrongUse(f"this is not an order of delivery: {text[:60]!r}") from None
 
 
 def _version_steps(order: Deliveries) -> tuple[Numbers, Numbers]:
-    """Each source's version before, and in the order of delivery how far each goes beyond it."""
+    """Each source's version before the order, and the version steps in the order of delivery."""
     grouped, begins = _by_source(order.source)
     source, version = order.source[grouped], order.version[grouped]
     behind = np.zeros(len(order.sources), np.int64)
@@ -86,7 +86,7 @@ def _versions(source: Numbers, behind: Numbers, steps: Numbers) -> Numbers:
 
 def _by_source(source: Numbers) -> tuple[Numbers, Numbers]:
     """The transactions source by source, each in its order, and where each source begins."""
-    # numpy sorts numbers of 16 bits by their digits, many times faster than longer ones.
+    # numpy sorts 16-bit numbers by radix, many times faster than longer ones.
     grouped = np.argsort(source.astype(np.uint16), kind="stable")
     return grouped, np.flatnonzero(np.diff(source[grouped], prepend=-1))
 
@@ -100,11 +100,11 @@ def _summed(steps: Numbers, before: int) -> Numbers:
 
 
 def _packed(numbers: Numbers) -> str:
-    """The numbers in as many bytes each as they need, the whole compressed."""
+    """The numbers in the narrowest type that holds them, compressed."""
     low, high = (numbers.min(), numbers.max()) if len(numbers) else (0, 0)
     fits = (w for w in _WIDTHS if np.iinfo(w).min <= low and high <= np.iinfo(w).max)
     narrow = numbers.astype(np.dtype(next(fits)).newbyteorder("<"))
-    # There is nothing to find but runs; looking for more costs ten times as much.
+    # Runs are all there is to compress; a search for more takes ten times as long.
     squeezing = zlib.compressobj(strategy=zlib.Z_RLE)
     squeezed = squeezing.compress(narrow.tobytes()) + squeezing.flush()
     return f"{narrow.itemsize}:{base64.b64encode(squeezed).decode()}"

@@ -1,4 +1,4 @@
-"""The table `progress` of a view: which transaction each position was. Derived from `changes`."""
+"""The table `progress` of a view: the transactions of each position. Derived from `changes`."""
 
 import datetime
 from collections.abc import Callable
@@ -35,7 +35,7 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
     "questions": pl.List(QUESTION),
     "shown": pl.Boolean,
 }
-#: Of that, what is known without `progress`.
+#: The columns of it that are known without `progress`.
 _NOTED = {name: type_ for name, type_ in PROGRESS.items() if name != "installed_at"}
 
 
@@ -47,7 +47,7 @@ class Progress:
         self._changes = changes
         self._say = say
         self.table = delta.table_at(self.path)
-        #: Up to which position it is known to have all.
+        #: The position up to which it is known to be complete.
         self._recorded: int | None = None
         self.keep_minutes = delta.KEEP_MINUTES
 
@@ -73,7 +73,7 @@ class Progress:
         delta.append(where, frame, {POSITION_REACHED: last}, widen=True, keep_minutes=keep)
 
     def recover(self) -> None:
-        """Lets it say what `changes` says, whatever became of either.
+        """Makes it agree with `changes` again, whatever happened to either.
 
         After a crash between the two commits it lacks a batch; after `changes` has lost commits it
         has too many; and it may have lost files of its own.
@@ -81,7 +81,7 @@ class Progress:
         self._replace_damaged()
         last, done = self._changes.standing().position, max(self._reached(), self._changes.folded())
         if done > last:
-            # Asked after `progress`: if others have committed meanwhile, that is no disagreement.
+            # Read after `progress`: a commit by others meanwhile is not a disagreement.
             if delta.number(self._changes.latest(), POSITION_REACHED) < done:
                 self._cut_back(last, done)
         elif done < last:
@@ -90,12 +90,12 @@ class Progress:
                 raise WrongUse(
                     f"{self.path}: positions {done + 1} to {last} are missing and the log of"
                     f" {self._changes.path} reaches back to {reached + 1} only. Restore"
-                    " progress, or remove the view's directory to make the view anew"
+                    " progress, or remove the view's directory to recreate the view"
                 )
             self.record(noted)
 
     def _replace_damaged(self) -> None:
-        """From the notes of the commits if they reach back; the job itself can do without."""
+        """Recreates it from the commits' notes if they reach back; the job can do without it."""
         damage = self.table and delta.damage(self.table)
         if not damage:
             return
@@ -108,27 +108,27 @@ class Progress:
             )
             return
         aside = delta.set_aside(self.path)
-        self._say(f"{damage}; progress is made anew from changes, the old one is {aside}")
+        self._say(f"{damage}; progress is recreated from changes, the old one is {aside}")
         self.table, self._recorded = None, None
         if not noted.is_empty():
             self.record(noted)
 
     def _cut_back(self, last: int, done: int) -> None:
-        """Takes out what was recorded beyond the last position of `changes`."""
+        """Deletes what was recorded after the last position of `changes`."""
         assert self.table is not None
         self._say(
-            f"changes has lost its commits behind position {last}, progress goes up to {done}: it"
+            f"changes has lost its commits after position {last}, progress goes up to {done}: it"
             " is cut back, and the updates are taken from the topics again"
         )
         where, reached = self.path, {POSITION_REACHED: last}
         with delta.plain_errors(where):
             self.table.delete(f"position > {last}", post_commithook_properties=delta.NO_HOOKS)
-        # By a commit of its own: a deletion that finds nothing makes none.
+        # In a commit of its own: a deletion that finds nothing makes none.
         delta.append(self.table, pl.DataFrame(schema=PROGRESS), reached, widen=True)
         self._recorded = last
 
     def _noted(self, done: int, last: int) -> tuple[pl.DataFrame, int]:
-        """What the commits noted behind a position, and after which one they know all."""
+        """The transactions noted after a position, and the position after which none is missing."""
         found, reached = [pl.DataFrame(schema=_NOTED)], last
         orders = self._changes.orders()
         while reached > done and (noted := next(orders, None)) is not None:
@@ -137,12 +137,12 @@ class Progress:
         return pl.concat(reversed(found)).filter(pl.col("position") > done), reached
 
     def catch_up(self) -> None:
-        """Lets the handle know the commits of the upkeep; `Overtaken` if others made some."""
+        """Brings the handle up to the commits of the upkeep; a conflict if others committed."""
         if self.table is not None:
             self.table = delta.fresh(self.path, POSITION_REACHED, self._reached())
 
     def _reached(self) -> int:
-        """Up to which position it has all transactions."""
+        """The position up to which it has all transactions."""
         if self._recorded is None and self.table is not None:
             self._recorded = delta.number(self.table, POSITION_REACHED)
         return self._recorded or 0
@@ -172,13 +172,13 @@ class Progress:
             if damage is not None:
                 raise delta.unreadable(damage)
             found = pl.read_delta(self.path).sort("position", "source", "version")
-        # Tables of a time when there were only protocols that show every state lack the column.
+        # Older tables lack the column: every protocol showed every state then.
         old = pl.lit(None, pl.Boolean) if "shown" not in found.columns else pl.col("shown")
         return found.with_columns(old.fill_null(True).alias("shown"))
 
 
 def _as_progress(order: Deliveries, shown: Numbers | None) -> pl.DataFrame:
-    """What is known of transactions when the process that installed them has died."""
+    """The part of `progress` that survives the process that installed the transactions."""
     seen = np.ones(len(order), bool) if shown is None else np.isin(order.position, shown)
     names = pl.Series(order.sources, dtype=pl.String)
     return (

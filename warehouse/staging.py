@@ -1,12 +1,12 @@
 """The first state while it is being read: pages that nobody sees until the last one is there.
 
-The pages go to a Delta table of their own, each in one commit together with the key at which the
-next page begins and the vector that all of them are corrected to. A job that dies goes on behind
-the last page. When the last page is in, the whole is committed to `changes` as position 0 and
-this table goes.
+The pages go to a Delta table of their own. Each is one commit, together with the key at which the
+next page begins and the vector that all of them are corrected to. A job that died goes on after
+the last page. After the last page of all, the whole state is committed to `changes` as position 0,
+and this table is dropped.
 
-Nothing is kept before the first page, and nothing here is more than work saved: pages that cannot
-be gone on with are dropped, and the first state is read anew.
+Nothing is kept before the first page. The pages only save work: if the job cannot go on from them,
+it drops them and reads the first state again.
 """
 
 import shutil
@@ -55,7 +55,7 @@ class Staging:
             raise WrongUse(damage)
         self._read_note(str(next(iter(table.history(1)), {}).get(_NOTE, "")))
         if self.last_key is None and not self.finished:
-            # Earlier versions kept the vector by itself, whatever the sources had said.
+            # Earlier versions committed the vector alone, before any page.
             raise WrongUse(f"{self._path} has no page yet")
         self.standing = standing_in(table, self._tables.view.sources)
         self.rows, self._table = table.count(), table
@@ -88,15 +88,15 @@ class Staging:
             discard_pages(self._tables)
             raise SourceViolation(
                 f"view {self._tables.view.name}: its first state would have the row"
-                f" ({shown(wrong, names)}) {wrong.item(0, COUNT)} times: what a source answered and"
-                " what it published contradict each other. Nothing of it was kept; the same command"
-                " reads the first state anew"
+                f" ({shown(wrong, names)}) {wrong.item(0, COUNT)} times: a source's answers and its"
+                " topic contradict each other. None of it was kept; the same command reads the"
+                " first state again"
             )
         self._tables.begin(rows, self.standing)
         discard_pages(self._tables)
 
     def _refuse_overtaken(self) -> None:
-        """Overtaken when another job has finished the first state, or has begun another one."""
+        """A conflict when another job has finished the first state, or has begun another one."""
         if self._table is not None and not (self._path / "_delta_log").exists():
             raise delta.Overtaken(delta.overtaken(self._tables.directory))
 
@@ -125,7 +125,7 @@ def staging_of(
 ) -> Staging:
     """The pages that are there; dropped if they are damaged, of another view, or `refuse` raises.
 
-    It is given the standing that all pages are corrected to.
+    `refuse` receives the standing that all pages are corrected to.
     """
     staging = Staging(tables, key)
     try:
@@ -136,8 +136,8 @@ def staging_of(
     except ViewsweepError as error:
         why = str(error).partition(". ")[0]
         report(
-            f"view {tables.view.name}: its first state was interrupted and cannot be gone on with,"
-            f" so it is read anew: {why}"
+            f"view {tables.view.name}: its first state was interrupted and cannot be continued,"
+            f" so it is read again: {why}"
         )
         discard_pages(tables)
         return Staging(tables, key)
@@ -145,7 +145,7 @@ def staging_of(
 
 
 def discard_pages(tables: ViewTables) -> None:
-    """Removes the pages of a first state that is visible by now."""
+    """Removes the pages of a first state."""
     shutil.rmtree(_place(tables), ignore_errors=True)
 
 

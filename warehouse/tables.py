@@ -4,13 +4,13 @@
               per batch, carrying position, vector and offsets as `txn` numbers, and the order of
               delivery in its commit information. The view at position k is the sum of all rows with
               `_position <= k`.
-    current   the view's columns and `_count` (how many times the row is there): what a BI tool
-              reads. Follows `changes` by MERGE; rebuilt from it when lost.
+    current   the view's columns and `_count` (how many times the row is there); a BI tool reads
+              this one. Follows `changes` by MERGE; rebuilt from it when lost.
     progress  one row per delivered transaction: position, source, version, when it was committed
               and installed, the questions asked for it, and whether the view had a state of its own
               at this position (`shown`; a strong protocol skips some). The parts of a global
-              transaction have one position. Derived; of a batch whose process died between the two
-              commits the order is recovered and the questions are not.
+              transaction have one position. Derived; if the process died between the two commits,
+              the order of that batch is recovered and its questions are not.
 
 All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
@@ -51,7 +51,7 @@ class ViewTables:
             refuse_another_view(self.directory, view)
 
         def say(what: str) -> None:
-            """Tells what was damaged, and what became of it."""
+            """Reports damage and its repair."""
             report(f"view {view.name}: {what}")
 
         self._changes = Changes(self.directory, view)
@@ -70,13 +70,13 @@ class ViewTables:
         return self._changes.table is not None
 
     def standing(self) -> Standing:
-        """How far the view has come."""
+        """The standing of the view."""
         return self._changes.standing()
 
     # -- writing -------------------------------------------------------------------------------
 
     def define(self) -> None:
-        """Makes the view's directory and writes down what it will hold."""
+        """Makes the view's directory and writes the view's definition."""
         with delta.plain_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             write_definition(self.directory, self.view)
@@ -95,8 +95,8 @@ class ViewTables:
     ) -> None:
         """One batch: its changes (with `_position`) and the standing after it, in one commit.
 
-        `written` has those changes that others have written already; `shown` the ascending
-        positions with a state, if not all of the order's have one.
+        `written` names the files of changes that executors have written; `shown` has the ascending
+        positions with a state, unless all positions of the order have one.
         """
         if written and not changes.is_empty():
             written = [*written, files.write(self._changes.path, changes)]
@@ -111,7 +111,7 @@ class ViewTables:
         self._progress.record(delivered)
 
     def recover_progress(self) -> None:
-        """Lets `progress` say what `changes` says, whatever became of either."""
+        """Makes `progress` agree with `changes` again, whatever happened to either."""
         self._progress.recover()
 
     def follow(self) -> None:
@@ -120,7 +120,7 @@ class ViewTables:
 
     @property
     def allows_too_few(self) -> bool:
-        """Whether counts may fall below zero: with a protocol that is there to be wrong."""
+        """Whether counts may fall below zero: with a protocol that is wrong on purpose."""
         return self._current.allows_too_few
 
     @allows_too_few.setter
@@ -130,7 +130,7 @@ class ViewTables:
     # -- upkeep --------------------------------------------------------------------------------
 
     def keep_for_readers(self, minutes: float) -> None:
-        """How long files that were replaced stay, for those who are still reading them."""
+        """Sets how long replaced files stay, for readers that still use them."""
         self._keep_minutes = self._progress.keep_minutes = self._current.keep_minutes = minutes
         tables = (self._changes.table, self._current.table, self._progress.table)
         for table in filter(None, tables):
@@ -143,8 +143,8 @@ class ViewTables:
     def to_tidy(self, name: str) -> Iterator[DeltaTable | None]:
         """One of the tables, for commits that change none of its rows, in any thread.
 
-        They may come between two appends, which the job's own handle finds in order. A MERGE of
-        `current` would fail for them; that table is lent with its handle, and not to two.
+        They may come between two appends of the job's own handle. A MERGE of `current` would fail
+        because of them, so that table is lent with its handle, to one at a time.
         """
         if name == "current":
             with self._current.lent() as table:
@@ -153,10 +153,10 @@ class ViewTables:
             yield delta.table_at(self.directory / name)
 
     def catch_up(self) -> None:
-        """Lets the job's handles know the commits of its upkeep; `Overtaken` if others made some.
+        """Brings the job's handles up to the commits of its upkeep; a conflict if others committed.
 
-        Without it a job that was idle for long would look for commits of which the log is gone,
-        and an append would fail for a fold, which Delta takes for a change of what is there.
+        Without it a job that was idle for long would look for commits whose log entries are gone,
+        and an append would fail because of a fold, which Delta takes for a change of the rows.
         """
         self._changes.catch_up()
         self._progress.catch_up()
@@ -166,12 +166,12 @@ class ViewTables:
         return self._progress.installed_before(moment)
 
     def fold(self, position: int) -> None:
-        """Forgets how the view came to a position: all changes up to there become one."""
+        """Drops the history before a position: all changes up to there become one state."""
         if self._changes.fold(position):
             self._progress.forget_folded()
 
     def folded(self) -> int:
-        """Up to which position history was folded; 0 when all of it is there."""
+        """The position up to which history was folded; 0 when all of it is there."""
         return self._changes.folded()
 
     # -- reading -------------------------------------------------------------------------------

@@ -1,21 +1,21 @@
-"""What keeps reading and committing as cheap after a year as on the first day.
+"""The upkeep of a view's tables: reading and committing stay as cheap as on the first day.
 
 A Delta commit costs time in proportion to the number of files, and so does opening the table or
-reading it; every commit adds a file or more. So, in a thread beside the job:
+reading it; every commit adds a file or more. So a thread beside the job does four things:
 
     fold       changes and progress older than the history that is to be kept become one state
     compact    small files become larger ones, in tiers, so that a row is rewritten a few times only
-    checkpoint the log is summed up, and what was before it is dropped
+    checkpoint the log is checkpointed, and the entries before the checkpoint are dropped
     vacuum     files that nobody reads any more are removed
 
-Each step is a Delta commit or touches what no commit names, so dying in the middle leaves at most
-files that a later vacuum finds. None of them changes what the view is at a position that is kept,
-or the `txn` numbers; a step that a commit of the job gets in the way of is tried again next time.
+Each step is a Delta commit or touches only files that no commit names, so a crash in the middle
+leaves at most files that a later vacuum finds. No step changes the view at a position that is kept,
+or the `txn` numbers. If a commit of the job gets in the way of a step, it is tried again next time.
 
 `current` follows in the same thread: its MERGE must not meet a compaction, and no batch waits for
-it. A MERGE costs the more the larger the view is, so both kinds of work pause in proportion to what
-they cost last time. And because it keeps all cores busy, it begins when it has been quiet for a
-while: a burst that it meets takes a quarter longer.
+it. The larger the view, the more a MERGE costs, so both kinds of work pause in proportion to their
+last cost. A MERGE keeps all cores busy, and a burst that meets one takes a quarter longer, so it
+begins when the job has been quiet for a while.
 """
 
 import datetime
@@ -34,36 +34,36 @@ from warehouse import delta
 from warehouse.definition import TABLES
 from warehouse.tables import ViewTables
 
-#: Files below half of the size are put together into files of the size, when there are so many.
+#: Files below half of a tier's size are compacted into files of that size once there are so many.
 _TIERS = (4 << 20, 32 << 20, 256 << 20)
 _MANY = 32
-#: A piece of work pauses so many times as long as it took: a fifth of one core is for it.
+#: After each piece of work comes a pause so many times as long: it has a fifth of one core.
 _PAUSE = 4
-#: But no longer than this: a step may have been slow for once, because the machine stood still.
-#: One that takes more than a quarter of it every time has more than that fifth.
+#: But no pause is longer than this: a step may have been slow only once, because the machine stood
+#: still. A step that takes more than a quarter of this every time gets more than that fifth.
 _LONGEST_PAUSE = 60.0
-#: It begins after so many quiet looks in a row (the job has four in a second, and one after each
-#: commit), or after so many altogether.
+#: Work begins after so many quiet looks in a row (the job looks four times a second, and after each
+#: commit), or after so many looks altogether.
 _QUIET_LOOKS, _LOOKS = 4, 6
 
 
 @dataclass(frozen=True)
 class UpkeepSettings:
-    """How often, and what is kept."""
+    """How often the upkeep runs, and how much it keeps."""
 
     #: `current` follows at most this often.
     current_every_seconds: float = 1.0
-    #: The tables are looked after at most this often.
+    #: The upkeep of the tables runs at most this often.
     upkeep_every_seconds: float = 10.0
-    #: For how long a reader may go on with what it found when it opened a table.
+    #: For how long a reader may go on reading the files that it found when it opened a table.
     readers_minutes: float = delta.KEEP_MINUTES
-    #: How much of the past one can ask for position by position; None for all.
+    #: How much history can be read position by position; None for all.
     history_hours: float | None = None
 
 
 @dataclass
 class Work:
-    """One kind of work in the background, and what it takes of the job's time."""
+    """One kind of work in the background, and the time it takes."""
 
     do: Callable[[], None]
     every: float
@@ -74,12 +74,12 @@ class Work:
     due: float = field(default_factory=time.monotonic)
     #: Whether it is to be done now.
     wanted: bool = False
-    #: How often somebody has looked since it was due, and saw a quiet moment, without a break.
+    #: The looks since it was due, and the quiet ones in a row up to now.
     _looks: int = 0
     _quiet: int = 0
 
     def look(self, quiet: bool) -> None:
-        """It is wanted when it is due and things have been quiet for a while, or not for long."""
+        """Wants it once it is due and the job has been quiet for a while, or has looked often."""
         if time.monotonic() < self.due:
             return
         self._looks += 1
@@ -99,7 +99,7 @@ class Work:
 
 
 class Upkeep:
-    """Looks after the tables of one view for the job that writes them."""
+    """Runs the upkeep of one view's tables for the job that writes them."""
 
     def __init__(
         self, tables: ViewTables, settings: UpkeepSettings, report: Callable[[str], None]
@@ -122,7 +122,7 @@ class Upkeep:
     def look(self, quiet: bool) -> None:
         """Called by the job after its commits and now and then; cheap. `quiet`: no batch is there.
 
-        Raises what `current` could not follow.
+        Raises the error that stopped the thread, such as one of bringing `current` up to date.
         """
         if self._failure is not None:
             raise self._failure
@@ -135,7 +135,7 @@ class Upkeep:
             self._wanted.set()
 
     def close(self) -> None:
-        """Ends after the step in hand; nothing is lost by not waiting for more."""
+        """Ends after the current step; nothing is lost by skipping the rest."""
         self._closing = True
         self._wanted.set()
         self._thread.join()
@@ -171,7 +171,7 @@ class Upkeep:
 
 
 def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
-    """All that is due now."""
+    """Runs every step of the upkeep that is due."""
     if history_hours is not None:
         fold_older(tables, history_hours)
     for name in TABLES:
@@ -182,24 +182,24 @@ def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
 
 
 def fold_older(tables: ViewTables, hours: float) -> None:
-    """Folds what was installed longer ago than that."""
+    """Folds changes that were installed more than so many hours ago."""
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     tables.fold(tables.installed_before(now - datetime.timedelta(hours=hours)))
 
 
 def tend(table: DeltaTable, directory: Path) -> None:
-    """Small files, the log, and files of the past of one table; nothing if little has happened."""
+    """Compacts, vacuums and checkpoints one table; does nothing if little has happened."""
     compacted = compact(table)
     if compacted or table.version() - delta.last_checkpoint(directory) >= _MANY:
-        # Also files that no commit names, left by who died; the youngest may belong to a commit
-        # under way and stay, as all that is younger than the table's retention.
+        # Also removes files that no commit names, left by a process that died. Files younger than
+        # the table's retention stay: the youngest may belong to a commit under way.
         table.vacuum(dry_run=False, full=True, post_commithook_properties=delta.NO_HOOKS)
         table.create_checkpoint()
         table.cleanup_metadata()
 
 
 def compact(table: DeltaTable) -> bool:
-    """Puts small files together, as large as there are many of them; whether there were."""
+    """Compacts small files, into the largest tier that has many of them; False if none has."""
     sizes = pl.DataFrame(table.get_add_actions(flatten=True))["size_bytes"]
     for size in reversed(_TIERS):
         if (sizes < size // 2).sum() >= _MANY:

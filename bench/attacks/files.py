@@ -107,30 +107,30 @@ def _cases() -> Iterator[Case]:
         )
         for name in ("progress", "current"):
             entry = newest(name)
-            said = "" if whole else "taken as never committed"
+            said = "" if whole else "treated as never committed"
             yield Case(f"last log entry of {name} {word}", _done_to(entry, way), said)
-            data, said = each(f"{name}/*.parquet"), f"{name} is made anew"
+            data, said = each(f"{name}/*.parquet"), f"{name} is recreated"
             yield Case(f"files of {name} {word}", _done_to(data, way), said)
         data = each("changes/*.parquet")
         yield Case(f"files of changes {word}", _done_to(data, way), ".parquet", refused=True)
         running = _done_to(each("current/*.parquet"), way)
-        said = "current is made anew"
+        said = "current is recreated"
         yield Case(f"files of current {word} under the job", running, said, running=True)
         for name in ("changes", "progress", "current"):
             sums = each(f"{name}/_delta_log/*.checkpoint.parquet")
-            said = "" if whole else "read without it"
+            said = "" if whole else "the commits are read instead"
             yield Case(f"log checkpoint of {name} {word}", _done_to(sums, way), said)
             hint = each(f"{name}/_delta_log/_last_checkpoint")
             yield Case(f"_last_checkpoint of {name} {word}", _done_to(hint, way))
         if not whole:
             said = "view.json"
             yield Case(f"view.json {word}", _done_to(each("view.json"), way), said, refused=True)
-    yield Case("changes deleted", _gone("changes"), "made anew from its first state")
-    yield Case("changes and current deleted", _gone("changes", "current"), "made anew")
-    yield Case("changes and progress deleted", _gone("changes", "progress"), "made anew")
+    yield Case("changes deleted", _gone("changes"), "recreated from its first state")
+    yield Case("changes and current deleted", _gone("changes", "current"), "recreated")
+    yield Case("changes and progress deleted", _gone("changes", "progress"), "recreated")
     yield Case("progress deleted", _gone("progress"))
     yield Case("current deleted", _gone("current"))
-    yield Case("current deleted under the job", _gone("current"), "made anew", running=True)
+    yield Case("current deleted under the job", _gone("current"), "recreate", running=True)
     yield Case(
         "changes deleted under the job", _gone("changes"), "was removed", refused=True, running=True
     )

@@ -147,7 +147,7 @@ def test_an_order_that_the_log_has_lost_is_not_guessed(tables: ViewTables) -> No
     install(tables, 1, record=False)
     commit = log_files(tables)[-1]
     commit.write_bytes(commit.read_bytes().replace(b"viewsweep/order", b"viewsweep/other"))
-    with pytest.raises(WrongUse, match=r"positions 1 to 1 are missing and the log of .*anew"):
+    with pytest.raises(WrongUse, match=r"positions 1 to 1 are missing and the log of .*recreate"):
         anew(tables).recover_progress()
 
 

@@ -83,8 +83,8 @@ def test_when_changes_has_lost_its_last_commit_the_others_go_back(
     damage(log_files(tables)[-1])
     after, said = start(tables)
     assert_agreed(after, 2)
-    assert "changes has lost its commits behind position 2, progress goes up to 3" in said
-    assert "current is at position 3 and changes at 2: current is made anew" in said
+    assert "changes has lost its commits after position 2, progress goes up to 3" in said
+    assert "current is at position 3 and changes at 2: current is recreated" in said
 
 
 def test_when_changes_has_lost_several_commits_all_of_them_are_taken_back(
@@ -94,7 +94,7 @@ def test_when_changes_has_lost_several_commits_all_of_them_are_taken_back(
         emptied(entry)
     after, said = start(tables)
     assert_agreed(after, 1)
-    assert said.count("is empty: taken as never committed") == 2
+    assert said.count("is empty: treated as never committed") == 2
 
 
 def test_the_other_tables_go_back_also_when_their_last_commits_are_lost(
@@ -116,7 +116,7 @@ def test_when_changes_is_gone_nothing_of_the_others_stays_in_the_way(tables: Vie
     shutil.rmtree(tables.directory / "changes")
     after, said = start(tables)
     assert not after.exists
-    assert "changes is gone, so the view is made anew" in said
+    assert "changes is gone, so the view is recreated" in said
     after.begin(rows(("z", 1.0, 1)), standing(0, 6, 5))
     after.follow()
     assert order(anew(after)) == []
@@ -161,7 +161,7 @@ def test_a_derived_table_with_damaged_files_is_made_anew(
     after, said = start(tables)
     assert_agreed(after, 3)
     assert str(file) in said
-    assert f"{name} is made anew from changes" in said
+    assert f"{name} is recreated from changes" in said
 
 
 @pytest.mark.parametrize("name", ["progress", "current"])
@@ -209,7 +209,7 @@ def test_current_that_is_damaged_under_a_running_job_is_made_anew(
         damage(data_files(tables, "current")[0])
     install(running, 4, Q)
     running.follow()
-    assert "current is made anew from changes" in "\n".join(said)
+    assert "current is recreated from changes" in "\n".join(said)
     assert_agreed(running, 4)
 
 
@@ -223,7 +223,7 @@ def test_current_with_a_file_that_only_its_reader_finds_damaged_is_written_anew(
         file.write_bytes(content[:4] + bytes(len(content) - 8) + content[-4:])
     install(running, 4, Q)
     running.follow()
-    assert "current is written anew from changes" in "\n".join(said)
+    assert "current was written again from changes" in "\n".join(said)
     assert_agreed(running, 4)
 
 

@@ -84,5 +84,5 @@ def test_a_stretch_of_one_source_after_the_other_takes_next_to_nothing() -> None
     ["", "a:1-2 b:7", "[]", "{}", order_to_note(interleaved(2, 9)).replace("1:", "3:")],
 )
 def test_a_note_of_somebody_else_is_refused(text: str) -> None:
-    with pytest.raises(WrongUse, match="this is no order of delivery"):
+    with pytest.raises(WrongUse, match="this is not an order of delivery"):
         order_from_note(text)

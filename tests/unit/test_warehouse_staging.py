@@ -80,7 +80,7 @@ def test_a_vector_without_pages_that_an_earlier_version_kept_is_dropped(tables: 
     delta.append(place, rows(), standing(0, 999, 5).numbers(), note)
     staging, said = taken_up(tables)
     assert staging.standing is None
-    assert "read anew" in said
+    assert "read again" in said
     assert "no page yet" in said
     assert not place.exists()
 
@@ -95,7 +95,7 @@ def test_pages_that_the_sources_have_left_behind_are_dropped(tables: ViewTables)
     said: list[str] = []
     assert staging_of(tables, KEY, refuse, said.append).standing is None
     assert said == [
-        "view v: its first state was interrupted and cannot be gone on with, so it is read anew:"
+        "view v: its first state was interrupted and cannot be continued, so it is read again:"
         " source a was reset"
     ]
 
@@ -113,7 +113,7 @@ def test_damaged_pages_are_dropped(
     damage(sorted((tables.directory / "first_state").glob(which))[-1])
     staging, said = taken_up(tables)
     if staging.standing is None:
-        assert "read anew" in said
+        assert "read again" in said
     else:
         assert (staging.rows, staging.last_key) == (1, (1,)), "a lost commit is a lost page"
 
@@ -147,7 +147,7 @@ def test_before_the_first_state_the_definition_binds_nobody(
     edited = ViewTables(tmp_path, other)
     staging, said = taken_up(edited)
     assert staging.standing is None
-    assert "read anew" in said
+    assert "read again" in said
     edited.define()
     stored = read_definition(edited.directory)
     assert stored is not None
