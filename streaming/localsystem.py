@@ -1,7 +1,7 @@
 """The whole system as processes of this machine: sources, job, configuration.
 
 For the demo and the measurements. Everything is started exactly as a user would start it by hand
-(README, "By hand"); this file only does it in turn and watches.
+(README, "By hand"); this file does it step by step and watches.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 VIEW = "demo"
-#: The job says so when it reads the topics.
+#: The job's message contains this once it reads the topics.
 STREAMS = "keeping it"
 _BEGIN = "begin"
 _PATIENCE_SECONDS = 240
@@ -42,7 +42,7 @@ protocol = "{protocol}"
 
 @dataclass(frozen=True)
 class Load:
-    """What the sources do."""
+    """The load on the sources: a workload, its size and its rate."""
 
     workload: str
     #: Transactions over all sources, and how many of them per second.
@@ -50,7 +50,7 @@ class Load:
     rate: float
     seed: int = 7
     scale: int = 1000
-    #: Which of the workload's views is kept; None for its inner join.
+    #: The view of the workload that is kept; None for its inner join.
     view: str | None = None
 
     @property
@@ -60,7 +60,7 @@ class Load:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Those that the view is made over."""
+        """The sources of the view."""
         named = sources_named_in(self.sql)
         return tuple(source for source in workload(self.workload).sources if source in named)
 
@@ -84,7 +84,7 @@ class LocalSystem:
         self._protocol = protocol
         self._running = contextlib.ExitStack()
         self._servers: dict[str, OwnedProcess] = {}
-        #: Where the sources answered before: a job that runs looks for them there.
+        #: The sources' ports so far: a running job expects them there after a restart.
         self._ports: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -117,9 +117,9 @@ class LocalSystem:
                 raise ViewsweepError(f"{maker.name} failed:\n{maker.last_words()}")
 
     def serve(self, at_rest: bool = False) -> dict[str, str]:
-        """Starts the sources, which begin to commit at once or with `begin`.
+        """Starts the sources, which begin to commit at once, or with `begin` if `at_rest`.
 
-        Returns where each one answers.
+        Returns their addresses.
         """
         for name in self.load.sources:
             (self.directory / f"{name}.address").unlink(missing_ok=True)
@@ -145,12 +145,12 @@ class LocalSystem:
         (self.directory / _BEGIN).touch()
 
     def stop_sources(self) -> None:
-        """Ends them; `serve` starts them again at their place, and they go on with the workload."""
+        """Ends them; `serve` starts them again at the same ports, to go on with the workload."""
         for server in self._servers.values():
             server.stop()
 
     def topic(self, source: str) -> str:
-        """A broker that was given may have topics of earlier runs."""
+        """A topic name of this run's own: a given broker may have topics of earlier runs."""
         return f"{source}-{self.directory.name}"
 
     def _address(self, name: str, server: OwnedProcess) -> str:
@@ -205,12 +205,12 @@ class LocalSystem:
         return None
 
     def standing(self) -> Standing | None:
-        """How far the view has come."""
+        """The standing of the view."""
         tables = self.tables()
         return None if tables is None else tables.standing()
 
     def everything_is_installed(self) -> bool:
-        """Whether the workload has ended and the view stands at its end."""
+        """Whether the view has all transactions of the workload."""
         standing = self.standing()
         return standing is not None and min(standing.vector.values()) >= self.load.share
 
@@ -219,4 +219,4 @@ class LocalSystem:
         if job.ended() is not None:
             raise ViewsweepError(f"the job ended by itself:\n{job.last_words()}")
         if time.monotonic() - since > _PATIENCE_SECONDS + self.load.transactions / self.load.rate:
-            raise Unreachable(f"the job does not get there:\n{job.last_words()}")
+            raise Unreachable(f"the job does not catch up:\n{job.last_words()}")

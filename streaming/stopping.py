@@ -1,9 +1,9 @@
-"""Being told to stop, while waiting for something that may never come.
+"""Stopping a job, even while it waits for something that may never come.
 
-Only the main thread hears signals, and only between two steps of Python: not while it waits inside
-Kafka's client, gRPC or Py4J for something that is dead. So it does nothing but wait for a thread
-that works. Work that has not ended in time is left as it is; a job may be left anywhere, since
-what counts is what it has committed.
+Only the main thread receives signals, and only between two steps of Python: not while it waits in
+Kafka's client, gRPC or Py4J for something that is dead. So it only waits for the thread that works.
+Work that has not ended in time is abandoned; a job may be abandoned anywhere, since only its
+commits count.
 """
 
 import math
@@ -23,11 +23,11 @@ _LOOK_EVERY_SECONDS = 0.1
 
 
 class Stopped(Exception):
-    """The job was told to stop while it waited; what it was at has not been committed."""
+    """The job had to stop while it waited; its current work is not committed."""
 
 
 class Told:
-    """Whether somebody wants the work to end, and until when it may take its time."""
+    """Whether the work has to end, and by when."""
 
     def __init__(self, stopping: threading.Event) -> None:
         #: Set by a signal, or by the work itself.
@@ -35,14 +35,14 @@ class Told:
         self._deadline = math.inf
 
     def hear(self, number: int, _frame: FrameType | None = None) -> None:
-        """A handler of signals."""
+        """The signal handler."""
         grace = _GRACE_SECONDS[signal.Signals(number)]
         self._deadline = min(self._deadline, time.monotonic() + grace)
         self.stopping.set()
 
     @property
     def too_late(self) -> bool:
-        """Whether the time is over."""
+        """Whether the deadline has passed."""
         return time.monotonic() > self._deadline
 
 
@@ -59,9 +59,9 @@ def told_by_signals(stopping: threading.Event) -> Iterator[Told]:
 
 
 def begun(call: Callable[[], T], name: str) -> Future[T]:
-    """The result of a call in a thread of its own, which the process does not wait for at its end.
+    """The result of a call in a daemon thread, which the process does not wait for at its end.
 
-    (An executor's threads are waited for.)
+    (It does wait for the threads of an executor.)
     """
     result: Future[T] = Future()
 
@@ -85,7 +85,7 @@ def is_done(work: Future[T], stopping: threading.Event, seconds: float) -> bool:
 
 
 def wait_for(work: Future[T], told: Told, look: Callable[[], None]) -> bool:
-    """Whether the work ended before it was too late; `look` is called now and then meanwhile."""
+    """Whether the work ended before the deadline; `look` is called now and then meanwhile."""
     while not told.too_late:
         try:
             work.exception(_LOOK_EVERY_SECONDS)

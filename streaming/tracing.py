@@ -1,12 +1,12 @@
-"""`viewsweep trace`: the trace of a live run, put together afterwards from what lasts.
+"""`viewsweep trace`: the trace of a live run, reconstructed afterwards from what is stored.
 
-    commits     the topics, from version 1 on
-    deliveries  the view's `progress` table, and so are the questions with their answers
-    states      the view's `changes` table
-    base rows   the sources: what they hold now, less everything that they committed
+    commits     from the topics, from version 1 on
+    deliveries  from the view's `progress` table, with the questions and their answers
+    states      from the view's `changes` table
+    base rows   from the sources: the rows they hold now, less everything that they committed
 
-Nothing of it is kept by the job for this purpose, and nothing is judged here: the checker is given
-the commits and the states and computes by itself what the states should have been.
+The job stores nothing for this purpose, and nothing is judged here: the checker receives the
+commits and the states, and computes by itself what the states should have been.
 """
 
 import threading
@@ -71,14 +71,14 @@ def _refuse_folded(tables: ViewTables) -> None:
     if folded:
         raise WrongUse(
             f"view {tables.view.name}: its history up to position {folded} was folded into one"
-            f" state, so there is no trace from the first one on. Of a view made anew without"
-            f" history_hours under [views.{tables.view.name}] all of it is kept"
+            f" state, so there is no trace from the first one on. To keep all of it, recreate the"
+            f" view without history_hours under [views.{tables.view.name}]"
         )
 
 
 @dataclass(frozen=True)
 class _Past:
-    """Everything that the sources of a view ever committed, and what they began with."""
+    """Everything that the sources of a view ever committed, and their rows before that."""
 
     #: (source, version) → its changes as (relation, row, count).
     commits: dict[tuple[str, int], list[tuple[str, tuple[Any, ...], int]]]
@@ -130,7 +130,7 @@ def _has(mailbox: Mailbox[Frame], source: str, version: int) -> bool:
 
 
 def _refuse_fork(feed: Feed, version: int, digest: int) -> None:
-    """SourceViolation when the topic tells another past than the source, or than the view saw."""
+    """SourceViolation when the topic has another history than the source, or than the view saw."""
     if not feed.agrees(version, digest):
         raise SourceViolation(other_past(feed.source, feed.confirmed, version))
 
@@ -147,7 +147,7 @@ def _add_commits(past: _Past, relation: Relation, changes: pl.DataFrame) -> None
 
 
 def _undone(now: pl.DataFrame, changes: pl.DataFrame, relation: Relation) -> pl.DataFrame:
-    """The rows before the changes: what is there now, less all of them."""
+    """The rows before the changes: the present rows, less all of them."""
     names = list(relation.column_names)
     both = pl.concat([now.select(*names, COUNT), changes.select(*names, -pl.col(COUNT))])
     return both.group_by(names, maintain_order=True).agg(pl.col(COUNT).sum())
@@ -160,7 +160,7 @@ def _repeated(rows: pl.DataFrame, relation: Relation) -> list[tuple[Any, ...]]:
 
 
 def _lines(view: AnyView, tables: ViewTables, protocol: str, past: _Past) -> Iterator[bytes]:
-    """The lines in the order in which things happened, as far as it can be told afterwards."""
+    """The lines in the order in which things happened, as far as that is known afterwards."""
     progress = tables.progress()
     vector = _first_vector(tables, progress)
     states = _states(view, tables)
@@ -213,7 +213,7 @@ def _question_lines(
 
 
 def _first_vector(tables: ViewTables, progress: pl.DataFrame) -> dict[str, int]:
-    """The vector of position 0: what each source stood at before its first delivery."""
+    """The vector of position 0: each source's version before its first delivery."""
     first = progress.group_by("source").agg(pl.col("version").min() - 1)
     return {**tables.standing().vector, **dict(first.iter_rows())}
 
@@ -230,4 +230,4 @@ def _states(view: AnyView, tables: ViewTables) -> dict[int, list[tuple[list[Any]
 
 
 def _silent(_message: str) -> None:
-    """A trace is written after the run; its reader does not wait for anything."""
+    """Drops messages: a trace is written after the run, and nobody waits for it."""

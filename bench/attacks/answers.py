@@ -310,7 +310,7 @@ _MORE = (
         "an update that is always lacking",
         "s",
         _contains(b'{"upto": VERSION, "besides": [], "without": [1]}'),
-        "without an update that it published before",
+        "without an update that it has published",
         waits=True,
     ),
     Lie("version -1", "s", _version(b"-1"), "has the version b'-1'"),

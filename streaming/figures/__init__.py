@@ -1,1 +1,1 @@
-"""What is known of a running job in numbers."""
+"""The figures of a running job."""

@@ -1,7 +1,7 @@
-"""What a view holds back because parts of global transactions have not come, in words and in JSON.
+"""The updates that a view holds back because parts of global transactions are missing.
 
-A part that never comes stops its sources for this view: they are read on, and nothing of them is
-shown. So a job says what waits, since when and for whom.
+A part that never comes stops its sources for this view: their topics are still read, and nothing
+more of them is shown. So a job says what waits, since when and for which source.
 """
 
 import datetime
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from protocols.exchange.holdback import HoldBack, Incomplete
 
-#: Of more incomplete transactions only so many are named.
+#: A message names at most so many incomplete transactions.
 _NAMED = 3
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A global transaction of which some parts have not come."""
+    """A global transaction with missing parts."""
 
     id: str
     #: When the first of its parts was committed.
     since: datetime.datetime
-    #: Source → the version that is its part there.
+    #: Source → the version there that is a part of it.
     here: Mapping[str, int]
     missing: tuple[str, ...]
 
@@ -38,11 +38,11 @@ class Waiting:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """All that waits in one view."""
+    """Everything that one view holds back."""
 
     view: str
     transactions: tuple[Waiting, ...]
-    #: Source → its first and its last version that wait.
+    #: Source → the first and the last version held back.
     versions: Mapping[str, tuple[int, int]]
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class HeldBack:
 
     @property
     def missing(self) -> str:
-        """The sources that are waited for."""
+        """The sources whose parts are missing."""
         return ", ".join(sorted({source for each in self.transactions for source in each.missing}))
 
     def to_json(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class HeldBack:
 def held_back(
     view: str, held: HoldBack, committed_at: Callable[[str, int], int]
 ) -> HeldBack | None:
-    """What waits, if anything does; `committed_at` gives a version's milliseconds."""
+    """The updates held back, if any; `committed_at` gives a version's commit time (ms)."""
     if not held.waiting():
         return None
 

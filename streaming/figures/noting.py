@@ -1,4 +1,4 @@
-"""What `progress` says of a question and its answer."""
+"""The entry of `progress` for a question and its answer."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from protocols.exchange.questions import Answer, Joint, Question
 
 
 def noted(query: Question[Frame], answer: Answer[Frame], version: int) -> dict[str, Any]:
-    """One entry of the column `questions`; the version is that of the snapshot made of it."""
+    """One entry of the column `questions`; the version is that of the corrected answer."""
     if isinstance(query, Joint):
         sent, relation = [rows for term in query.terms for rows in term.values()], JOINT
     else:

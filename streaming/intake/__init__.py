@@ -1,1 +1,1 @@
-"""What comes from the sources: records of their topics, and answers to questions."""
+"""The input from the sources: records of their topics, and answers to questions."""

@@ -1,7 +1,7 @@
-"""Asking the sources: a round of questions goes out at once, and a dead server is asked again.
+"""Questions to the sources: a round goes out in parallel, and a dead server is asked again.
 
-Being asked twice does no harm: a question reads the source as it is now, and whatever the version
-of the answer, the mailbox turns it into the same rows.
+Asking twice does no harm: a question reads the source as it is now, and the mailbox corrects the
+answer to the same rows, whatever its version.
 """
 
 import os
@@ -60,10 +60,10 @@ class Sources:
         return self._side_by_side(self._ask, questions)
 
     def _side_by_side(self, call: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """All results in order; the first error ends it, and so does being told to stop.
+        """All results in order; ends at the first error, or with Stopped when the job has to stop.
 
-        Looks up now and then: a wait without end may sleep through a Ctrl-C that another thread was
-        given.
+        It wakes up now and then: an endless wait might sleep through a Ctrl-C that another thread
+        received.
         """
         futures = [self._threads.submit(call, item) for item in items]
         try:
@@ -114,18 +114,18 @@ class Sources:
                 return result
 
     def watched(self) -> dict[str, Callable[[float], object]]:
-        """Source → asks it for its status, once, and gives up after so many seconds."""
+        """Source → a call that asks for its status once, and gives up after so many seconds."""
         return {name: client.status for name, client in self._clients.items()}
 
     def digests(self, source: str, versions: Sequence[int]) -> dict[int, int]:
-        """Those of a source's history up to these versions, as far as it says them."""
+        """Version → the digest of the source's history up to it; unknown where it keeps none."""
         client = self._clients[source]
         return self._insisting(source, lambda: client.digests(versions))
 
     # -- before the start ------------------------------------------------------------------------
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """What each source says about itself, asked in parallel."""
+        """Each source's status, asked in parallel."""
 
         def ask(name: str) -> dict[str, Any]:
             status = self._insisting(name, self._clients[name].status)
@@ -139,12 +139,12 @@ class Sources:
 
 
 def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The version that each source stands at."""
+    """The current version of each source."""
     return {source: int(status["version"]) for source, status in statuses.items()}
 
 
 def digests_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The digest of each source's history up to that version, where it says one."""
+    """The digest of each source's history up to that version; unknown if its status has none."""
     return {source: digest_from_text(status["history"]) for source, status in statuses.items()}
 
 
@@ -169,7 +169,7 @@ def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None
             raise SourceViolation(
                 f"source {source} stands at version {versions[source]}, and the view has already"
                 f" seen version {version}: the source was reset or restored from a backup. Restore"
-                " it, or remove the view's directory to make the view anew"
+                " it, or remove the view's directory to recreate the view"
             )
 
 

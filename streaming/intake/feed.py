@@ -1,13 +1,13 @@
 """From the records of a topic to whole transactions in the mailbox, in columns.
 
-A source publishes every record at least once and in order. So whatever stands at or below the
-last record taken is a repetition and is dropped, and whatever is neither a repetition nor the
-next one in line is a gap, with which nothing can go on.
+A source publishes every record at least once and in order. So a record at or before the last one
+taken is a repetition and is dropped. A record that is neither a repetition nor the next one shows a
+gap, and the feed stops there.
 
 Decoding and taking are two steps, because the lookahead decodes in a thread of its own while the
-job is at work on a batch: `Feed.decoded` touches nothing that changes, `Feed.take` is quick and
-belongs to the job's thread. What cannot be taken (a bad record, a gap) does not raise at once: all
-before it is still good, and the fault is raised by whoever needs what comes behind it.
+job processes a batch: `Feed.decoded` touches nothing that changes, `Feed.take` is quick and belongs
+to the job's thread. A record that cannot be taken (a bad one, a gap) does not raise at once: all
+records before it are good, and the fault is raised only when a record after it is needed.
 """
 
 from array import array
@@ -35,7 +35,7 @@ _HEAD_NAMES = ("record", "version", "order", "count", "ts_ms", "digest")
 
 
 class _Place(NamedTuple):
-    """Where in the line of records a feed stands: at record `order` of `size` of a version."""
+    """The place of a record in its topic: number `order` of the `size` records of a version."""
 
     version: int
     order: int
@@ -46,7 +46,7 @@ class _Place(NamedTuple):
 class _Heads:
     """The heads of some records, as arrays: a handful of records is the usual case."""
 
-    #: The index in what was decoded, by which rows refer to their records.
+    #: The index among the decoded records, by which rows refer to their record.
     record: Numbers
     offset: Numbers
     version: Numbers
@@ -79,9 +79,9 @@ class Chunk:
     #: Relation → its signed rows, in the order of their records.
     rows: Mapping[Relation, pl.DataFrame]
     parts: Mapping[int, GlobalPart]
-    #: All records below this offset are in here, or before it.
+    #: All records below this offset are in this chunk or in an earlier one.
     next_offset: int
-    #: Why the record at `next_offset` cannot be taken.
+    #: The reason why the record at `next_offset` cannot be taken.
     fault: SourceViolation | None = None
 
     def where(self, which: "slice | NDArray[np.bool_]") -> "Chunk":
@@ -103,10 +103,10 @@ def _of_records(rows: pl.DataFrame, records: Numbers) -> pl.DataFrame:
 
 
 class Receiver(Protocol):
-    """What whole transactions are put into: the mailbox, or something in front of it."""
+    """The receiver of whole transactions: the mailbox, or something in front of it."""
 
     def received(self, source: str) -> int:
-        """The last version of a source that is here."""
+        """The last version received of a source."""
         ...
 
     def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
@@ -126,41 +126,41 @@ class Feed:
         offset: int,
         digest: int = UNKNOWN,
     ) -> None:
-        """`digest` is that of the source's history up to what the receiver has of it."""
+        """`digest`: of the source's history up to the last version that the receiver has."""
         self.source = source
         self.topic = topic
         self._relations = tuple(relations)
         self._receiver = receiver
         #: All records below this offset have been taken.
         self.next_offset = offset
-        #: Why the record at `next_offset` cannot be taken; nothing behind it is.
+        #: The reason why the record at `next_offset` cannot be taken; none after it is taken.
         self.fault: SourceViolation | None = None
-        #: The last record taken that was no repetition.
+        #: The last record taken that was not a repetition.
         self._last = _Place(receiver.received(source), 0, 0)
         #: The records of a transaction whose end has not come yet.
         self._open: list[Chunk] = []
-        #: Parallel arrays over the received versions `_first, _first + 1, …`: the offsets of the
-        #: first record and behind the last one, and the time of the commit (milliseconds).
+        #: Parallel arrays over the received versions `_first, _first + 1, …`: the offset of the
+        #: first record, the offset after the last one, and the time of the commit (milliseconds).
         self._first = self._last.version + 1
         self._starts = array("q")
         self._ends = array("q")
         self._times = array("q")
         #: The digests of the source's history up to the versions `_first - 1, _first, …`.
         self._digests = array("q", [digest])
-        #: Version → digest, known from elsewhere before the version has come.
+        #: Version → digest, learned from the source or a view before the version has come.
         self._expected: dict[int, int] = {}
-        #: The last version whose history is the same elsewhere, as far as that was compared.
+        #: The last version at which the history was compared with another one and was the same.
         self.confirmed = self._last.version
-        #: Which of these versions are parts of global transactions, and the versions in order.
+        #: The received versions that are parts of global transactions, and these in order.
         self._parts: dict[int, GlobalPart] = {}
         self._part_versions = array("q")
 
     # -- taking records in ---------------------------------------------------------------------
 
     def decoded(self, offsets: Numbers, values: pl.Series) -> Chunk:
-        """Records with ascending offsets in columns, up to the first that is bad.
+        """Decodes records with ascending offsets into columns, up to the first bad one.
 
-        Depends on nothing that `take` changes, so another thread may do it.
+        Depends on nothing that `take` changes, so another thread may call it.
         """
         fault, end = None, int(offsets[-1]) + 1
         try:
@@ -173,12 +173,12 @@ class Feed:
         return Chunk(_heads_of(records, offsets), rows, records.parts, end, fault)
 
     def ended(self, fault: SourceViolation) -> Chunk:
-        """What stands for records that the topic has no more."""
+        """A chunk without records, in place of records that the topic has lost."""
         nothing = np.empty(0, np.int64)
         return Chunk(_Heads(*[nothing] * len(fields(_Heads))), {}, {}, 0, fault)
 
     def take(self, chunk: Chunk) -> None:
-        """Takes in what comes next; whole transactions go on to the receiver."""
+        """Takes in the next records; whole transactions go on to the receiver."""
         if self.fault is not None:
             return
         self.next_offset, self.fault = max(self.next_offset, chunk.next_offset), chunk.fault
@@ -196,7 +196,7 @@ class Feed:
         self._keep_open(fresh)
 
     def _keep_open(self, fresh: Chunk) -> None:
-        """Keeps the beginning of a transaction for when its end comes."""
+        """Keeps the beginning of a transaction until its end comes."""
         if len(fresh.heads):
             self._open.append(fresh)
 
@@ -206,9 +206,9 @@ class Feed:
         )
 
     def _fresh(self, heads: _Heads) -> NDArray[np.bool_]:
-        """Which are no repetitions; snapshot records, whose version is 0, are dropped like them."""
+        """Marks records that are not repetitions; snapshot records (version 0) count as such."""
         last = self._last
-        # What lies further ahead is a gap in any case; so the products cannot overflow.
+        # A version further ahead is a gap in any case; clipped, its product cannot overflow.
         version = np.clip(heads.version - last.version, -1, len(heads) + 1)
         line = version * _ORDERS + np.minimum(heads.order, _ORDERS - 1)
         seen = last.order if last.order < last.size else _ORDERS - 1
@@ -216,7 +216,7 @@ class Feed:
         return np.asarray(line > highest_before)
 
     def _of_one_past(self, chunk: Chunk, fresh: NDArray[np.bool_]) -> Chunk:
-        """The records before the first one of another past than what is known of its version."""
+        """The records before the first whose digest contradicts the known one of its version."""
         heads = chunk.heads
         known = self._known(heads, fresh)
         other = np.flatnonzero((heads.digest != known) & (heads.digest != 0) & (known != 0))
@@ -229,10 +229,10 @@ class Feed:
         return chunk.where(slice(0, first))
 
     def _known(self, heads: _Heads, fresh: NDArray[np.bool_]) -> Numbers:
-        """Record by record, the digest that is known of its version; 0 where none is."""
+        """For each record the known digest of its version; 0 where none is known."""
         version, digest = self._last.version, self._last_digest
         if fresh.all():
-            # None is a repetition, so of its version only the record before can have come.
+            # Without repetitions only the record just before can be of the same version.
             versions = np.concatenate(([version], heads.version))[:-1]
             digests = np.concatenate(([digest], heads.digest))[:-1]
             known = np.where(versions == heads.version, digests, UNKNOWN)
@@ -248,7 +248,7 @@ class Feed:
 
     @property
     def _last_digest(self) -> int:
-        """Of the last record taken."""
+        """The digest of the last record taken."""
         return int(self._open[-1].heads.digest[-1]) if self._open else self._digests[-1]
 
     def _up_to_a_fault(self, fresh: Chunk) -> Chunk:
@@ -266,7 +266,7 @@ class Feed:
         return fresh.where(slice(0, good))
 
     def _other_global(self, fresh: Chunk) -> str | None:
-        """Whether the rest of an open transaction belongs to another global one than its start."""
+        """The fault if an open transaction goes on as a part of another global transaction."""
         version = self._last.version
         if not self._open or not len(fresh.heads) or fresh.heads.version[0] != version:
             return None
@@ -274,7 +274,7 @@ class Feed:
         return None if same else other_global(version)
 
     def _gaps(self, heads: _Heads) -> NDArray[np.int64]:
-        """Each record has to be the next of its transaction, or the first of the next one."""
+        """The records that are neither the next of their transaction nor the first of the next."""
         version, order, count = (
             np.concatenate(([before], column[:-1])) if len(column) else column
             for before, column in zip(
@@ -290,13 +290,13 @@ class Feed:
         whole = was.version if was.order == was.size else was.version - 1
         return (
             f"after record {was.order} of version {was.version} comes record {comes.order} of"
-            f" {comes.size} of version {comes.version}: what lies between is missing. If the"
-            " topic lost it, the view has to be made anew (remove its directory); if the publisher"
-            f" skipped it, let it publish again from version {whole + 1}"
+            f" {comes.size} of version {comes.version}: the records between are missing. If the"
+            " topic lost them, recreate the view (remove its directory); if the publisher"
+            f" skipped them, let it publish again from version {whole + 1}"
         )
 
     def _receive(self, chunks: Sequence[Chunk]) -> None:
-        """Hands whole transactions on and remembers where they lie."""
+        """Hands whole transactions on and remembers their offsets."""
         changes = {}
         for relation in self._relations:
             rows = [chunk.rows[relation] for chunk in chunks if relation in chunk.rows]
@@ -325,7 +325,7 @@ class Feed:
                 self._part_versions.append(version)
 
     def _confirm(self, versions: Numbers) -> None:
-        """These have come, and those that were known from elsewhere are the same."""
+        """Compares versions that have come with the digests that were expected of them."""
         for version in self._expected.keys() & set(versions.tolist()):
             if self._expected.pop(version) == self.digest_at(version):
                 self.confirmed = max(self.confirmed, version)
@@ -333,9 +333,9 @@ class Feed:
     # -- one past ------------------------------------------------------------------------------
 
     def agrees(self, version: int, digest: int) -> bool:
-        """Whether the history up to a version can have this digest, as somebody else says.
+        """Whether the history up to a version can have this digest, given by the source or a view.
 
-        What has not come yet is compared when it comes.
+        A version that has not come yet is compared when it comes.
         """
         if digest == UNKNOWN:
             return True
@@ -347,7 +347,7 @@ class Feed:
         return not differ(known, digest)
 
     def digest_at(self, version: int) -> int:
-        """The digest of the history up to a version, as far as it is remembered."""
+        """The digest of the history up to a version; unknown if it is not remembered."""
         place = version - self._first + 1
         return self._digests[place] if 0 <= place < len(self._digests) else UNKNOWN
 
@@ -387,16 +387,16 @@ class Feed:
         return self._parts.get(version)
 
     def has_parts(self, after: int, upto: int) -> bool:
-        """Whether any of the received versions in (after, upto] is a part of a global one."""
+        """Whether a received version in (after, upto] is a part of a global transaction."""
         versions = self._part_versions
         return bisect_right(versions, after) < bisect_right(versions, upto)
 
     def offset_behind(self, version: int) -> int:
-        """The offset behind the last record of a received version."""
+        """The offset after the last record of a received version."""
         return self._ends[version - self._first]
 
     def forget(self, version: int) -> None:
-        """Drops what was remembered of versions up to this one."""
+        """Drops everything remembered about versions up to this one."""
         done = max(0, version - self._first + 1)
         del self._starts[:done], self._ends[:done], self._times[:done], self._digests[:done]
         self._first += done

@@ -1,18 +1,18 @@
-"""The vector at which a view begins: no global transaction is there in part.
+"""The vector at which a view begins: it contains no global transaction in part.
 
-A source's status says at which version it stands. Of a global transaction one part may be committed
-by then and another not. A view that began there would show half of it, and at the other source it
-would wait for ever for a part that it has already. So it begins before the first part of each that
-is not whole (`legal_below`): at versions that the sources have left behind, which makes no
-difference, because answers are corrected to any vector.
+A source's status has its current version. By then one part of a global transaction may be committed
+and another not. A view that began there would show half of it; and the other part, once it came,
+would wait for ever for the first, which the view has already. So the view begins before the first
+part of each transaction that is not whole (`legal_below`). These are past versions of the sources,
+which makes no difference, because answers are corrected to any vector.
 
     versions ─> topics, for parts only ─> legal_below ─> vector, offsets, digests
 
-A part may have waited for its partner ever since, so the topics are read from where they begin. Of
-a record nothing is parsed unless it may be a part, and parts that are whole before all others are
-forgotten. A source that says that it has committed no part (`last_global`) is not read at all.
-What a topic has no more, nobody can know; where that leaves open whether a transaction is whole,
-the view is refused.
+A part may have waited for its partner since the beginning, so the topics are read from their start.
+A record is parsed only if it may be a part, and parts of leading whole transactions are dropped.
+The topic of a source that has committed no part, as its status says (`last_global`), is not read.
+Nobody knows what a topic has lost; if a transaction may be incomplete because of that, the view is
+refused.
 """
 
 import re
@@ -36,17 +36,17 @@ from streaming.settings.configuration import Configuration
 from streaming.stopping import Stopped
 from warehouse.standing import Standing
 
-#: What the record of a part contains; names may also be written with escapes.
+#: The record of a part contains this; names may also be written with escapes.
 _MAY_BE_PART = re.compile(rb'"global"|\\u')
 _AT_ONCE = 25_000
-#: So many parts are kept before those that are whole are forgotten.
+#: Parts of whole transactions are dropped once so many parts are kept.
 _MANY = 50_000
 _MOMENT = 0.1
 _REPORT_EVERY = 5.0
 
 
 class Beginnings:
-    """Where views begin that have no state yet."""
+    """The first vectors of views that have no state yet."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Beginnings:
         return Standing(0, below, offsets, digests)
 
     def _parts(self, source: str) -> "Parts":
-        """Those of a source, none of which has been read."""
+        """The parts of a source, none of them read yet."""
         version, (low, _) = self._versions[source], self._ends[source]
         upto = min(version, self._statuses[source].get("last_global", version))
         return Parts(source, self._configuration.sources[source].topic, low, upto)
 
     def _read(self, view: str, topics: Collection["Parts"]) -> None:
-        """Reads what the topics have of global transactions."""
+        """Reads the parts of global transactions in the topics."""
         if all(topic.is_read for topic in topics):
             return
         patience = self._configuration.job.patience_seconds
-        looking = f"view {view}: looking for global transactions that are there in part"
+        looking = f"view {view}: looking for incomplete global transactions"
         with closing(consumer(self._configuration.bootstrap)) as reading:
             scan = _Scan(reading, topics, patience, partial(_tell, self._report, looking))
             while scan.missing():
@@ -117,7 +117,7 @@ class Parts:
         self.upto = upto
         #: The last version that was read.
         self.read = 0
-        #: By version what it is a part of, and the offset of its first record.
+        #: Version → the global transaction that it is part of, and the offset of its first record.
         self.parts: dict[int, GlobalPart] = {}
         self.offsets: dict[int, int] = {}
         #: Whether the topic has lost the source's first records.
@@ -130,9 +130,9 @@ class Parts:
         return self.read >= self.upto
 
     def take(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """What comes next in the topic, each with its offset.
+        """Takes the next records of the topic, each with its offset.
 
-        What cannot be read is left to the feed, which says so if the view needs it.
+        A record that cannot be read is skipped: the feed reports it if the view needs it.
         """
         for offset, record in records:
             if _MAY_BE_PART.search(record):
@@ -148,13 +148,13 @@ class Parts:
             self.is_cut = (first.version, first.order) > (1, 1)
 
     def _first_place(self, records: Iterable[tuple[int, bytes]]) -> Place | None:
-        """That of the first of these records that can be read."""
+        """The place of the first of these records that can be read."""
         places = (place_of(record, self.source) for _, record in records)
         return next((place for place in places if place is not None), None)
 
     def _note(self, offset: int, record: bytes) -> None:
         place = place_of(record, self.source)
-        # A part that the topic has only the end of is as good as lost.
+        # A part whose first records are lost is as good as lost.
         if place is None or place.part is None or place.order != 1 or place.version <= self._last:
             return
         self._last = place.version
@@ -162,13 +162,13 @@ class Parts:
         self.offsets[place.version] = offset
 
     def forget(self, version: int) -> None:
-        """Drops what is known of versions up to this one."""
+        """Drops the parts of versions up to this one."""
         self.parts = {v: part for v, part in self.parts.items() if v > version}
         self.offsets = {v: offset for v, offset in self.offsets.items() if v > version}
 
 
 class _Scan:
-    """Reads topics side by side, each until it has what matters of it."""
+    """Reads topics side by side, each up to the last version that matters."""
 
     def __init__(
         self,
@@ -188,11 +188,11 @@ class _Scan:
         self._deadline, self._told = now + patience, now
 
     def missing(self) -> list[Parts]:
-        """Those of which not everything has come."""
+        """The sources whose parts are not read completely."""
         return [each for each in self._topics.values() if not each.is_read]
 
     def go_on(self) -> None:
-        """Takes what comes in a moment; Unreachable if nothing has come for too long."""
+        """Takes the records of a moment; Unreachable if none has come for too long."""
         messages = self._reading.consume(_AT_ONCE, _MOMENT)
         for loss in losses(messages):
             raise loss
@@ -217,7 +217,7 @@ class _Scan:
             self._reading.pause([TopicPartition(parts.topic, 0)])
 
     def _forget_whole(self) -> None:
-        """What is whole in all that was read, and at or below the vector, stays so."""
+        """Drops parts of transactions that are whole at or below the vector: they stay whole."""
         if sum(len(each.parts) for each in self._topics.values()) < self._kept:
             return
         known = {each.source: each.parts for each in self._topics.values()}
@@ -242,7 +242,7 @@ def _tell(report: Callable[[str], None], looking: str, records: int) -> None:
 
 
 def _refuse_unknown(view: str, found: Mapping[str, Parts]) -> None:
-    """SourceViolation for a part whose partner is in no topic, and may have been once."""
+    """SourceViolation for a part whose partner is in no topic, and may have been in one."""
     cut = {each.source: each for each in found.values() if each.is_cut}
     ids = {source: {part.id for part in each.parts.values()} for source, each in cut.items()}
     for each in found.values():

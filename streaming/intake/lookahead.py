@@ -1,16 +1,16 @@
-"""The lookahead: reads the topics of a view, ahead of what the job is at work on.
+"""The lookahead: reads the topics of a view, ahead of the batch that the job processes.
 
     thread   broker ─ consume ─> messages ─ Feed.decoded ─> chunks ─┐
     job                              mailbox <─ Feed.take <─────────┘ when it waits, or has time
 
-While a batch is swept and committed, the records behind it are fetched and decoded. And an answer
-may contain updates of no batch yet; to take them out again, they have to be here.
+While a batch is swept and committed, the records after it are fetched and decoded. An answer may
+also contain updates that are in no batch yet, and they can be taken out only once they are here.
 
-Only the job's thread touches feeds and mailbox, so nothing in them changes while nobody waits.
-How far the thread may be ahead is bounded: it goes on when the job takes what is there. The job
-takes only what it waits for, so while one source is slow, the others do not fill the mailbox with
-what nobody needs yet; only if they fill all the room do they make way. (Pausing their topics at
-the client would keep even that back, but each resumption costs it up to a second.)
+Only the job's thread touches feeds and mailbox, so they change only when the job takes something.
+The thread's lead is bounded: it goes on when the job takes decoded records. The job takes only the
+sources that it waits for, so while one source is slow, the others do not fill the mailbox with
+records that nobody needs yet. They are taken only when they fill all the room. (Pausing their
+topics at the client would avoid even that, but each resumption costs up to a second.)
 """
 
 import os
@@ -33,21 +33,21 @@ from streaming.stopping import Stopped
 
 #: About so many records of all topics may be decoded and not yet taken.
 AHEAD_RECORDS = 50_000
-#: A record counts once for each of so many bytes, begun ones included.
+#: The weight of a record is its size in units of so many bytes, rounded up.
 _RECORD_BYTES = 1024
-#: So many are read at once if they are there: every relation in it costs milliseconds by itself.
+#: At most so many are read at once: every relation in a piece costs milliseconds by itself.
 _AT_ONCE = 25_000
-#: From so many on the topics are decoded side by side; the work is done outside of Python's lock.
+#: From so many records on, topics are decoded side by side; decoding releases Python's lock.
 _WORTH_THREADS = 1_000
-#: The first record waits this long for others: to decode ten costs hardly more than one.
+#: The first record waits this long for others: decoding ten costs hardly more than one.
 _GATHERING = 0.004
-#: How long one wait may keep either thread from noticing that it is to stop.
+#: The longest wait after which either thread notices that it has to stop.
 _MOMENT = 0.1
 _REPORT_EVERY = 5.0
 
 
 class Lookahead:
-    """Reads the topics of all feeds from where they stand."""
+    """Reads the topics of all feeds, each from its next offset."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Lookahead:
         self._report = report
         self._stopping = stopping
         self._ahead = _Ahead(self._feeds, ahead_records)
-        # What the client fetches in advance is bounded as well, by number and by size.
+        # The client's prefetching is bounded as well, by number and by size.
         bounds = {
             "queued.min.messages": ahead_records,
             "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
@@ -72,14 +72,14 @@ class Lookahead:
         self._reader.start()
 
     def close(self) -> None:
-        """Ends the thread and lets go of the broker."""
+        """Ends the thread and disconnects from the broker."""
         self._ahead.close()
         self._reader.join()
 
     def drain(self, sources: Collection[str] = ()) -> bool:
-        """Feeds what has been decoded (of these sources, or of all), without waiting.
+        """Takes the decoded records (of these sources, or of all) without waiting.
 
-        Returns whether there was anything. What is decoded of other sources stays where it is.
+        Returns whether there were any. Decoded records of other sources stay where they are.
         """
         topics = [topic for topic, feed in self._feeds.items() if feed.source in sources]
         chunks = self._ahead.taken(topics or self._feeds)
@@ -90,15 +90,15 @@ class Lookahead:
     def read_until(
         self, done: Callable[[], bool], waiting_for: str, sources: Collection[str] = ()
     ) -> None:
-        """Reads these sources (all, if none are named) until it is so; see `read`."""
+        """Reads these sources (all, if none are named) until `done` is true; see `read`."""
         every = [feed.source for feed in self._feeds.values()]
         self.read({source: Wanted(done, waiting_for) for source in sources or every})
 
     def read(self, wanted: Mapping[str, "Wanted"]) -> None:
-        """Reads each source until it has what is wanted of it, and no other source.
+        """Reads each of these sources, and no other, until it has what is wanted of it.
 
         Unreachable when the topics stay silent for too long. A record of these sources that cannot
-        be taken is reported now: what is waited for lies behind it.
+        be taken raises its fault now: the wanted records come after it.
         """
         deadline = time.monotonic() + self._patience
         reported = time.monotonic() + _REPORT_EVERY
@@ -128,7 +128,7 @@ class Lookahead:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is waited for at a source."""
+    """Something that the job waits for at a source."""
 
     done: Callable[[], bool]
     #: For messages.
@@ -136,34 +136,34 @@ class Wanted:
 
 
 class _Ahead:
-    """What has been decoded and not taken yet, of bounded weight; both threads use it."""
+    """The decoded records that are not taken yet, of bounded weight; both threads use it."""
 
     def __init__(self, topics: Iterable[str], limit: int) -> None:
-        #: The weight from which on nothing more is read.
+        #: Nothing more is read from this weight on.
         self._limit = limit
         self._changed = threading.Condition()
         self._chunks: dict[str, list[Chunk]] = {topic: [] for topic in topics}
         self._weights = dict.fromkeys(self._chunks, 0)
-        #: What ended the reading thread, if anything did.
+        #: The error that ended the reading thread, if one did.
         self._error: BaseException | None = None
         self.closed = False
 
     def put(self, topic: str, chunk: Chunk, weight: int) -> None:
-        """Adds what comes next of a topic."""
+        """Adds the next records of a topic."""
         with self._changed:
             self._chunks[topic].append(chunk)
             self._weights[topic] += weight
             self._changed.notify_all()
 
     def wait_for_room(self) -> None:
-        """Returns when less is waiting than may, or when nobody will take it any more."""
+        """Returns when there is room again, or when nobody will take records any more."""
         with self._changed:
             self._changed.wait_for(lambda: self.closed or not self._is_full())
 
     def taken(self, topics: Collection[str]) -> list[tuple[str, Chunk]]:
-        """All that is there of these topics, each in its order; it is gone from here then.
+        """Removes and returns all decoded records of these topics, each in its order.
 
-        When there is nothing of them and no room for it, what is there of others makes way.
+        If these topics have none and there is no room for any, those of the others are taken.
         """
         with self._changed:
             if self._is_full() and not self._has(topics):
@@ -177,7 +177,7 @@ class _Ahead:
             return chunks
 
     def wait(self, topics: Collection[str]) -> None:
-        """Returns when something is there of these topics, or should make way, or soon."""
+        """Returns when these topics have records, when all the room is taken, or after a moment."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error or self._has(topics) or self._is_full(), _MOMENT
@@ -190,7 +190,7 @@ class _Ahead:
         return sum(self._weights.values()) >= self._limit
 
     def end(self, error: BaseException) -> None:
-        """No more will come."""
+        """Notes that the reading thread has ended: no more records will come."""
         with self._changed:
             self._error = error
             self._changed.notify_all()
@@ -202,9 +202,9 @@ class _Ahead:
 
 
 class _Reader(threading.Thread):
-    """Consumes and decodes until it is told to stop.
+    """Consumes and decodes until it has to stop.
 
-    What is much is decoded by other threads, outside of Python's lock, while more is consumed.
+    Large pieces are decoded by other threads, outside of Python's lock, while more is consumed.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class _Reader(threading.Thread):
         self._feeds = dict(feeds)
         self._ahead = ahead
         self._decoding = ThreadPoolExecutor(min(len(feeds), os.cpu_count() or 1), "decoding")
-        #: What is being decoded, in the order in which it was read.
+        #: The pieces that are being decoded, in the order in which they were read.
         self._under_way: list[tuple[str, Future[list[_Weighed]]]] = []
         self._consumer = consumer(bootstrap, bounds)
         self._consumer.assign(
@@ -245,9 +245,9 @@ class _Reader(threading.Thread):
             self._put(topic, self._chunks(topic, topics[topic]))
 
     def _consumed(self) -> list[Message]:
-        """What has come, and what comes while something is being decoded: larger pieces cost less.
+        """The records that have come or come while others are decoded: larger pieces cost less.
 
-        Waits for the first one if nothing is being decoded.
+        Waits for the first one if none are being decoded.
         """
         first = self._consumer.poll(0 if self._under_way else _MOMENT)
         messages = [] if first is None else [first]
@@ -261,7 +261,7 @@ class _Reader(threading.Thread):
         return not all(decoded.done() for _, decoded in self._under_way)
 
     def _hand_over(self) -> None:
-        """What has been under way, when it is decoded."""
+        """Puts the pieces under way into the room, each when it is decoded."""
         for topic, decoded in self._under_way:
             self._put(topic, decoded.result())
 
@@ -270,7 +270,7 @@ class _Reader(threading.Thread):
             self._ahead.put(topic, chunk, weight)
 
     def _chunks(self, topic: str, messages: list[Message]) -> list["_Weighed"]:
-        """What was read of a topic, and its weight."""
+        """The decoded records of a topic, each piece with its weight."""
         feed = self._feeds[topic]
         records = [m for m in messages if m.error() is None]
         found = [_decoded(feed, records)] if records else []
@@ -278,12 +278,12 @@ class _Reader(threading.Thread):
         return [*found, *((feed.ended(loss), 0) for loss in ends)]
 
 
-#: A chunk and what it counts for.
+#: A chunk and its weight.
 _Weighed: TypeAlias = tuple[Chunk, int]
 
 
 def by_topic(messages: list[Message]) -> dict[str, list[Message]]:
-    """What belongs to a topic; what the client says about itself, or about a broker, does not."""
+    """The messages by topic, without those about the client itself or about a broker."""
     topics: dict[str, list[Message]] = {}
     for topic, run in groupby(messages, Message.topic):
         if topic:
@@ -299,7 +299,7 @@ def _decoded(feed: Feed, records: list[Message]) -> _Weighed:
 
 
 def losses(messages: list[Message]) -> Iterator[SourceViolation]:
-    """What these messages say of records that are no longer there."""
+    """The losses of records that these messages report."""
     for message in messages:
         error = message.error()
         if error is not None and error.code() in _LOST:

@@ -1,7 +1,7 @@
-"""What a job reads of its sources: their topics from a vector on, and answers to questions.
+"""A job's reading of its sources: their topics from a vector on, and answers to questions.
 
-All views of a job share one reading: each record is fetched and decoded once. What is asked, and
-who is handed which answer when, is the driver's affair (protocols/exchange/driver.py).
+All views of a job share one reading: each record is fetched and decoded once. The driver
+(protocols/exchange/driver.py) decides which questions go out, and when each view gets its answers.
 """
 
 import threading
@@ -30,14 +30,14 @@ from streaming.stopping import Stopped
 from warehouse.standing import Standing
 
 _MEGABYTE = 2**20
-#: Who lacks an update that it has published has it a moment later.
+#: The pause before a source that lacks an update of its own topic is asked again.
 _MOMENT = 0.02
 
 
 def nothing_received(
     configuration: Configuration, relations: Iterable[Relation], standing: Standing
 ) -> Received[Frame]:
-    """What a reading of these relations begins with: logs that share the mailbox's room."""
+    """The empty logs of these relations, which share the mailbox's room, from a standing on."""
     each = list(dict.fromkeys(relations))
     share = configuration.job.mailbox_megabytes * _MEGABYTE // len(each)
     logs = {relation: FrameLog(Room(share, spill)) for relation in each}
@@ -45,7 +45,7 @@ def nothing_received(
 
 
 class Reading:
-    """Feeds, lookahead and what they have received, from where the standing says."""
+    """Feeds, lookahead and the received updates, from a standing on."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Reading:
     ) -> None:
         self._sources = sources
         self._measures = measures
-        #: Source → the version that a view has seen of it; no answer may be older.
+        #: Source → the latest version of it that a view has seen; no answer may be older.
         self._seen = dict(standing.vector)
         self._patience = configuration.job.patience_seconds
         self._stopping = stopping
-        #: Source → since when all of its answers have lacked what is forgotten here.
+        #: Source → since when all of its answers have lacked an update that is dropped here.
         self._lacking: dict[str, float] = {}
-        #: Everything below the standing's offsets, and what comes behind them.
+        #: The updates up to the standing, and those that come after it.
         self.received = received
-        #: Who answers for a source.
+        #: The copies that answer for sources.
         self.router: Router[Frame] = Router()
         self.feeds = {
             source: Feed(
@@ -95,7 +95,7 @@ class Reading:
     # -- topics --------------------------------------------------------------------------------
 
     def read_up_to(self, ends: Mapping[str, int]) -> None:
-        """Until every transaction that begins below these offsets is here as a whole."""
+        """Reads until every transaction that begins below these offsets is complete."""
         wanted = {}
         for source, end in ends.items():
             feed = self.feeds[source]
@@ -105,7 +105,7 @@ class Reading:
             self._lookahead.read(wanted)
 
     def times(self, source: str, after: int, upto: int) -> Numbers:
-        """When the received versions in (after, upto] were committed."""
+        """The commit times of the received versions in (after, upto]."""
         return self.feeds[source].times(after, upto)
 
     def sizes(self, source: str, after: int, upto: int) -> Numbers:
@@ -113,17 +113,17 @@ class Reading:
         return self.feeds[source].sizes(after, upto)
 
     def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
-        """Of the first received transaction behind a version: the offset behind it, and when it was
-        committed, in seconds since the epoch."""
+        """The first received transaction after a version: the offset after it, and its commit time
+        in seconds since the epoch."""
         feed = self.feeds[source]
         if self.received.received(source) <= version:
             return None
         return feed.offset_behind(version + 1), feed.committed_at(version + 1) / 1000
 
     def has_read_all(self, source: str, version: int) -> int | None:
-        """Behind all records read, if this version is the last of them, or else None.
+        """The offset after all records read if this version is the last of them, else None.
 
-        Repetitions behind it are no updates that wait.
+        Repetitions after it are not waiting updates.
         """
         feed = self.feeds[source]
         whole = feed.is_whole_up_to(feed.next_offset) and self.received.received(source) == version
@@ -144,7 +144,7 @@ class Reading:
     # -- questions -----------------------------------------------------------------------------
 
     def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
-        """The answers; what they contain may not have been received yet."""
+        """The answers; they may contain updates that are not received yet."""
         sources = " and ".join(sorted({question.source for question in questions}))
         with self._measures.step("asking"), self._measures.waiting_for(f"answers of {sources}"):
             answers = self._sources.ask(list(questions))
@@ -157,7 +157,7 @@ class Reading:
         return answers
 
     def catch_up(self, versions: Mapping[str, int]) -> None:
-        """Until so many versions of each source have been received, because answers have them."""
+        """Reads until these versions of the sources are received, because answers contain them."""
         if not versions:
             return
         words = f"updates of {' and '.join(sorted(versions))} that answers contain"
@@ -175,9 +175,9 @@ class Reading:
     def look_up(
         self, questions: Sequence[Question[Frame]]
     ) -> list[tuple[Answer[Frame], Snapshot[Frame]]]:
-        """For somebody who works alone: each answer, with the snapshot that it becomes.
+        """For a caller without a driver: each answer, with the snapshot that it becomes.
 
-        What coincides goes out once, as the driver sees to it for the views of a job.
+        Equal questions go out once, as the driver ensures for the views of a job.
         """
         shared = Shared(questions)
         answers = self._answers(shared.questions)
@@ -189,7 +189,7 @@ class Reading:
         return [self._found(q, a) for q, a in zip(questions, told, strict=True)]
 
     def _answers(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
-        """Of copies, and of the sources where there is none."""
+        """The answers of copies, and of the sources where there is no copy."""
         here = [self.router.answer(question) for question in questions]
         left = [q for q, answer in zip(questions, here, strict=True) if answer is None]
         asked = iter(self.ask(left))
@@ -204,15 +204,15 @@ class Reading:
         return answer, snapshot(self.received, question, answer)
 
     def _bear_with(self, question: Question[Frame], answer: Answer[Frame]) -> None:
-        """What came too late is asked for again, not at once and not for ever."""
+        """Pauses before an answer that came too late is asked for again; gives up after a while."""
         source, now = question.source, time.monotonic()
         if not came_too_late(self.received, question, answer):
             self._lacking.pop(source, None)
         elif now - self._lacking.setdefault(source, now) > self._patience:
             raise SourceViolation(
                 f"source {source} has answered for {self._patience:g} s without an update that it"
-                " published before and that a view has. Nothing of that was used. Repair the query"
-                " server; then the same command goes on"
+                " has published and that a view already has. None of these answers was used."
+                " Repair the query server; then the same command goes on"
             )
         elif self._stopping.wait(_MOMENT):
             raise Stopped
@@ -226,12 +226,12 @@ class Reading:
             )
 
     def expect(self, standing: Standing) -> None:
-        """A view stands here, perhaps further than what has been received."""
+        """Compares the digests of a view's standing, which may be ahead of the received updates."""
         for source, digest in standing.digests.items():
             self._refuse_fork(source, standing.vector[source], digest)
 
     def _refuse_fork(self, source: str, version: int, digest: int) -> None:
-        """SourceViolation when the topic tells another past than the source itself, or a view."""
+        """SourceViolation when the topic has another history than the source itself, or a view."""
         feed = self.feeds[source]
         if feed.agrees(version, digest):
             return
@@ -247,11 +247,11 @@ class Reading:
         return self.received.received(source) >= version
 
     def seen(self, vector: Mapping[str, int]) -> None:
-        """A view stands at this vector now."""
+        """Notes the vector that a view has reached."""
         for source, version in vector.items():
             self._seen[source] = max(self._seen[source], version)
 
     def forget(self, vector: Mapping[str, int]) -> None:
-        """Drops what is remembered of records up to this vector, below which no view is."""
+        """Drops what is remembered of records up to this vector, which all views have reached."""
         for source, version in vector.items():
             self.feeds[source].forget(version)

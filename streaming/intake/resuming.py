@@ -1,7 +1,8 @@
-"""Before a view goes on: do sources and topics still have the past that it has seen, and the rest?
+"""Checks before a view goes on: sources and topics must have the history that it has seen.
 
-A topic that was made anew and filled again from the source's outbox has the same versions at other
-offsets. It is read from its beginning then, and what the view has seen is dropped as repetitions.
+A topic that was recreated and filled again from the source's outbox has the same versions at other
+offsets. It is read from its beginning then; versions that the view has seen are dropped as
+repetitions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ _PATIENCE = 15.0
 
 
 class Resuming:
-    """What is known of sources and topics when a job starts."""
+    """The sources and topics as they are when a job starts."""
 
     def __init__(
         self,
@@ -36,9 +37,9 @@ class Resuming:
         self._digests = digests
 
     def checked(self, standing: Standing) -> Standing:
-        """The standing, with the offsets at which what follows it begins.
+        """The standing, with the offsets at which the updates after it begin.
 
-        SourceViolation when a source has another past, or a topic lacks what follows.
+        SourceViolation when a source has another history, or a topic lacks these updates.
         """
         offsets = {}
         for source, offset in standing.offsets.items():
@@ -62,7 +63,7 @@ class Resuming:
 
         last = min(standing.offsets[source], high) - 1
         agreed, differing = 0, version
-        # The topic may hold the other past, which the view has seen, or already the present one.
+        # The topic may still hold the old history, which the view has seen, or already the new one.
         if low <= last and not same(last):
             _, place = parting(same, low - 1, last)
             head = _head_at(reader, place)
@@ -74,13 +75,13 @@ class Resuming:
         return self._sources.digests(source, [version])[version]
 
     def _offset_behind(self, source: str, version: int, offset: int, reader: TopicReader) -> int:
-        """From where on the topic has everything behind a version."""
+        """The offset from which on the topic has all updates after a version."""
         topic, (low, high) = self._topics[source], self._ends[source]
         if offset < low:
             raise SourceViolation(
                 f"source {source}: topic {topic!r} begins at offset {low} now, and the view has"
                 f" read up to {offset}; the updates between are lost. Remove the view's directory"
-                " to make it anew, and keep the topic longer (retention.ms)"
+                " to recreate it, and keep the topic longer (retention.ms)"
             )
         if offset <= high:
             before = _head_at(reader, offset - 1) if low < offset else None
@@ -90,15 +91,15 @@ class Resuming:
         if end is not None and end[0] < version:
             raise SourceViolation(
                 f"source {source}: topic {topic!r} ends at offset {high} with version {end[0]}, and"
-                f" the view has seen version {version}: the topic was made anew and is not filled"
-                f" again yet, or sources.{source}.topic names another one now. Correct that, or"
+                f" the view has seen version {version}: the topic was recreated and is not filled"
+                f" again yet, or sources.{source}.topic names another topic now. Correct that, or"
                 " start the source, which fills its topic; then the same command goes on"
             )
         return low
 
 
 def _head_at(reader: TopicReader, offset: int) -> tuple[int, int] | None:
-    """Version and digest of the record there; None if it is none of ours."""
+    """Version and digest of the record there; None if it is not a record of a source."""
     try:
         return head_of(reader.value_at(offset))
     except (ValueError, KeyError, TypeError, AttributeError):

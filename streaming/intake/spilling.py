@@ -1,8 +1,8 @@
-"""Rows that are here and need not stay in memory: they lie in files, mapped into memory.
+"""Spilling: rows that need not stay in memory go to files, which are mapped into memory.
 
-The kernel reads their pages when they are looked at and may drop them when memory is short. A file
-has no name any more as soon as it is mapped, so it is gone when its rows are let go of, or when the
-process dies, however it does.
+The kernel reads their pages on access and may drop them when memory is short. A file loses its name
+as soon as it is mapped, so it is gone when its rows are released, or when the process dies in any
+way.
 """
 
 import tempfile
@@ -15,10 +15,10 @@ from protocols.errors import ViewsweepError
 
 
 def spill(rows: pl.DataFrame) -> pl.DataFrame:
-    """The same rows, out of a file of their own in the directory for temporary ones."""
+    """The same rows, mapped from a file of their own in the directory for temporary files."""
     try:
         with tempfile.NamedTemporaryFile(prefix="viewsweep-mailbox-") as file:
-            # Without compression: only then the columns are the pages of the file.
+            # Without compression, so that the columns are pages of the file.
             rows.rechunk().write_ipc(file.name, compression="uncompressed")
             table = ipc.open_file(pa.memory_map(file.name)).read_all()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Kafka as the job sees it: checks before the start, and the checked ends of topics."""
+"""The job's view of Kafka: checks before the start, and the checked ends of topics."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from sources.topics import CLIENT_LOG, first_and_next, refuse_compacted
 
 #: How long the broker may take to answer before it counts as away.
 _PATIENCE = 15.0
-#: A source that was started just now makes its topic in a moment.
+#: A source that has just started creates its topic within this time.
 _NEW_TOPIC_SECONDS = 5.0
 
 
@@ -61,7 +61,7 @@ def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple
     if len(metadata.partitions) != 1:
         raise SourceViolation(
             f"source {source}: topic {topic!r} has {len(metadata.partitions)} partitions; it must"
-            " have exactly one, or the order of commits is lost. Make it anew with one partition"
+            " have exactly one, or the order of commits is lost. Recreate it with one partition"
         )
     try:
         refuse_compacted(bootstrap, topic, _PATIENCE)
@@ -71,13 +71,13 @@ def _ends_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> tuple
 
 
 def _metadata(asking: Consumer, topic: str) -> Any:
-    """What the broker knows of a topic, if it has it."""
+    """The broker's metadata of a topic; None if it has no such topic."""
     found = asking.list_topics(topic, timeout=_PATIENCE).topics.get(topic)
     return None if found is None or found.error is not None else found
 
 
 def refuse_lost(bootstrap: str, read: Mapping[str, int]) -> None:
-    """SourceViolation if one of the topics no longer has what was read of it; topic → next offset.
+    """SourceViolation if a topic has lost records that were read; `read`: topic → next offset.
 
     A broker that does not answer says nothing about its topics.
     """
@@ -91,10 +91,9 @@ def refuse_lost(bootstrap: str, read: Mapping[str, int]) -> None:
 
 
 def lost(topic: str, reason: str) -> SourceViolation:
-    """What is said of a topic that has lost records while it was read."""
+    """The error for a topic that has lost records while it was read."""
     return SourceViolation(
-        f"topic {topic!r} was deleted, made anew or cut while it was read ({reason}). Its"
-        " source makes the topic again, and fills it from version 1, with its next commit or when"
-        " it is started again. What is installed stays; then the same command goes on, or says why"
-        " it cannot"
+        f"topic {topic!r} was deleted, recreated or cut while it was read ({reason}). Its source"
+        " creates the topic again, and fills it from version 1, with its next commit or at its next"
+        " start. What is installed stays; then the same command goes on, or says why it cannot"
     )

@@ -1,9 +1,9 @@
-"""Commits go on while the next batch is at work.
+"""Commits run in a thread of their own, while the job processes the next batch.
 
-They are made one after the other, in the order in which they were handed over, by one thread; at
-most one waits behind the one at work, so a slow disk slows the batches down and nothing piles up.
-What goes wrong in it is raised in the job's thread, which then ends as well: whatever was handed
-over later was not committed, and Delta says where to begin again.
+The thread makes them one after the other, in the order in which they were handed over. At most one
+is queued, so a slow disk slows the batches down and nothing piles up. An error of the thread is
+raised in the job's thread, which then ends as well: commits handed over later were not made, and
+Delta says where to begin again.
 """
 
 import queue
@@ -18,7 +18,7 @@ class Commits:
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_WAITING)
-        #: What ended the writing.
+        #: The error that ended the writing.
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="commits", daemon=True)
         self._thread.start()
@@ -36,24 +36,24 @@ class Commits:
         self._queue.task_done()
 
     def hand_over(self, commit: Callable[[], None]) -> None:
-        """The next thing to do; waits while another one waits already."""
+        """Enqueues the next commit; waits while another one is queued."""
         self._raise()
         self._queue.put(commit)
-        # What went wrong while we waited for room: this one will not be done any more.
+        # After an error that came while this one waited for room, it will not be made.
         self._raise()
 
     @property
     def idle(self) -> bool:
-        """Whether all that was handed over is done."""
+        """Whether all commits handed over are made."""
         return self._queue.unfinished_tasks == 0
 
     def settle(self) -> None:
-        """Returns when everything handed over is done; raises what went wrong."""
+        """Returns when all commits handed over are made; raises the error if one failed."""
         self._queue.join()
         self._raise()
 
     def close(self) -> None:
-        """Ends the thread after what was handed over."""
+        """Ends the thread after the commits handed over."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()

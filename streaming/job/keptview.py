@@ -1,10 +1,10 @@
-"""One view that a job keeps: its tables, its order of delivery, its protocol at work.
+"""One view that a job keeps: its tables, its order of delivery, its running protocol.
 
-    transactions in line ─> mailbox ─> protocol ─> installs ─> one Delta commit
+    queued transactions ─> mailbox ─> protocol ─> installs ─> one Delta commit
 
-What the views of a job share (topics, answers) is in `reading.py`; positions are each view's own.
-A part of a global transaction waits for the others, and what is behind it at its source waits too,
-over batches and restarts if need be: it is in no commit, and the standing's offsets stay before it.
+The views of a job share topics and answers (`reading.py`); each has positions of its own. A part of
+a global transaction waits for the others, and later transactions of its source wait too, over
+batches and restarts if need be: no commit has them, and the standing's offsets stay before them.
 """
 
 import time
@@ -82,11 +82,11 @@ class KeptView:
         self._records_per_sweep = configuration.job.records_per_sweep
         self._measures = measures
         self._report = report
-        #: How far the view has come, counting what was handed over to be committed.
+        #: The standing of the view, with the commits that were handed over and are not made yet.
         self.standing: Standing
-        #: How far it has come for everybody else.
+        #: The standing that is committed and visible to readers.
         self.committed: Standing
-        #: Its protocol at work.
+        #: The view as its running protocol maintains it.
         self.work: Maintained[Frame]
         self._reading: Reading
         self._mailbox: Mailbox[Frame]
@@ -94,7 +94,7 @@ class KeptView:
         self._commits: Commits
         #: None if this process sweeps everything.
         self._sweeping: Sweeping | None = None
-        #: What the operators of a tree know; nothing after a restart.
+        #: The memories of the tree's operators; empty after a restart.
         self._memories = Memories()
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
@@ -115,13 +115,13 @@ class KeptView:
         if relation is not None:
             raise WrongUse(
                 f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', and view"
-                f" {self.view.name} reads it by protocol {self.entry.name}, which counts on answers"
-                " that come in turn with updates; those of a copy do not. Leave the key out, or"
-                " choose a protocol as batched-sweep"
+                f" {self.view.name} reads it by protocol {self.entry.name}, which needs answers in"
+                " order with updates; those of a copy are not. Leave the key out, or choose a"
+                " protocol such as batched-sweep"
             )
 
     def resume(self) -> None:
-        """Goes on where the tables stand, which is the standing that was checked."""
+        """Goes on from the tables' standing, which was checked."""
         discard_pages(self.tables)
         self.tables.recover_progress()
         self.tables.follow()
@@ -130,8 +130,8 @@ class KeptView:
     def begin_first_state(
         self, begins: Callable[[], Standing], refuse: Callable[[Standing], object]
     ) -> "FirstState":
-        """The first state at the vector of an earlier attempt, unless that is refused or there is
-        none: then where it `begins`."""
+        """The first state, at the vector of an earlier attempt if there is one and `refuse` does
+        not raise, else at the vector of `begins`."""
         root = root_of(self.view)
         key = () if root is None else tuple(root.type_of(column) for column in root.key)
         staging = staging_of(self.tables, key, refuse, self._report)
@@ -145,7 +145,7 @@ class KeptView:
         commits: Commits,
         executors: Cluster | None = None,
     ) -> None:
-        """The view has a state, so its protocol can begin on what comes after it."""
+        """Starts the protocol on the updates after the view's state."""
         self._reading, self._commits = reading, commits
         view, standing = self.view, self.standing
         self.committed = standing
@@ -182,16 +182,16 @@ class KeptView:
     # -- one micro-batch -------------------------------------------------------------------------
 
     def enqueue_upto(self, ends: Mapping[str, int]) -> bool:
-        """Lines up transactions that begin below these offsets, as many as one sweep may have.
+        """Enqueues transactions that begin below these offsets, as many as one sweep may have.
 
-        Whether more of them wait.
+        Returns whether more of them wait.
         """
         feeds = self._reading.feeds
         upto = {s: feeds[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
         return self.work.enqueue_upto(upto, self._records_per_sweep)
 
     def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
-        """Remembers for `progress` what was asked for a position."""
+        """Remembers for `progress` the questions of a position."""
         question = wanted.question
         if answer.copied:
             self._measures.answers_of_copies += 1
@@ -202,9 +202,9 @@ class KeptView:
             self._asked.setdefault(question.position, []).append(said)
 
     def sweep_elsewhere(self) -> list[Future[Done]]:
-        """Takes what executors have swept, and hands out what they may sweep.
+        """Takes stretches that executors have swept, and hands out those that they may sweep.
 
-        Returns what can be waited for.
+        Returns the futures to wait for.
         """
         if self._sweeping is None:
             return []
@@ -216,7 +216,7 @@ class KeptView:
         return self._sweeping.at_work
 
     def _batch(self) -> Batch:
-        """All that executors have to know to sweep a part of the batch."""
+        """Everything that executors need to sweep a part of the batch."""
         received = {source: self._mailbox.received(source) for source in self.view.sources}
         self._reading.router.advance()
         return batch_of(
@@ -231,7 +231,7 @@ class KeptView:
         )
 
     def _note_swept(self, done: Done) -> None:
-        """The changes are written and wait for their commit."""
+        """Notes the files that executors have written, for the next commit, and the figures."""
         slices = done.slices
         for each in slices:
             self._asked.setdefault(each.slice.last, []).extend(each.questions)
@@ -273,14 +273,14 @@ class KeptView:
         )
 
     def end_batch(self) -> None:
-        """Installs the rest. What is not installed then waits for a part that has not come."""
+        """Installs the rest. Updates that are not installed then wait for a missing part."""
         self.install()
         self._note_what_waits()
         self.work.validate()
         self._mailbox.forget(self.standing.position)
 
     def _note_what_waits(self) -> None:
-        """Parts of global transactions wait for others over batches: the job has to say so."""
+        """Notes parts of global transactions that wait over batches, so that the job says so."""
         name = self.view.name
         held = held_back(name, self._delivery.held, self._reading.committed_at)
         if held is None:
@@ -289,7 +289,7 @@ class KeptView:
             self._measures.held_back[name] = held
 
     def install(self) -> None:
-        """Hands over all that is finished, as one commit."""
+        """Hands over all finished installs as one commit."""
         installs = self.work.take_installs()
         if not installs:
             return
@@ -310,7 +310,7 @@ class KeptView:
         )
 
     def _order_of(self, installs: Sequence[Install[Frame]]) -> Deliveries:
-        """The transactions of these states, which have to follow what is installed."""
+        """The transactions of these states, which have to follow the installed ones."""
         after, last = self.standing.position, installs[-1].position
         if not after < installs[0].position <= last <= self._mailbox.last_position:
             raise ProtocolBug(
@@ -328,7 +328,7 @@ class KeptView:
         shown: Numbers | None,
         delivered: pl.DataFrame,
     ) -> None:
-        """In the thread of the commits: the truth first, then what is derived from it."""
+        """Runs in the thread of the commits: `changes` first, then what is derived from it."""
         with self._measures.step("commit"):
             self.tables.install(changes, standing, order, shown, written)
         self._measures.freshness.installed(delivered["committed_at"])
@@ -341,9 +341,9 @@ class KeptView:
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
     ) -> pl.DataFrame:
-        """What `progress` says of each transaction.
+        """The rows of `progress`, one for each transaction.
 
-        Of a position with several transactions the first one tells what was asked and skipped.
+        At a position with several transactions, the first row has the questions and skips.
         """
         times = np.empty(len(order), np.int64)
         for number, source in enumerate(order.sources):
@@ -372,7 +372,7 @@ class KeptView:
         )
 
     def _questions(self, positions: Numbers) -> pl.Series:
-        """What was asked for these positions, each where it first stands; null elsewhere."""
+        """The questions of these positions, each list where its position comes first, else null."""
         first, last = positions[0], positions[-1]
         asked = sorted(position for position in self._asked if first <= position <= last)
         said = [None, *(self._asked.pop(position) for position in asked)]
@@ -381,7 +381,7 @@ class KeptView:
         return pl.Series("questions", said, pl.List(QUESTION)).gather(which)
 
     def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
-        """Behind each version of the vector; unchanged where the source brought nothing."""
+        """The offset after each version of the vector; unchanged where a source had no update."""
         offsets = dict(self.standing.offsets)
         for source, version in vector.items():
             if version > self.standing.vector[source]:
@@ -389,7 +389,7 @@ class KeptView:
         return offsets
 
     def _digests(self, vector: Mapping[str, int]) -> dict[str, int]:
-        """Of each source's history up to the vector."""
+        """The digest of each source's history up to the vector."""
         return {
             source: self._reading.feeds[source].digest_at(version)
             if version > self.standing.vector[source]
@@ -408,15 +408,15 @@ class KeptView:
     # -- beside the batches ----------------------------------------------------------------------
 
     def tend(self) -> None:
-        """Lets `current` follow and the tables be kept in shape, when it is time."""
+        """Lets `current` follow and the upkeep run, when they are due."""
         self._commits.hand_over(self._look)
 
     def _look(self) -> None:
-        """In the thread of the commits, whose handles of the tables it brings up to date."""
+        """Runs in the thread of the commits, and brings its handles of the tables up to date."""
         self._upkeep.look(quiet=True)
 
     def finish(self) -> None:
-        """Nothing more will be committed: `current` gets to the end as well."""
+        """Brings `current` to the last position, after the last commit."""
         if hasattr(self, "_upkeep"):
             self._upkeep.close()
             self.tables.catch_up()
@@ -425,7 +425,7 @@ class KeptView:
             self._measures.steps["upkeep"] = self._upkeep.tidying.total
 
     def close(self) -> None:
-        """Ends what goes on beside the batches."""
+        """Ends the executors' sweeps and the upkeep."""
         if self._sweeping is not None:
             self._sweeping.close()
         if hasattr(self, "_upkeep"):
@@ -460,7 +460,7 @@ class FirstState:
         self.standing = self._staging.standing
 
     def read(self, reading: Reading, limit: int) -> Standing:
-        """Page by page, until it is complete and visible."""
+        """Reads page by page, until the first state is complete and visible."""
         staging = self._staging
         self._check(reading)
         self._tables.define()
@@ -476,9 +476,9 @@ class FirstState:
         return self.standing
 
     def _check(self, reading: Reading) -> None:
-        """Asks each source for no row at all, before anything is kept of what its status says.
+        """Asks each source for no rows, before the vector from its status is kept.
 
-        The version of the answer has to be the vector's or to come behind the vector's offsets.
+        The answer's version has to be the vector's, or one that comes after the vector's offsets.
         """
         asked = {relation.source: relation for relation in self._view.relations}
         reading.look_up([_for_nothing(relation) for relation in asked.values()])
@@ -497,12 +497,12 @@ class FirstState:
 
 
 def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:
-    """What a version changes, as a log takes it."""
+    """The changes of a version, in the form of a log."""
     return changes.data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
 
 
 def _for_nothing(relation: Relation) -> Question[Frame]:
-    """The question for the rows of a relation that match none of no keys."""
+    """A question with an empty set of keys, which no row of the relation matches."""
     (name, type_), *_ = relation.columns
     return Query(relation, (name,), keys=(empty_frame({name: type_}),))
 

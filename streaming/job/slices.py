@@ -1,18 +1,18 @@
-"""Slices of a large batch: what is sent to an executor, and what it does with it.
+"""Slices of a large batch: the data sent to an executor, and the sweep there.
 
 A slice of the batch's positions can be swept by itself (batched_sweep.py): by its own questions,
-with its own compensation, in a process of its own. So an executor runs the code that the driver
-runs, over a mailbox of its own:
+with its own compensation, in a process of its own. So an executor runs the same code as the driver,
+over a mailbox of its own:
 
-    driver     Batch     the changes received so far, the order of delivery, who answers where
-               Slice     from which position to which
-    executor   its mailbox holds the batch's changes; what its answers contain beyond them it reads
-               from the topics itself, behind what the driver had received
+    driver     Batch     the changes received so far, the order of delivery, where sources answer
+               Slice     its first and its last position
+    executor   its mailbox holds the batch's changes; if its answers contain later updates, it reads
+               these from the topics itself, after the last one that the driver had received
     executor   writes the changes of the view into the directory of their table
     driver     Swept     its commit names the files, which makes them visible all at once
 
-No position is in two slices (protocols/exchange/slices.py), so nothing has to be added up. Nothing
-of this knows Spark; `executors.py` carries it there and back.
+No position is in two slices (protocols/exchange/slices.py), so nothing has to be added up. This
+code does not know Spark; `executors.py` carries it there and back.
 """
 
 import os
@@ -53,21 +53,21 @@ from warehouse.standing import Standing
 
 @dataclass(frozen=True)
 class Batch:
-    """What the slices of one batch have in common."""
+    """The data that all slices of one batch share."""
 
     configuration: Configuration
     view: AnyView
-    #: The name of the one that keeps it.
+    #: The name of the protocol that keeps the view.
     protocol: str
-    #: Where the mailbox begins, with the offsets behind all that `received` has, and the digests.
+    #: The position and vector where the mailbox begins, with offsets and digests after `received`.
     standing: Standing
-    #: Where the table of changes is.
+    #: The directory of the table `changes`.
     directory: Path
     #: Source → the last version received.
     received: Mapping[str, int]
     #: Relation → its changes from the standing up to there, each with its version.
     changes: Mapping[Relation, pl.DataFrame]
-    #: What has positions behind the standing.
+    #: The deliveries after the standing.
     order: Deliveries
     #: Relation → all of its rows as of `received`, if a copy answers for its source.
     copies: Mapping[Relation, pl.DataFrame]
@@ -75,22 +75,22 @@ class Batch:
 
 @dataclass
 class Swept:
-    """One slice, swept, and what that cost."""
+    """One slice, swept, and its cost."""
 
     slice: Slice
-    #: Where that was.
+    #: The executor that swept it.
     executor: str
-    #: What it changes in the view, written and not committed; None if it changes nothing.
+    #: Its changes of the view, written and not committed; None if there are none.
     file: WrittenFile | None = None
-    #: What was asked, as `progress` says it.
+    #: The questions asked, as entries of `progress`.
     questions: list[dict[str, Any]] = field(default_factory=list)
-    #: Answers that contained updates behind the slice.
+    #: The number of answers that contained updates after the slice.
     corrected: int = 0
     queries: int = 0
     bytes: int = 0
     #: Questions that copies answered.
     answers_of_copies: int = 0
-    #: How long it took, and how much of that until its mailbox held the whole batch.
+    #: The seconds that it took, and those of them until its mailbox held the whole batch.
     seconds: float = 0.0
     ready: float = 0.0
 
@@ -116,10 +116,10 @@ def batch_of(
     offsets: Mapping[str, int],
     digests: Mapping[str, int],
 ) -> Batch:
-    """What executors have to know.
+    """The data that executors need.
 
-    `offsets` lie behind all that the mailbox has received, `digests` are of the histories up to it,
-    and `copies` are up to date.
+    `offsets` come after the last updates that the mailbox has received, `digests` are of the
+    histories up to these, and `copies` are up to date.
     """
     base = mailbox.vector_at(mailbox.start)
     received = {source: mailbox.received(source) for source in view.sources}
@@ -140,7 +140,7 @@ def batch_of(
 
 
 def sweep(batch: Batch, slice_: Slice) -> Swept:
-    """Sweeps one slice with everything it needs for that: questions, topics, a mailbox."""
+    """Sweeps one slice, with questions, topics and a mailbox of its own."""
     began = time.perf_counter()
     swept = Swept(slice_, _executor())
     measures, stopping = Measures(), threading.Event()
@@ -179,7 +179,7 @@ def _sweeping(
 
 
 def _executor() -> str:
-    """The workers of an executor are children of one process, which only forks them."""
+    """The executor's name: host and parent process, which only forks the workers."""
     return f"{socket.gethostname()}/{os.getppid()}"
 
 
@@ -192,7 +192,7 @@ def _sources(batch: Batch, stopping: threading.Event) -> Sources:
 def _reading(
     batch: Batch, sources: Sources, measures: Measures, stopping: threading.Event
 ) -> Reading:
-    """Goes on reading where the driver stood when it cut the batch."""
+    """A reading that goes on where the driver was when it cut the batch."""
     standing = batch.standing
     received = nothing_received(batch.configuration, batch.view.relations, standing)
     for source, version in batch.received.items():
@@ -207,5 +207,5 @@ def _reading(
 
 
 def _report(message: str) -> None:
-    """For the log of the executor."""
+    """Writes to the log of the executor."""
     print(message, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""The executors at work for one view: what is handed to them, and what they have done.
+"""The executors that sweep for one view: the stretches handed to them, and the finished ones.
 
-A sweep of a small batch takes less time than Spark needs to start a task, so only a batch of many
-changed rows is theirs. A thread of its own waits for them; the job goes on with its other views,
-and its lookahead goes on reading.
+A sweep of a small batch takes less time than Spark needs to start a task, so executors get only
+batches of many changed rows. A thread of its own waits for them; the job goes on with its other
+views, and its lookahead goes on reading.
 """
 
 import time
@@ -28,7 +28,7 @@ class Cluster(Protocol):
     """Processes that sweep slices; `executors.py`."""
 
     def slices(self, rows: int) -> int:
-        """Into how many slices a batch of so many rows is best cut."""
+        """The best number of slices for a batch of so many rows."""
         ...
 
     def sweep(self, batch: Batch, slices: Sequence[Slice]) -> list[Swept]:
@@ -36,16 +36,16 @@ class Cluster(Protocol):
         ...
 
     def cancel(self, view: str) -> None:
-        """Gives up what is swept for a view at this moment: its `sweep` ends soon, in any way."""
+        """Cancels the running sweeps of a view: `sweep` returns or raises soon."""
         ...
 
 
 @dataclass(frozen=True)
 class Done:
-    """What executors have done of a stretch; they have written its changes."""
+    """A stretch that executors have swept; they have written its changes."""
 
     slices: list[Swept]
-    #: From handing it out to the last answer.
+    #: From handing it out to the result of the last slice.
     seconds: float
 
 
@@ -63,30 +63,30 @@ class Sweeping:
         self._at_work: dict[Stretch[Frame], Future[Done]] = {}
 
     def wants(self, stretch: Stretch[Frame]) -> bool:
-        """Whether it is large enough."""
+        """Whether a stretch is large enough for executors."""
         return len(self._rows(stretch)) >= self._least_rows
 
     def begin(self, stretch: Stretch[Frame], batch: Batch) -> None:
-        """Hands a stretch out; `batch` is what executors need to know of it."""
+        """Hands a stretch out, with the batch that executors need for it."""
         sweep = partial(self._sweep, stretch, self._rows(stretch), batch)
         self._at_work[stretch] = begun(sweep, f"executors for {self._view.name}")
 
     @property
     def at_work(self) -> list[Future[Done]]:
-        """What can be waited for."""
+        """The futures of the running sweeps."""
         return list(self._at_work.values())
 
     def take_done(self) -> Iterator[tuple[Stretch[Frame], Done]]:
-        """What has been swept; raises what went wrong with it."""
+        """The finished stretches, which it removes; raises the error of a failed one."""
         for stretch, work in list(self._at_work.items()):
             if work.done():
                 del self._at_work[stretch]
                 yield stretch, work.result()
 
     def close(self) -> None:
-        """Gives up what is at work, and waits until nothing is."""
+        """Cancels the running sweeps, and waits until none runs."""
         while wait(self.at_work, 0).not_done:
-            # Once may be too early for what has only just begun.
+            # One cancellation may come too early for a sweep that has only just begun.
             self._cluster.cancel(self._view.name)
             wait(self.at_work, _AGAIN_SECONDS)
 

@@ -1,7 +1,7 @@
-"""A job watches its broker and its sources also while it has nothing to ask them.
+"""A job watches its broker and its sources, also while it has no question for them.
 
-A thread for each of them looks every few seconds, so that one that hangs hides no other. What
-changes is said once. From the ends of the topics follows how far the views are behind.
+A thread for each of them looks every few seconds, so one that hangs does not hide another. A change
+is reported once. The ends of the topics tell how far the views are behind.
 """
 
 import threading
@@ -22,9 +22,9 @@ from streaming.intake.topics import consumer
 _EVERY_SECONDS = 2.0
 #: How long an answer may take.
 _ANSWER_SECONDS = 5.0
-#: Silence is said after so long.
+#: Silence is reported after so long.
 _SILENT_SECONDS = 4.0
-#: What waits for its other parts is said after so long: usually they come at once.
+#: Updates held back are reported after so long: usually the missing parts come at once.
 _HELD_SECONDS = 10.0
 _NO_ANSWER = (
     KafkaError._TRANSPORT,
@@ -37,9 +37,9 @@ Report = Callable[[str], None]
 
 
 class Presence:
-    """Says once that something does not answer, and once that it does again.
+    """Reports once that something does not answer, and once that it does again.
 
-    Only after some seconds of it: a source that is started again is away for a moment.
+    Only after some seconds: a source that restarts is away for a moment.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Presence:
         self._consequence = consequence
         self._report = report
         self._clock = clock
-        #: When the first attempt began that had no answer.
+        #: The start of the first attempt without an answer.
         self._since: float | None = None
         self._said = False
 
     def attempt(self, ask: Callable[[], object]) -> bool:
-        """Asks, and says what has changed; whether there was an answer, and not Unreachable."""
+        """Asks, and reports a change; False if the call raised Unreachable."""
         began = self._clock()
         try:
             ask()
@@ -81,31 +81,31 @@ class Presence:
 
 @dataclass(frozen=True)
 class Installed:
-    """How far the views have come in a topic."""
+    """The progress of the views in a topic."""
 
     #: All records below it are installed in every view, or not needed.
     offset: int
-    #: Of the first transaction that waits, if it is received: the offset behind it, and when it was
-    #: committed (seconds since the epoch).
+    #: The first transaction that waits, if it is received: the offset after it, and its commit time
+    #: (seconds since the epoch).
     next: tuple[int, float] | None = None
 
 
 class Backlog:
-    """What the topics have and the views have not."""
+    """The records that the topics have and the views have not."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        #: Source → (when, the end of its topic then), where it had grown.
+        #: Source → (time, end of its topic), one entry each time the end had moved.
         self._ends: dict[str, deque[tuple[float, int]]] = {}
 
     def seen(self, source: str, end: int) -> None:
-        """A topic ends here now."""
+        """Notes the present end of a topic."""
         ends = self._ends.setdefault(source, deque())
         if not ends or ends[-1][1] != end:
             ends.append((self._clock(), end))
 
     def behind(self, installed: Mapping[str, Installed]) -> dict[str, Behind]:
-        """Of each source whose topic's end is known."""
+        """How far the views are behind each source whose topic's end is known."""
         return {
             source: self._behind(self._ends[source], at)
             for source, at in installed.items()
@@ -144,11 +144,11 @@ class Watching:
         self._report = report
         self._stopping = stopping
         self._backlog = Backlog()
-        #: View → what it holds back, since when it does so unchanged, and whether that was said.
+        #: View → the updates it holds back, since when unchanged, and whether that was reported.
         self._held: dict[str, tuple[HeldBack, float, bool]] = {}
 
     def start(self, statuses: Mapping[str, Callable[[float], object]]) -> None:
-        """`statuses`: source → asks it, giving up after so many seconds."""
+        """`statuses`: source → a call that asks it, giving up after so many seconds."""
         for source, status in statuses.items():
             presence = Presence(f"source {source}", "its updates wait", self._report)
             ask = partial(_status, status)
@@ -185,7 +185,7 @@ class Watching:
                 self._backlog.seen(source, end)
 
     def look_again(self) -> None:
-        """With what is installed by now, and the ends as they were last seen."""
+        """Computes the backlog again, with the present standings and the ends as last seen."""
         if self._measures.behind:
             self._measures.behind = self._backlog.behind(self._installed())
 
@@ -206,7 +206,7 @@ class Watching:
 
 
 def _status(status: Callable[[float], object]) -> None:
-    """Whatever else is wrong with the answer, it is one; who needs it will say so."""
+    """Asks for a status; a wrong answer is an answer too, and its users will report it."""
     try:
         status(_ANSWER_SECONDS)
     except ViewsweepError as error:

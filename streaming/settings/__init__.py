@@ -1,1 +1,1 @@
-"""What a user writes: `warehouse.toml` and the SQL files of views."""
+"""The user's settings: `warehouse.toml` and the SQL files of views."""

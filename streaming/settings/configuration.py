@@ -1,4 +1,4 @@
-"""`warehouse.toml`: everything a job has to know, checked key by key before anything is started."""
+"""`warehouse.toml`: the settings of a job, checked key by key before anything is started."""
 
 import os
 import re
@@ -33,20 +33,20 @@ _TABLES = {
         "patience_seconds",
     },
 }
-#: Where Spark's checkpoints of several views lie in the warehouse, beside the views.
+#: The directory, beside the views, of Spark's checkpoints for jobs with several views.
 CHECKPOINTS = "_checkpoints"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 #: Keys of [job] that may be 0.
 _NONE_AT_ZERO = {"executor_rows"}
 
 
-#: What is kept of a relation: nothing, so that its source is asked, or all of its rows in memory.
+#: Whether to keep a copy of a relation: "ask" its source instead, or "full" for all rows in memory.
 Keep: TypeAlias = Literal["ask", "full"]
 
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """Where one source answers and publishes."""
+    """The addresses of one source: its query server and its topic."""
 
     name: str
     address: str
@@ -54,17 +54,17 @@ class SourceSettings:
     #: Name of the environment variable that holds the token, for servers off loopback.
     token_env: str | None
     tls_roots: Path | None
-    #: Relation → what is kept of it; "ask" if it is not named.
+    #: Relation → whether a copy of it is kept; "ask" if it is not named.
     keep: Mapping[str, Keep] = field(default_factory=dict)
     #: Relation → further keys and foreign keys that the source does not declare itself, in JSON.
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def keeps_copy_of(self, relation: str) -> bool:
-        """Whether a copy of it is to answer for this source."""
+        """Whether a copy of the relation answers in place of this source."""
         return self.keep.get(relation) == "full"
 
     def refuse_unknown_copies(self, catalog: Catalog) -> None:
-        """WrongUse if it is said of something that the source does not have what is kept of it."""
+        """WrongUse if `keep` names a relation that the source does not have."""
         known = [relation.name for relation in catalog.relations if relation.source == self.name]
         for relation in self.keep:
             if relation not in known:
@@ -82,40 +82,40 @@ class ViewSettings:
     sql_file: Path
     sql: str
     protocol: str
-    #: For how long each state of the past can be asked for; None for ever.
+    #: For how long each past state can be read; None for ever.
     history_hours: float | None = None
 
     def with_protocol(self, name: str) -> "ViewSettings":
-        """The same view kept by another protocol; WrongUse if there is none of that name."""
+        """The same view, kept by another protocol; WrongUse if there is none of that name."""
         return replace(self, protocol=protocol(name).name)
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """How the job goes about it; every field has a default."""
+    """The settings of the job; every field has a default."""
 
     #: At most this many records in one micro-batch: throughput grows with it.
     records_per_batch: int = 100_000
     #: A larger batch, or a backlog, is swept and committed in pieces of at most so many records:
     #: memory grows with it. A single transaction stays whole, however large it is.
     records_per_sweep: int = 200_000
-    #: Updates that are here and not installed yet stay in memory up to this size, over all
-    #: relations; what is more lies in files in the directory for temporary ones (TMPDIR).
+    #: Received updates that are not installed yet stay in memory up to this size, over all
+    #: relations; the rest spills to files in the directory for temporary files (TMPDIR).
     mailbox_megabytes: int = 512
     #: A batch of at least this many changed rows is swept on the executors; 0 for none. Below some
     #: hundred thousand they do not pay on any number of cores: `make executors`. Batches and their
-    #: pieces are no larger than the two above: raise these as well to get there.
+    #: pieces are no larger than the two settings above: raise these as well.
     executor_rows: int = 1_000_000
     #: Rows of a page when the first state is read.
     page_rows: int = 20_000
-    #: An answer of a source that is larger ends the job: its query server lies, or a relation is as
-    #: large as that and has no key, by which it would be read in pages.
+    #: A larger answer of a source ends the job: its query server lies, or a relation is that large
+    #: and has no key to read it in pages by.
     answer_megabytes: int = 256
     #: The `current` table follows at most this often, in a quiet second or after six batches.
     current_every_seconds: float = 1.0
-    #: Small files and the logs of the tables are looked after at most this often.
+    #: The upkeep of the tables (small files, logs) runs at most this often.
     upkeep_every_seconds: float = 10.0
-    #: How long files that were replaced stay, for readers that have opened a table before.
+    #: How long replaced files stay, for readers that have opened a table before.
     readers_minutes: float = 10.0
     #: How long a source or a topic that does not answer is asked again before the job gives up.
     patience_seconds: float = 60.0
@@ -133,10 +133,10 @@ class Configuration:
     job: JobSettings
 
     def sources_of(self, view: ViewSettings) -> dict[str, SourceSettings]:
-        """The sources that the view's SQL names; one that it does not name may be away.
+        """The sources that the view's SQL names; the others may be away.
 
-        A source that is named and not configured is left to the check of the SQL, which knows the
-        place. SQL that names none of them is refused there as well, so any source will do.
+        A source that is named and not configured is refused by the check of the SQL, which knows
+        the place. That check also refuses SQL that names no source, so all are returned for it.
         """
         named = sources_named_in(view.sql)
         used = {name: s for name, s in self.sources.items() if name.lower() in named}
@@ -171,7 +171,7 @@ def read_configuration(file: Path) -> Configuration:
 
 
 class _Reader:
-    """Takes values out of the parsed file; every complaint carries file and key."""
+    """Reads values from the parsed file; every error names file and key."""
 
     def __init__(self, file: Path, content: dict[str, Any]) -> None:
         self._file = file
@@ -253,10 +253,10 @@ class _Reader:
         self._refuse_unknown(table, where, _TABLES["views"])
         if not name.replace("_", "").replace("-", "").isalnum():
             self._refuse(
-                where, "is no name for a view, which becomes a directory: letters, digits, _ and -"
+                where, "is not a view name, which becomes a directory: use letters, digits, _ and -"
             )
         if name == CHECKPOINTS:
-            self._refuse(where, "has the name of a directory of viewsweep's own; take another one")
+            self._refuse(where, "is the name of one of viewsweep's own directories; choose another")
         file = self._beside(self._text(table, "sql", where))
         try:
             sql = sql_in(file)
@@ -316,7 +316,7 @@ class _Reader:
     def _local(self, path: str) -> str:
         """A path, not an address: `s3://lake` would become a directory `s3:`."""
         if _SCHEME.match(path):
-            problem = f"is {path!r}; a lake lies in a directory of this machine, give its path"
+            problem = f"is {path!r}; a lake is a directory of this machine, give its path"
             self._refuse("warehouse.path", problem)
         return path
 

@@ -1,10 +1,10 @@
-"""What `warehouse.toml` says of relations beside what their sources do: keys and foreign keys.
+"""Keys and foreign keys that `warehouse.toml` adds to those that the sources declare.
 
     [sources.shop.relations.desks]
     keys = [["room", "number"]]
     foreign_keys = [{columns = ["owner"], references = "people", to = ["name"]}]
 
-They are believed: nobody tests whether the rows keep them.
+They are believed: nothing tests whether the rows satisfy them.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from streaming.settings.configuration import SourceSettings
 
 
 def declared(catalog: Catalog, sources: Mapping[str, SourceSettings]) -> Catalog:
-    """The catalog with what the configuration of these sources says; WrongUse if it does not fit.
+    """The catalog with the keys that these sources' configuration adds; WrongUse if one is wrong.
 
-    The catalog may be of some of the sources only; a foreign key to another one is left at that.
+    The catalog may have only some of the sources; foreign keys to the others are not checked.
     """
     known = [source for source in sources.values() if source.name in catalog.sources]
     for source in known:
@@ -45,7 +45,7 @@ def declared(catalog: Catalog, sources: Mapping[str, SourceSettings]) -> Catalog
 
 
 def _read(catalog: Catalog, place: tuple[str, str], form: Mapping[str, Any]) -> Relation:
-    """The relation with nothing but what the configuration says of it."""
+    """The relation with only the keys and foreign keys of the configuration."""
     held = next(r for r in catalog if (r.source, r.name) == place)
     try:
         return relation_from_json(*place, {**held.schema(), **form})
@@ -68,8 +68,8 @@ def _refuse_unconfigured(
     configured = any(target.startswith(f"{name}.") for name in sources)
     if catalog.is_elsewhere(target) and not configured:
         raise WrongUse(
-            f"{place}: {target!r} is no relation of this source, nor of another one that is"
-            f" configured: {', '.join(sources)}"
+            f"{place}: {target!r} is not a relation of this source, nor of another configured one:"
+            f" {', '.join(sources)}"
         )
 
 

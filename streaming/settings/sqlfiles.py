@@ -6,7 +6,7 @@ from protocols.errors import WrongUse
 
 
 def sql_in(file: Path) -> str:
-    """What is in the file; a byte order mark, which some editors write first, is none of it."""
+    """The content of the file, without the byte order mark that some editors write."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -1,13 +1,13 @@
-"""Spark's checkpoint, read before Spark does: how far it has fed us, or why it is of no use.
+"""Spark's checkpoint, read before Spark does: how far it has fed us, or why it cannot be used.
 
 It is a hint: Delta says where to go on, and a job without a checkpoint makes a new one. But Spark
-trusts it. A file in it that is damaged, or is of other topics, would end every start, so whatever
-Spark would read is looked at first.
+trusts it. A file that is damaged, or is about other topics, would end every start, so all files
+that Spark would read are checked first.
 
     metadata        {"id": …}
-    sources/0/0     v1, then where the first batch began, by topic
-    offsets/N       v1, settings, then up to where batch N reaches: {"topic": {"0": 17}}
-    commits/N       v1, then what Spark knows of batch N, which is done
+    sources/0/0     v1, then the offsets at which the first batch began, by topic
+    offsets/N       v1, settings, then the end offsets of batch N: {"topic": {"0": 17}}
+    commits/N       v1, then Spark's notes on batch N, which is done
 
 Beside each lies a checksum, which Hadoop compares.
 """
@@ -25,14 +25,14 @@ _FORMAT = "v1"
 
 
 class NotUsable(ViewsweepError):
-    """Why Spark could not go on with a checkpoint."""
+    """The reason why Spark could not go on with a checkpoint."""
 
 
 def fed_offsets(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
-    """Topic → behind the last offset that Spark has fed; None before its first batch.
+    """Topic → the offset after the last one that Spark has fed; None before its first batch.
 
-    `topics` says of each topic that is read where it begins and ends. NotUsable if the checkpoint
-    is damaged or speaks of something else.
+    `topics`: each topic that is read → its first and next offset. NotUsable if the checkpoint is
+    damaged or is about other topics.
     """
     if not checkpoint.exists():
         return None
@@ -43,7 +43,7 @@ def fed_offsets(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict
 
 
 def offsets_in(file: Path) -> dict[str, int]:
-    """Topic → offset, as a file of a checkpoint says; every topic has one partition."""
+    """Topic → offset in a file of a checkpoint; every topic has one partition."""
     offsets = _json(file, _versioned(file)[-1])
     try:
         return {topic: int(partitions["0"]) for topic, partitions in offsets.items()}
@@ -53,7 +53,7 @@ def offsets_in(file: Path) -> dict[str, int]:
 
 def _fed(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
     if not checkpoint.is_dir():
-        raise NotUsable(f"{checkpoint} is no directory")
+        raise NotUsable(f"{checkpoint} is not a directory")
     metadata = checkpoint / "metadata"
     if metadata.exists() and "id" not in _json(metadata, _lines(metadata)[0]):
         raise NotUsable(f"{metadata} has no id")
@@ -83,7 +83,7 @@ def _numbered(directory: Path) -> dict[int, Path]:
 def _refuse_others(
     file: Path, reached: Mapping[str, int], topics: Mapping[str, tuple[int, int]]
 ) -> None:
-    """NotUsable when these are not offsets in the topics as they are."""
+    """NotUsable when these are not offsets in the present topics."""
     if reached.keys() != topics.keys():
         raise NotUsable(f"{file} is about {_names(reached)}, and the job reads {_names(topics)}")
     for topic, offset in reached.items():
@@ -99,7 +99,7 @@ def _names(topics: Mapping[str, Any]) -> str:
 
 
 def _versioned(file: Path) -> list[str]:
-    """The lines behind the format's version, of which there are some."""
+    """The lines after the format's version; NotUsable if there are none."""
     version, *lines = _lines(file)
     if version != _FORMAT or not lines:
         raise NotUsable(f"{file} is damaged")
@@ -107,12 +107,12 @@ def _versioned(file: Path) -> list[str]:
 
 
 def _lines(file: Path) -> list[str]:
-    """At least one; NotUsable if the content is not what was written."""
+    """The lines of a file, at least one; NotUsable if the content is not what was written."""
     content = file.read_bytes()
     if not _checked(file, content):
-        raise NotUsable(f"{file} is damaged: its checksum is of something else")
+        raise NotUsable(f"{file} is damaged: its checksum does not match")
     try:
-        # A file of `sources` begins with a zero, for readers of another age.
+        # A file of `sources` begins with a zero byte, for old readers.
         return content.removeprefix(b"\0").decode().splitlines() or [""]
     except UnicodeDecodeError:
         raise NotUsable(f"{file} is damaged") from None
@@ -129,7 +129,7 @@ def _json(file: Path, line: str) -> dict[str, Any]:
 
 
 def _checked(file: Path, content: bytes) -> bool:
-    """Whether Hadoop would take the file: a checksum beside it is of this content."""
+    """Whether Hadoop would accept the file: the checksum beside it, if any, matches."""
     checksums = file.with_name(f".{file.name}.crc")
     if not checksums.exists():
         return True

@@ -1,11 +1,11 @@
 """Slices of a batch on Spark's executors, by `mapInArrow`.
 
-What the slices have in common is broadcast: it comes to each executor once. A task is the number
-of its slice. What comes back says which file the changes are in, or what went wrong.
+The data that the slices share is broadcast: each executor gets it once. The input of a task is the
+number of its slice; its result names the file of the changes, or is an error.
 
 The executors import this package: on a cluster, `spark-submit --py-files`. They ask the query
-servers, read the topics and write into the table themselves, so they need the way to all three, and
-what `token_env` names in their environment (`spark.executorEnv.…`).
+servers, read the topics and write into the table themselves, so they need to reach all three, and
+need the variables that `token_env` names in their environment (`spark.executorEnv.…`).
 """
 
 import pickle
@@ -21,11 +21,11 @@ from protocols.errors import ViewsweepError
 from protocols.exchange.slices import Slice
 from streaming.job.slices import Batch, Swept, sweep
 
-#: A slice holds no more rows than this, so that its memory does not grow with the batch.
+#: A slice has no more rows than this, so that its memory does not grow with the batch.
 _SLICE_ROWS = 200_000
 _OUTCOME = pa.schema([("outcome", pa.binary())])
 
-#: Made from what is broadcast: numbers of slices in, outcomes out.
+#: Maps the numbers of slices to their outcomes.
 Task: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -33,17 +33,17 @@ class Executors:
     """The executors of a Spark session."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
-        #: Spark starts while the job does other things, so it is asked for when it is needed.
+        #: Called on first use, because Spark starts while the job does other things.
         self._session = session
 
     def slices(self, rows: int) -> int:
-        """One for each core, unless they would become too large."""
+        """One slice for each core, or more if slices would become too large."""
         return max(self._session().sparkContext.defaultParallelism, -(-rows // _SLICE_ROWS))
 
     def sweep(self, batch: Batch, slices: Sequence[Slice]) -> list[Swept]:
         """All slices, swept, in their order."""
         spark = self._session()
-        # It belongs to this thread, so what is swept for other views is none of it.
+        # The group belongs to this thread, so sweeps for other views are not in it.
         spark.sparkContext.setJobGroup(_group(batch.view.name), batch.view.name, True)
         shared = spark.sparkContext.broadcast((batch, tuple(slices)))
         numbers = spark.range(0, len(slices), 1, len(slices))
@@ -69,7 +69,7 @@ def _group(view: str) -> str:
 
 
 def task(shared: Any) -> Task:
-    """What an executor runs."""
+    """The function that an executor runs."""
 
     def outcomes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batch, slices = shared.value
@@ -82,7 +82,7 @@ def task(shared: Any) -> Task:
 
 
 def _outcome(batch: Batch, stretch: Slice) -> Swept | ViewsweepError:
-    """What would come out the same if Spark tried once more is not raised there."""
+    """Returns our errors instead of raising them: Spark's retries would end the same way."""
     try:
         return sweep(batch, stretch)
     except ViewsweepError as error:
@@ -97,6 +97,6 @@ def _good(outcome: pa.BinaryScalar) -> Swept:
 
 
 def _last_line(error: Exception) -> str:
-    """What was raised in Python stands last, after the way there."""
+    """The last line of the error, which names the Python exception after its stack."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     return lines[-1] if lines else type(error).__name__

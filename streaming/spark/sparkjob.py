@@ -1,11 +1,10 @@
 """The Structured Streaming job: Spark reads the topics and calls us once per micro-batch.
 
-Spark decides what a batch is and writes into its checkpoint, before it calls us, up to which
-offsets it reaches. That is all we take from it: the records come through the lookahead, which
-has fetched and decoded most of them by then, while Spark would carry each of them through the JVM
-and into Python for as long as the whole sweep takes. Everything else is decided by `Job`: it knows
-from Delta what is installed, so a batch that comes again, or comes after the checkpoint was
-deleted, changes nothing.
+Spark decides the extent of a batch and writes its end offsets into the checkpoint before it calls
+us. That is all we take from it. The records come through the lookahead, which has fetched and
+decoded most of them by then; through Spark they would pass the JVM on their way into Python, which
+takes as long as the whole sweep. `Job` decides everything else: it knows from Delta which updates
+are installed, so a batch that comes again, or after the checkpoint was deleted, changes nothing.
 """
 
 import gc
@@ -34,7 +33,7 @@ from streaming.stopping import Stopped, begun, is_done, told_by_signals, wait_fo
 from warehouse.delta import set_aside
 
 _LOOK_EVERY_SECONDS = 0.25
-#: So often it is said that Spark is still starting.
+#: The interval of the message that Spark is still starting.
 _SPARK_SECONDS = 10.0
 
 
@@ -44,7 +43,7 @@ def run(
     report: Callable[[str], None],
     once: bool = False,
 ) -> JobStatus:
-    """Keeps the views until SIGINT or SIGTERM; with `once`, until what is there is installed.
+    """Keeps the views until SIGINT or SIGTERM; with `once`, until the topics' ends are installed.
 
     KeyboardInterrupt if it was stopped before it read the topics.
     """
@@ -61,7 +60,7 @@ def run(
     if not ended and job.measures.phase != "keeping":
         raise KeyboardInterrupt
     if not ended:
-        report("left without waiting longer; what was in work is done again at the next start")
+        report("stopped without waiting longer; unfinished work is done again at the next start")
     return job.status()
 
 
@@ -72,7 +71,7 @@ def _keep(
     session: "Future[SparkSession]",
     once: bool,
 ) -> None:
-    """From the first check to the end."""
+    """Runs the job from the first check to the end."""
     try:
         job.check()
         # Spark takes seconds to start; the first state may take them as well.
@@ -90,20 +89,20 @@ def _keep(
 
 
 def _keep_what_is_loaded() -> None:
-    """What is loaded by now stays, and the garbage collector looks through it no more.
+    """Freezes the objects loaded so far: the garbage collector does not scan them any more.
 
-    Each time it did, some 70 ms, nothing else went on; a burst of messages brings it about.
+    Each scan took some 70 ms, in which nothing else ran; a burst of messages triggers it.
     """
     gc.collect()
     gc.freeze()
 
 
 def spark_session(report: Callable[[str], None]) -> SparkSession:
-    """A session with our settings, or the one that spark-submit has prepared."""
+    """A session with our settings, or the one of spark-submit."""
     report("starting Spark, some 5 to 15 s")
     builder = SparkSession.builder.appName("viewsweep")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        # The Python of the executors on this machine, which has all that they import.
+        # The executors on this machine use this Python, which has all that they import.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         for key, value in settings(progress=report).items():
             builder = builder.config(key, value)
@@ -119,7 +118,7 @@ class _Stream:
         self._job = job
         self._configuration = configuration
         self._report = report
-        #: Held while a batch is in work, so that stopping waits for its commit.
+        #: Held while a batch is processed, so that stopping waits for its commit.
         self._working = threading.Lock()
         self._failure: BaseException | None = None
 
@@ -135,7 +134,7 @@ class _Stream:
                 query.awaitTermination()
         except StreamingQueryException as error:
             if self._failure is None:
-                # Of a topic that is gone Spark tells what Kafka's client threw, and not its name.
+                # For a deleted topic Spark shows the error of Kafka's client, without its name.
                 self._job.refuse_lost_topics()
                 raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
         self._stop(query)
@@ -162,7 +161,7 @@ class _Stream:
 
     @property
     def _checkpoint(self) -> Path:
-        """Beside the view; for several ones a place of their own. Lost, it is made anew."""
+        """Beside the view, or in a directory for several views. If lost, it is recreated."""
         views = self._job.views
         if len(views) == 1:
             return views[0].tables.directory / "checkpoint"
@@ -170,7 +169,7 @@ class _Stream:
         return self._configuration.warehouse / CHECKPOINTS / names
 
     def _take_up_what_was_fed(self) -> None:
-        """What Spark has fed before it was stopped, it does not feed again."""
+        """Processes what Spark fed before it was stopped: it does not feed that again."""
         try:
             fed = fed_offsets(self._checkpoint, self._job.topic_ends)
         except NotUsable as why:
@@ -184,9 +183,9 @@ class _Stream:
                 self._job.process(self._by_source(fed))
 
     def _ends(self, batch: int) -> dict[str, int]:
-        """Source → behind the last offset of a batch: Spark wrote it down before the batch began.
+        """Source → the offset after the last record of a batch, as Spark noted before it began.
 
-        The file ends with one line of JSON per stream that is read, and we read one.
+        The file ends with one line of JSON for each stream that is read, and we read one.
         """
         return self._by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
 
@@ -207,7 +206,7 @@ class _Stream:
                 raise
 
     def _follow(self) -> None:
-        """Looks after the tables between batches, so that a pause leaves nothing behind."""
+        """Runs the tables' upkeep between batches, so that `current` catches up in a pause."""
         if self._working.acquire(blocking=False):
             try:
                 self._job.tend()
@@ -215,10 +214,10 @@ class _Stream:
                 self._working.release()
 
     def _stop(self, query: StreamingQuery) -> None:
-        """After the batch at hand. A batch that Spark begins meanwhile is refused, so its
-        checkpoint stays behind and nothing is taken for done that is not.
+        """Stops after the current batch. A batch that Spark begins meanwhile is refused, so the
+        checkpoint does not count it as done.
 
-        Spark waits for the batch that it has begun, so the lock must be free when it is told.
+        Spark waits for the batch that it has begun, so the lock must be free when it has to stop.
         """
         self._job.stopping.set()
         with self._working:
@@ -227,5 +226,5 @@ class _Stream:
 
 
 def _cause(error: StreamingQueryException) -> str:
-    """What Spark says, without the plan and the stack that follow."""
+    """The first line of Spark's error, without the plan and the stack that follow."""
     return str(error).strip().splitlines()[0]

@@ -1,6 +1,6 @@
-"""The JVM that a job starts: where it puts its files, and that it ends with the job.
+"""The JVM that a job starts: it gets a directory for its files, and ends with the job.
 
-Nothing that it does has to be brought to an end: what counts is what is committed in Delta.
+It may be killed at any time: only commits in Delta count.
 """
 
 import os
@@ -16,15 +16,15 @@ from pyspark.errors import PySparkException
 from infra.workplace import all_temporary_files_in, workplace
 from protocols.errors import ViewsweepError
 
-#: Its connections break a moment before it has ended.
+#: The JVM's connections break a moment before it has ended.
 _END_SECONDS = 2.0
-#: In what pyspark says of a JVM that ended before it could be called.
+#: Part of pyspark's error about a JVM that ended before it could be called.
 _NEVER_CAME = "JAVA_GATEWAY_EXITED"
 
 
 @contextmanager
 def spark_process() -> Iterator[None]:
-    """Around everything that starts or calls Spark."""
+    """The context of everything that starts or calls Spark."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield  # spark-submit's JVM has started us, and is configured there
         return
@@ -52,7 +52,7 @@ def _has_ended() -> bool:
 
 
 def _end() -> None:
-    """Its directory goes, so it must not write there any more."""
+    """Kills the JVM: its directory is removed, so it must not write there any more."""
     process = _jvm()
     if process is not None:
         process.kill()

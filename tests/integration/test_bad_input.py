@@ -244,7 +244,7 @@ def test_a_record_that_is_none_of_ours(
 
 def test_a_version_gap(kept: Command) -> None:
     wrong = _other_topic(kept.world, lambda values, at: values[:at] + values[at + 1 :])
-    kept.is_refused(3, "source b", "topic", "offset", "what lies between is missing", toml=wrong)
+    kept.is_refused(3, "source b", "topic", "offset", "the records between are missing", toml=wrong)
     kept.goes_on()
 
 
@@ -261,7 +261,7 @@ def test_a_topic_made_anew_is_refused_until_it_is_filled_again(kept: Command) ->
     source.stop_publisher()
     delete_topic(kept.world.bootstrap, source.topic)
     make_topic(kept.world.bootstrap, source.topic)
-    kept.is_refused(3, "source b", f"topic '{source.topic}' ends at offset 0", "made anew")
+    kept.is_refused(3, "source b", f"topic '{source.topic}' ends at offset 0", "recreated")
     source.publish()
     source.commit(("s", (1, 1), 1))
     kept.goes_on()

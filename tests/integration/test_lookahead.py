@@ -250,7 +250,7 @@ def test_records_that_the_topic_no_longer_has_are_missed(world: World) -> None:
     for done in world.admin.delete_records([gone]).values():
         done.result(patience())
     reading = world.read()
-    with pytest.raises(SourceViolation, match="was deleted, made anew or cut while it was read"):
+    with pytest.raises(SourceViolation, match="was deleted, recreated or cut while it was read"):
         reading.read_until(world.has("a", 10), "version 10 of a")
     assert world.rows("a") == []
 

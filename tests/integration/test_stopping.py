@@ -135,7 +135,7 @@ def test_ctrl_c_in_a_sweep_or_upkeep_that_does_not_end(
         patch.setattr(OneBatch, "run", run)
         ended = command.run()
     assert (ended.code, ended.message) == (0, "")
-    for said in ("left without waiting longer; what was in work is", "view v: stopped at position"):
+    for said in ("stopped without waiting longer; unfinished", "view v: stopped at position"):
         assert any(said in line for line in ended.lines)
     command.goes_on()
 

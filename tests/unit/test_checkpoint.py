@@ -135,7 +135,7 @@ def test_commits_of_batches_that_were_never_begun_are_named(checkpoint: Path) ->
 
 def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_text("")
-    with pytest.raises(NotUsable, match="is no directory"):
+    with pytest.raises(NotUsable, match="is not a directory"):
         fed_offsets(tmp_path / "checkpoint", TOPICS)
 
 

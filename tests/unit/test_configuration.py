@@ -110,15 +110,15 @@ WRONG = {
     "views.first.sql is missing": GOOD.replace('sql = "first.sql"', ""),
     "views.first.sql cannot read": GOOD.replace("first.sql", "third.sql"),
     "views.second.protocol there is no protocol 'magic'": GOOD.replace("naive", "magic"),
-    "views.a/b is no name for a view, which becomes a directory": GOOD.replace(
+    "views.a/b is not a view name, which becomes a directory": GOOD.replace(
         "views.first", 'views."a/b"'
     ),
-    "views._checkpoints has the name of a directory of viewsweep's own": GOOD.replace(
+    "views._checkpoints is the name of one of viewsweep's own directories": GOOD.replace(
         "views.first", "views._checkpoints"
     ),
     "source '': a name has at least one character": GOOD.replace("sources.shop", 'sources.""'),
     r"source 'a\nb': a name has": GOOD.replace("sources.shop", r'sources."a\nb"'),
-    "warehouse.path is 's3://bucket/lake'; a lake lies in a directory": GOOD.replace(
+    "warehouse.path is 's3://bucket/lake'; a lake is a directory": GOOD.replace(
         '"tables"', '"s3://bucket/lake"'
     ),
     "warehouse.path is 'file:///lake'": GOOD.replace('"tables"', '"file:///lake"'),

@@ -85,7 +85,7 @@ def test_what_the_source_says_as_well_is_there_once() -> None:
         (
             "desks",
             {"foreign_keys": [{"columns": ["owner"], "references": "mop.towns"}]},
-            "nor of another one that is configured: shop, map, elsewhere",
+            "nor of another configured one: shop, map, elsewhere",
         ),
     ],
 )
