@@ -1,10 +1,10 @@
-"""Which Kafka broker a demo, a test or a benchmark uses: the first of these that is there.
+"""The Kafka broker of a demo, a test or a benchmark: the first of these that is available.
 
 1. the one that was given, by argument or in `VIEWSWEEP_BROKER`; it has to answer;
 2. a container, when testcontainers is installed and Docker answers;
 3. a local broker (`infra.localbroker`), which needs Java and pyspark's Ivy only.
 
-`python -m infra.broker` runs the third in the foreground, for who starts things by hand.
+`python -m infra.broker` runs the third in the foreground, for use by hand.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Broker:
 
 @contextmanager
 def which_broker(given: str | None = None, progress: Progress = on_stderr) -> Iterator[Broker]:
-    """The broker to use, for as long as the context lasts; what was started for it ends with it."""
+    """The broker to use inside the context; a broker that was started for it ends with it."""
     if given:
         yield _given(given, "the command line")
     elif from_environment := os.environ.get(BROKER_VARIABLE):
@@ -64,8 +64,8 @@ def _given(bootstrap: str, by: str) -> Broker:
     if not answers(bootstrap, _GIVEN_SECONDS):
         raise InfraError(
             f"no Kafka broker answers at {bootstrap}, which {by} names, within"
-            f" {_GIVEN_SECONDS:.0f} s. Start it or correct the address; without one, a broker is"
-            " started here."
+            f" {_GIVEN_SECONDS:.0f} s. Start it or correct the address; without an address, a"
+            " broker is started here."
         )
     return Broker(bootstrap, f"Kafka broker at {bootstrap}, given by {by}.")
 
@@ -83,7 +83,7 @@ def _local(running: contextlib.ExitStack, progress: Progress) -> Broker:
 
 
 def _container(running: contextlib.ExitStack, progress: Progress) -> Broker | None:
-    """A broker in a container, or None if there is no Docker here to run it."""
+    """A broker in a container, or None if Docker cannot run one here."""
     if importlib.util.find_spec("testcontainers") is None or not _docker_answers():
         return None
     with _quiet():
@@ -91,7 +91,7 @@ def _container(running: contextlib.ExitStack, progress: Progress) -> Broker | No
         try:
             bootstrap = _started_container(running)
         except Exception as error:  # Docker's, the registry's, the network's: all mean the same
-            progress(f"the container did not start ({error}): taking a local broker instead")
+            progress(f"the container did not start ({error}): using a local broker instead")
             return None
     return Broker(
         bootstrap,
@@ -102,7 +102,7 @@ def _container(running: contextlib.ExitStack, progress: Progress) -> Broker | No
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Whatever goes wrong in there is told in one line of ours, not in a library's many."""
+    """Silences the library's log: an error there becomes one line of ours instead of many."""
     logger = logging.getLogger("testcontainers")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -115,7 +115,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _docker_answers() -> bool:
-    """Ask the engine's socket itself: importing Docker's client alone takes longer than that.
+    """Asks the engine's socket directly: importing Docker's client alone takes longer.
 
     Sockets only, since the container is reached on this machine's loopback interface.
     """
@@ -141,7 +141,7 @@ def _pings(path: str) -> bool:
 def _started_container(running: contextlib.ExitStack) -> str:
     from testcontainers.core.container import DockerContainer
 
-    # Kafka tells its clients where to find it, so the port has to be known before it starts.
+    # Kafka tells its clients its own address, so the port has to be known before it starts.
     port = free_port()
     bootstrap = f"{LOOPBACK}:{port}"
     container: Any = DockerContainer(IMAGE)
@@ -175,7 +175,7 @@ def _container_settings(bootstrap: str) -> dict[str, str]:
 def main(
     data: Annotated[
         Path | None,
-        typer.Option(help="Keep the data in this directory and start on what is there already."),
+        typer.Option(help="Keep the data in this directory, and start on data already there."),
     ] = None,
     port: Annotated[
         int | None, typer.Option(help="Listen on this port of 127.0.0.1.", show_default="any free")
@@ -183,7 +183,7 @@ def main(
 ) -> None:
     """Run a single-node Kafka broker on this machine until Ctrl-C, and print its address.
 
-    Without --data its data are thrown away in the end.
+    Without --data its data are deleted at the end.
 
     Give viewsweep the address in the environment variable VIEWSWEEP_BROKER.
     """

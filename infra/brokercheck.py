@@ -1,4 +1,4 @@
-"""Does a broker answer? Asked with a real metadata request, since an open port proves nothing."""
+"""A check that a broker answers: a real metadata request, since an open port proves nothing."""
 
 import time
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 def answers(bootstrap: str, seconds: float) -> bool:
     """True as soon as a broker there names at least one live broker of its cluster."""
-    # Commands that ask no broker shall not have to load its client.
+    # Imported here: commands that need no broker should not load its client.
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -14,7 +14,7 @@ def answers(bootstrap: str, seconds: float) -> bool:
         "bootstrap.servers": bootstrap,
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 100,
-        # A broker that is not up yet is the normal case here, not news for stderr.
+        # A broker that is not up yet is normal here and not worth a line on stderr.
         "log_level": 0,
         "error_cb": lambda _error: None,
     }

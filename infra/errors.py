@@ -1,4 +1,4 @@
-"""What infra says when something that has to run before we run is missing."""
+"""The error of infra, for something missing that has to be there before viewsweep can run."""
 
 import sys
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class InfraError(Exception):
-    """The surroundings are not there or not as expected: Java, a jar, a broker, room on the disk.
+    """Something in the environment is missing or wrong: Java, a jar, a broker, disk space.
 
     The message is complete: what is wrong, and what to do. It is shown without a traceback.
     """

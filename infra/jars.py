@@ -3,15 +3,15 @@
 Rules:
 
 - *Complete or not at all.* Ivy retrieves into a directory of its own, which is verified and then
-  renamed to its final name in one step. Who sees the final name sees every jar.
+  renamed to its final name in one step. If the final name exists, every jar is there.
 - *Only what is pinned.* Each jar is compared with `jars.sha256` before the rename. The final name
-  carries a fingerprint of that file, so that two versions of viewsweep share one cache in peace.
+  carries a fingerprint of that file, so two versions of viewsweep can share one cache.
 - *Once.* A lock lets one process fetch while the others wait. Ivy inherits the lock, so it stays
-  taken when we are killed and Ivy is still at work.
+  taken when we are killed while Ivy still runs.
 - *Resumable.* Ivy's own cache lives beside the result, so a fetch that was cut off continues.
 - A start costs one `stat` per jar: names and sizes are compared, checksums only after a fetch.
 
-Nothing here imports pyspark: to find the Ivy that it ships, its place on the disk is enough.
+Nothing here imports pyspark: its path on the disk is enough to find the Ivy that it ships.
 """
 
 import errno
@@ -47,7 +47,7 @@ Pins = dict[str, str]
 
 
 def spark_jars(progress: Progress = on_stderr) -> list[Path]:
-    """What goes into `spark.jars`: only jars that pyspark does not ship. Fetched if need be."""
+    """The jars for `spark.jars`, without those that pyspark ships. Fetched if need be."""
     return _jars_of("spark", progress)
 
 
@@ -57,7 +57,7 @@ def broker_jars(progress: Progress = on_stderr) -> list[Path]:
 
 
 def fetch(progress: Progress = on_stderr) -> Path:
-    """Make sure that every pinned jar is there, and return the directory that holds them."""
+    """Makes sure that every pinned jar is there, and returns the directory that holds them."""
     home = cache_directory()
     pins = _read_pins(_PINS_FILE)
     directory = home / f"jars-{_fingerprint(_PINS_FILE)}"
@@ -73,7 +73,7 @@ def fetch(progress: Progress = on_stderr) -> Path:
 
 
 def pin(progress: Progress = on_stderr) -> Pins:
-    """Rewrite `jars.sha256` to what `ivy.xml` asks for now; only after a change of versions."""
+    """Rewrites `jars.sha256` for the jars that `ivy.xml` names now, after a change of versions."""
     home = cache_directory()
     with (
         _plain_disk_errors(home),
@@ -94,7 +94,7 @@ def cache_directory() -> Path:
     return Path(caches, "viewsweep")
 
 
-# What is there
+# The jars in the cache
 
 
 def _jars_of(conf: str, progress: Progress) -> list[Path]:
@@ -136,7 +136,7 @@ def _sha256(file: Path) -> str:
 
 @contextmanager
 def _only_one_fetches(home: Path, progress: Progress) -> Iterator[int]:
-    """Hold the lock of the cache; yields its descriptor for Ivy to inherit.
+    """Holds the lock of the cache; yields its descriptor for Ivy to inherit.
 
     The lock dies with the last process that has the descriptor open, so no crash leaves it behind.
     """
@@ -155,7 +155,7 @@ def _only_one_fetches(home: Path, progress: Progress) -> Iterator[int]:
 
 @contextmanager
 def _retrieved(home: Path, lock: int, pins: Pins, progress: Progress) -> Iterator[Path]:
-    """A directory with everything that Ivy retrieved, which is gone afterwards unless renamed."""
+    """A directory with everything that Ivy retrieved; it is removed afterwards unless renamed."""
     for left_behind in home.glob("fetching-*"):
         shutil.rmtree(left_behind, ignore_errors=True)
     arrived = Path(tempfile.mkdtemp(prefix="fetching-", dir=home))
@@ -170,7 +170,7 @@ def _run_ivy(arrived: Path, ivy_cache: Path, lock: int, pins: Pins, progress: Pr
     progress(f"fetching jars with Ivy, once, into {ivy_cache.parent} (about a minute)")
     command = [
         *(str(java()), "-Xmx256m"),
-        # Ivy itself would wait for ever on a network that swallows packets.
+        # Without timeouts Ivy would wait for ever on a network that drops packets.
         *("-Dsun.net.client.defaultConnectTimeout=15000",),
         *("-Dsun.net.client.defaultReadTimeout=60000",),
         *("-jar", str(_ivy_jar())),
@@ -207,14 +207,14 @@ def _ivy_jar() -> Path:
     found = sorted(jars.glob("ivy-*.jar"))
     if not found:
         raise InfraError(
-            f"there is no Ivy in {jars}, so this pyspark is not the one that is needed: "
+            f"there is no Ivy in {jars}, so this is not the right pyspark: "
             "pip install --force-reinstall 'viewsweep[spark]'"
         )
     return found[-1]
 
 
 def _narrated(lines: Iterable[str], there: set[str], pins: Pins, progress: Progress) -> list[str]:
-    """Turn what Ivy prints into lines for a person; returns what it printed, for the errors.
+    """Turns Ivy's output into readable progress; returns the output, for the errors.
 
     Ivy first looks every module up ("found …"), then downloads: the jar's size comes one line
     before its "[SUCCESSFUL ]", together with that of its checksum.
@@ -254,13 +254,13 @@ def _what_ivy_could_not_do(said: list[str], home: Path) -> str:
         return _disk_full(home)
     missing = re.search(r"(?:module not found:|\[(?:NOT FOUND|FAILED)\s*\]) ([^\s!]+)", output)
     if missing is None:
-        return "Ivy failed, and its last words were:\n" + "".join(said[-15:]).rstrip()
+        return "Ivy failed; its output ends with:\n" + "".join(said[-15:]).rstrip()
     cause = re.search(r"^\s*((?:Host .* not found|Server access \S+).*)$", output, re.MULTILINE)
     return (
         f"{_readable(missing[1])} could not be fetched"
         + (f" ({cause[1].strip()})" if cause else "")
         + ". Is there a network? Java takes a proxy from JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…"
-        " -Dhttps.proxyPort=…. What has arrived is kept: the same command resumes."
+        " -Dhttps.proxyPort=…. The jars fetched so far are kept: the same command resumes."
     )
 
 
@@ -268,22 +268,22 @@ def _what_ivy_could_not_do(said: list[str], home: Path) -> str:
 
 
 def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path) -> None:
-    """Compare checksums; a jar that fails is taken out of Ivy's cache, so it is fetched anew."""
+    """Compares checksums; a jar that fails is removed from Ivy's cache, to be fetched again."""
     there = _jar_names(arrived)
     if odd := sorted(pins.keys() ^ set(there)):
         where = "pinned but was not fetched" if odd[0] in pins else "fetched but not pinned"
         raise InfraError(
-            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not belong together. After a change"
-            " of ivy.xml run `python -m infra.jars pin`, else reinstall viewsweep."
+            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not match. After a change of ivy.xml"
+            " run `python -m infra.jars pin`, else reinstall viewsweep."
         )
     for name in there:
         if (found := _sha256(arrived / name)) != pins[name]:
             _forget(Path(name).name, ivy_cache)
             raise InfraError(
                 f"{name} is not the jar that viewsweep was tested with: its sha256 is {found},"
-                f" and {pins[name]} is pinned. It was thrown away; the same command fetches it"
-                " again. If this message comes back, somebody between here and the jar's"
-                " publisher changes it, and it must not be used."
+                f" and {pins[name]} is pinned. It was deleted; the same command fetches it again."
+                " If this message comes back, somebody between here and the jar's publisher"
+                " changes it, and it must not be used."
             )
 
 
@@ -293,7 +293,7 @@ def _forget(jar: str, ivy_cache: Path) -> None:
 
 
 def _put_in_place(arrived: Path, directory: Path) -> None:
-    """The step that makes the jars exist: before it none of them does, after it all of them do."""
+    """Makes all jars exist in one step: before it none of them does, after it all of them do."""
     sizes = {name: (arrived / name).stat().st_size for name in _jar_names(arrived)}
     (arrived / _SIZES).write_text(json.dumps(sizes, indent=1))
     arrived.chmod(0o755)
@@ -309,7 +309,7 @@ def _plain_disk_errors(home: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise InfraError(_disk_full(home)) from error
         raise InfraError(
-            f"the jars cannot be kept in {home} ({error}): make it writable, or set"
+            f"the jars cannot be stored in {home} ({error}): make it writable, or set"
             f" {CACHE_VARIABLE} to a directory that is"
         ) from error
 
@@ -335,7 +335,7 @@ def _fetch_command() -> None:
 
 @app.command(name="pin")
 def _pin_command() -> None:
-    """Rewrite jars.sha256 from what ivy.xml asks for. For developers, after a change of ivy.xml."""
+    """Rewrite jars.sha256 for the jars of ivy.xml. For developers, after a change of ivy.xml."""
     with without_traceback():
         typer.echo(f"{len(pin())} jars pinned")
 

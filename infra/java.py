@@ -1,6 +1,6 @@
-"""Which Java runs Ivy, the broker and Spark: the one in JAVA_HOME, else the first on the PATH.
+"""The Java that runs Ivy, the broker and Spark: the one in JAVA_HOME, else the first on the PATH.
 
-Spark looks in the same order, so that a Java that passes here is the Java that Spark gets.
+Spark looks in the same order, so the Java that passes here is the one that Spark uses.
 """
 
 import os
@@ -17,7 +17,7 @@ _WAY_OUT = f"install a Java {OLDEST} or newer (a JRE is enough) and set JAVA_HOM
 
 
 def java() -> Path:
-    """The java executable, known to be new enough for Spark 4 and Kafka 4."""
+    """The java executable, checked to be new enough for Spark 4 and Kafka 4."""
     found = _in_java_home() or _on_path()
     release = _release(found)
     if release < OLDEST:

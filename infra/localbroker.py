@@ -1,13 +1,13 @@
-"""A single-node Kafka broker on this machine: real Kafka, on the directory and port it is given.
+"""A single-node Kafka broker on this machine: real Kafka, on a given directory and port.
 
 Rules:
 
 - It listens on 127.0.0.1 only.
 - It ends with its owner, also when the owner is killed (see `watchdog`).
-- What it acknowledged survives `kill`, as it would in production: Kafka leaves the flushing to the
-  operating system. It need not survive a power cut.
+- Acknowledged records survive `kill`, as in production: Kafka leaves the flushing to the operating
+  system. They need not survive a power cut.
 - Its ports stay the same across `restart`, so that clients find it again.
-- Without a directory of its own choice it gets a temporary one, which is removed with it.
+- Without a given directory it uses a temporary one, which is removed with it.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _PORT_TAKEN = "Address already in use"
 _PORT_ATTEMPTS = 3
 
 SMALL_BROKER = {
-    # One node: what a cluster replicates three times exists once.
+    # One node: one replica of everything.
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
@@ -59,13 +59,13 @@ SMALL_BROKER = {
     "num.partitions": "1",
     # A consumer of a test need not wait three seconds for others that never come.
     "group.initial.rebalance.delay.ms": "0",
-    # A topic that nobody created is a mistake in somebody's configuration, not a wish.
+    # A topic that nobody created is a mistake in a configuration.
     "auto.create.topics.enable": "false",
-    # The topics are the sources' history: nothing of it goes away by itself.
+    # The topics are the sources' history: no record expires.
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
-    # After a crash the controller refuses the broker until its former session has expired, which
-    # takes nine seconds by default.
+    # After a crash the controller refuses the broker until its old session has expired, which takes
+    # nine seconds by default.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     # Two cores and 300 MB.
@@ -79,12 +79,12 @@ SMALL_BROKER = {
     "socket.send.buffer.bytes": "131072",
     "socket.receive.buffer.bytes": "131072",
 }
-"""Settings for one small node, whatever runs it; the container in `broker` uses them as well."""
+"""Settings for one small node; the container in `broker` uses them as well."""
 
 
 class LocalBroker:
-    """One broker process. `start`, `stop`, `kill` and `restart` may follow each other as often as
-    wanted; `close` (or the end of `with`) is for good.
+    """One broker process. `start`, `stop`, `kill` and `restart` may follow each other any number of
+    times; `close` (or the end of `with`) is final.
     """
 
     def __init__(
@@ -93,15 +93,15 @@ class LocalBroker:
         port: int | None = None,
         progress: Progress = on_stderr,
     ) -> None:
-        # Ours to remove in the end, or the caller's to keep.
+        # Without a given directory we remove ours at the end.
         self._throw_away = data is None
         self.data = data.absolute() if data else Path(tempfile.mkdtemp(prefix="viewsweep-broker-"))
-        # Chosen by us (then a clash is answered by another choice) or by the caller.
+        # If the port is taken, a given one is an error, and one of our choice is drawn again.
         self._port_is_given = port is not None
         self._port = port or free_port()
         self._controller_port = free_port()
         self._progress = progress
-        # The watchdog, whose child is the broker; None when nothing runs.
+        # The watchdog, the broker's parent process; None when nothing runs.
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     @property
@@ -111,16 +111,16 @@ class LocalBroker:
 
     @property
     def pid(self) -> int | None:
-        """Of the watchdog, below which the broker is; None when nothing runs."""
+        """The process id of the watchdog, the broker's parent; None when nothing runs."""
         return None if self._watchdog is None else self._watchdog.pid
 
     @property
     def log(self) -> Path:
-        """What the broker writes about itself, of all its starts."""
+        """The broker's log, of all its starts."""
         return self.data / "broker.log"
 
     def start(self) -> None:
-        """Start the broker, with the data that its directory holds; return when it answers."""
+        """Starts the broker on the data in its directory; returns when it answers."""
         if self._watchdog is not None:
             raise InfraError(f"the broker at {self.bootstrap} is running already")
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -134,20 +134,20 @@ class LocalBroker:
                 return
 
     def stop(self) -> None:
-        """Stop it in order; the data stay."""
+        """Stops it cleanly; the data stay."""
         self._end(watchdog.STOP)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL, as a crash would; the data stay, as the crash left them."""
+        """Kills it with SIGKILL, as a crash would; the data stay as the crash left them."""
         self._end(watchdog.KILL)
 
     def restart(self) -> None:
-        """Start again on the same data and the same ports, after `kill`, `stop` or neither."""
+        """Starts again on the same data and the same ports, after `kill`, `stop` or neither."""
         self.stop()
         self._start_once()
 
     def close(self) -> None:
-        """Stop it; its directory goes too, unless it was given by the caller."""
+        """Stops it, and removes its directory unless the caller gave it."""
         if self._throw_away:
             self.kill()
             shutil.rmtree(self.data, ignore_errors=True)
@@ -155,7 +155,7 @@ class LocalBroker:
             self.stop()
 
     def wait(self) -> None:
-        """Return when the broker has ended by itself, which it should not."""
+        """Returns when the broker has ended by itself, which it should not."""
         if self._watchdog is not None:
             self._watchdog.wait()
 
@@ -211,11 +211,11 @@ class LocalBroker:
         }
 
     def _format(self) -> None:
-        """Give the directory its cluster id, unless it has one: a second JVM, so only once."""
+        """Gives the directory a cluster id unless it has one; this starts a JVM of its own."""
         if (self.data / "topics" / "meta.properties").exists():
             return
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # In one word: an id may begin with a dash, and would be taken for the next option.
+        # One argument, because an id may begin with a dash and would be taken for an option.
         arguments = ["format", f"--cluster-id={cluster}", "--config", str(self._properties)]
         ran = subprocess.run(
             [*self._java(), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
@@ -238,7 +238,7 @@ class LocalBroker:
         ]
 
     def _launch(self) -> None:
-        """Start the watchdog in a session of its own: Ctrl-C is the owner's, who then stops us."""
+        """Starts the watchdog in a session of its own: Ctrl-C reaches the owner, which stops it."""
         command = [
             *(sys.executable, "-I", "-S", str(_HERE / "watchdog.py")),
             *(["--remove", str(self.data)] if self._throw_away else []),
@@ -274,9 +274,9 @@ class LocalBroker:
         )
 
     def _directory_lock(self) -> IO[bytes]:
-        """Taken until the watchdog, which inherits it, has seen the broker's end.
+        """The lock of the directory. The watchdog inherits it and holds it until the broker ends.
 
-        So whoever starts anew on the data of a killed owner waits for the old broker to be gone.
+        So a start on the data of a killed owner waits until the old broker is gone.
         """
         lock = (self.data / "lock").open("wb")
         deadline = time.monotonic() + _STOP_SECONDS
@@ -302,20 +302,19 @@ class LocalBroker:
         with running, contextlib.suppress(BrokenPipeError), running.stdin as orders:
             orders.write(order)
             orders.flush()
-            # Its standard input stays open until it is gone: the end would mean something else.
+            # Its standard input stays open until it has ended: closing it means a dead owner.
             running.wait()
 
 
 class _PortTakenError(InfraError):
-    """Somebody took the port between our choice and the broker's start."""
+    """Another process took the port between our choice and the broker's start."""
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on at this moment.
+    """A port of the loopback interface on which nothing listens at this moment.
 
-    Who takes it does so a while later, and perhaps again after a restart. So it is none of those
-    that the kernel gives away meanwhile: to each outgoing connection, of which Kafka's clients
-    make many.
+    The broker binds it a while later, and perhaps again after a restart. So it lies below the ports
+    that the kernel gives to outgoing connections, of which Kafka's clients make many.
     """
     first_given_away = _first_ephemeral_port()
     dice = random.SystemRandom()
@@ -328,7 +327,7 @@ def free_port() -> int:
 
 
 def _first_ephemeral_port() -> int:
-    """Linux says it; elsewhere it is the one that IANA has set."""
+    """The first port for outgoing connections: as Linux says, elsewhere as set by IANA."""
     with contextlib.suppress(OSError, ValueError):
         return max(int(_EPHEMERAL.read_text().split()[0]), _FIRST_PORT + _PORT_DRAWS)
     return 49152

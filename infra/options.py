@@ -18,7 +18,7 @@ Options = TypeVar("Options")
 
 
 def taking(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """For a function that takes the dataclass: Typer is shown its fields as parameters."""
+    """Decorates a function that takes the dataclass: Typer sees its fields as parameters."""
     hints = get_type_hints(options, include_extras=True)
     parameters = [
         Parameter(

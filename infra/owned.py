@@ -34,7 +34,7 @@ class OwnedProcess:
 
     @property
     def pid(self) -> int:
-        """Of the watchdog, below which the program and all that it starts are."""
+        """The process id of the watchdog, the parent of the program and of all that it starts."""
         return self._watchdog.pid
 
     def ended(self) -> int | None:
@@ -42,21 +42,21 @@ class OwnedProcess:
         return self._watchdog.poll()
 
     def wait(self, seconds: float) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Waits until it ends by itself; its exit code."""
         code = self._watchdog.wait(seconds)
         self._close()
         return code
 
     def stop(self) -> int:
-        """Ask it to end (SIGTERM), and see that it does."""
+        """Ends it with SIGTERM, and by force if it does not end."""
         return self._order(watchdog.STOP)
 
     def kill(self) -> int:
-        """End it with SIGKILL, as a crash would."""
+        """Ends it with SIGKILL, as a crash would."""
         return self._order(watchdog.KILL)
 
     def abort(self) -> int:
-        """End it with SIGABRT: with PYTHONFAULTHANDLER set it says where its threads were."""
+        """Ends it with SIGABRT: with PYTHONFAULTHANDLER set it prints its threads' stacks."""
         return self._order(watchdog.ABORT)
 
     def _order(self, order: bytes) -> int:
@@ -76,6 +76,6 @@ class OwnedProcess:
             self._watchdog.stdin.close()
 
     def last_words(self, lines: int = 15) -> str:
-        """The end of what it wrote."""
+        """The last lines of its output."""
         text = self.log.read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])

@@ -1,4 +1,4 @@
-"""How infra tells a person what it is busy with: one finished line at a time, nothing else."""
+"""Progress messages of infra for a person: one finished line at a time, nothing else."""
 
 import sys
 from collections.abc import Callable
@@ -12,4 +12,4 @@ def on_stderr(line: str) -> None:
 
 
 def silent(_line: str) -> None:
-    """For callers that have nobody to tell."""
+    """Drops the messages."""

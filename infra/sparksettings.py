@@ -25,14 +25,14 @@ from infra.progress import Progress, on_stderr
 DEFAULT_MASTER = "local[2]"
 
 _LOG4J = Path(__file__).parent / "log4j2.properties"
-#: The driver plans one small batch after the other. To compile that twice, and to collect garbage
-#: in threads beside it, took its JVM as long again, on the cores that the batch itself waits for.
+#: The driver plans one small batch after the other. Compiling that twice, and collecting garbage in
+#: parallel threads, doubled the JVM's time, on the cores that the batch itself needs.
 _DRIVER_OPTIONS = Path(__file__).parent / "driver.options"
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # The log of a view's table is small: to read it in 50 tasks costs more than the reading.
+    # The log of a view's table is small: 50 tasks cost more than the reading.
     "spark.databricks.delta.snapshotPartitions": "2",
 }
 
@@ -46,7 +46,7 @@ _SMALL_BATCHES = {
     # The default of 200 makes 200 tasks of a batch of ten rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # What Arrow cannot take is a mistake to be seen, not a reason to go row by row.
+    # Data that Arrow cannot take is an error to be shown, not a reason to go row by row.
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -54,15 +54,16 @@ _SMALL_BATCHES = {
 _STREAMING = {
     # A batch without data would only advance watermarks, and there are none.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The checkpoint only feeds: Delta knows what was installed, so little history is needed.
+    # The checkpoint only says what to read: Delta knows what was installed, so a little history is
+    # enough.
     "spark.sql.streaming.minBatchesToRetain": "20",
-    # Through the other manager each of the two files that a batch writes costs 40 ms instead of 12:
-    # it asks for permissions and links with programs of the system.
+    # With the default manager each of a batch's two files costs 40 ms instead of 12: it runs system
+    # programs to ask for permissions and links.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
-    # A query that does not stop is reported instead of waited for without end.
+    # A query that does not stop is reported instead of awaited for ever.
     "spark.sql.streaming.stopTimeout": "60s",
 }
 
@@ -106,11 +107,11 @@ def main(
 
 
 def _one_line(arguments: list[str]) -> str:
-    """The arguments as `$(…)` will split them: a shell takes no notice of quotes in there."""
+    """The arguments in one line for `$(…)`, where a shell splits at spaces and ignores quotes."""
     if torn := next((word for word in arguments if re.search(r"\s", word)), None):
         raise InfraError(
-            f"a shell would tear {torn!r} at its spaces: set VIEWSWEEP_CACHE to a directory without"
-            " spaces, or take infra.sparksettings.submit_arguments() in Python"
+            f"a shell would split {torn!r} at its spaces: set VIEWSWEEP_CACHE to a directory"
+            " without spaces, or use infra.sparksettings.submit_arguments() in Python"
         )
     return " ".join(arguments)
 

@@ -1,19 +1,18 @@
-"""Runs one program and takes it along when the owner goes, however the owner goes.
+"""Runs one program and ends it when the owner ends, in whatever way the owner ends.
 
     python watchdog.py [--remove DIRECTORY] PROGRAM ARGUMENT…
 
-A program of its own, because an owner that is killed with SIGKILL does nothing any more. The
-kernel's own offer (PR_SET_PDEATHSIG) watches the *thread* that started the child, which in the
-owner may end at any time, and only Linux has it. So the owner holds the other end of our standard
-input:
+It is a program of its own, because an owner that is killed with SIGKILL cannot clean up. The
+kernel's own way (PR_SET_PDEATHSIG) watches the *thread* that started the child, which in the owner
+may end at any time, and only Linux has it. So the owner holds the other end of our standard input:
 
 - `s` on it stops the program (SIGTERM, after a while SIGKILL), `a` aborts it (SIGABRT, likewise),
   `k` kills it;
-- its end means that the owner is gone: the program is stopped, and the directory, if one was named,
-  is removed, since nobody is left who could want it. A program whose directory goes is just killed;
-- a new parent means the same: a forked child of the owner may still hold that end open.
+- end of file means that the owner is gone: the program is stopped, and the directory, if one was
+  named, is removed, since nobody needs it now. A program whose directory is removed is just killed;
+- a new parent means the same: a forked child of the owner may still hold the other end open.
 
-Our exit ends the program too (on Linux: we have one thread, so here the kernel's offer holds), and
+Our exit ends the program too (on Linux: we have one thread, so the kernel's way works here), and
 the program's end is our exit. Started by file name and with `-I -S`, this file imports nothing of
 viewsweep and costs a few milliseconds.
 """
@@ -37,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def watch(command: list[str], remove: str | None) -> int:
-    """Run the command until it ends or the owner has had enough of it; returns the exit code."""
+    """Runs the command until it ends or the owner ends it; returns the exit code."""
     owner = os.getppid()
     program = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent if _on_linux() else None
@@ -53,7 +52,7 @@ def watch(command: list[str], remove: str | None) -> int:
 
 
 def _next_order(owner: int) -> bytes | None:
-    """What the owner wants, or None if it said nothing for a moment."""
+    """The owner's next order; None if there is none for a moment."""
     if os.getppid() != owner:
         return _OWNER_GONE
     readable, _, _ = select.select([0], [], [], _LOOK_SECONDS)
@@ -61,7 +60,7 @@ def _next_order(owner: int) -> bytes | None:
 
 
 def _gently(order: bytes, remove: str | None) -> int | None:
-    """The signal that is tried first, if any is."""
+    """The signal to try before SIGKILL, if any."""
     if order == ABORT:
         return signal.SIGABRT
     if order == STOP or (order == _OWNER_GONE and remove is None):
@@ -91,7 +90,7 @@ def _die_with_parent() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Parse by hand: this file has to start in an instant."""
+    """Parses the arguments by hand: this file has to start in an instant."""
     if arguments[0] == "--remove":
         return watch(arguments[2:], arguments[1])
     return watch(arguments, None)

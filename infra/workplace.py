@@ -1,17 +1,18 @@
-"""One directory for all that a process and those that it starts put into files for a while.
+"""One directory for all temporary files of a process and of those that it starts.
 
     $TMPDIR/viewsweep-job-ab12cd/    spark-…  blockmgr-…  viewsweep-mailbox-…  owner.lock
 
-It lies below TMPDIR and not in the warehouse: it wants a fast local disk, and the warehouse may be
-somewhere else. Its end removes it. What was killed removes nothing, so each start removes what is
-left of owners that are dead. An owner holds a lock on its directory for as long as it lives,
-however it ends; who gets that lock has nobody to fear. Directories of other users stay.
-The lock's file is mapped as well, so the lock is also held by a fork of the owner, which has closed
-all files, until it has become another program: before that nobody could tell that it uses the
+It lies below TMPDIR and not in the warehouse: it needs a fast local disk, and the warehouse may be
+somewhere else. The end of the context removes it. A killed process removes nothing, so each start
+removes directories of dead owners. An owner holds a lock on its directory until it ends, in any
+way, so whoever gets the lock may remove the directory. Directories of other users stay.
+The lock's file is mapped as well. So a fork of the owner, which has closed all files, also holds
+the lock until it becomes another program; before that nothing else shows that it uses the
 directory.
 
-A process that has such a directory as its TMPDIR ends before the directory goes: Spark's JVM, when
-its job ends while it starts, would not find the place for its first message and wait for ever.
+A process that has such a directory as its TMPDIR ends before the directory is removed: if a job
+ends while Spark's JVM starts, the JVM would not find the place for its first message and would wait
+for ever.
 """
 
 import contextlib
@@ -29,21 +30,21 @@ from pathlib import Path
 from infra.errors import InfraError
 
 _PREFIX = "viewsweep-"
-#: Not the name of a lock that a broker has in such a directory.
+#: Differs from the name of the lock that a broker has in such a directory.
 _LOCK = "owner.lock"
 _HOUR = 3600.0
 
 
 @contextlib.contextmanager
 def workplace(kind: str) -> Iterator[Path]:
-    """A directory of our own, for as long as the context lasts; kind: a word for its name."""
+    """A directory of our own for the time of the context; `kind` is a word for its name."""
     above = Path(tempfile.gettempdir())
     remove_abandoned(above)
     try:
         directory, lock = _made(above, kind)
     except OSError as error:
         raise InfraError(
-            f"no directory can be made in {above}: {error.strerror}. Make room there, or set"
+            f"no directory can be created in {above}: {error.strerror}. Make room there, or set"
             " TMPDIR to another directory"
         ) from None
     try:
@@ -55,9 +56,9 @@ def workplace(kind: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def all_temporary_files_in(directory: Path) -> Iterator[None]:
-    """Files of ours go there, and those of the processes that are started, Spark's JVM included."""
+    """Puts our files there, and those of the processes that we start, Spark's JVM included."""
     before = dict(os.environ)
-    # Of TMPDIR the JVM takes no notice. Its performance data would lie in /tmp whatever is said.
+    # The JVM ignores TMPDIR. It writes its performance data to /tmp, so they are switched off.
     options = f'-Djava.io.tmpdir="{directory}" -XX:-UsePerfData'
     os.environ |= {
         "TMPDIR": str(directory),
@@ -73,7 +74,7 @@ def all_temporary_files_in(directory: Path) -> Iterator[None]:
 
 
 def remove_abandoned(above: Path) -> None:
-    """What owners left there that are dead. Another start may be about the same."""
+    """Removes the directories of dead owners. Another start may do the same at this moment."""
     with contextlib.suppress(OSError):
         for directory in above.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
@@ -87,7 +88,7 @@ def _made(above: Path, kind: str) -> tuple[Path, mmap.mmap]:
         lock = os.open(directory / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between the two lines above somebody may have taken it for abandoned.
+            # Another process may have removed it as abandoned before we had the lock.
             if directory.exists():
                 return directory, _mapped(lock)
         os.close(lock)
@@ -109,7 +110,7 @@ def _remove_if_abandoned(directory: Path) -> None:
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        # Made again by a JVM that was just starting when its job ended; or made a moment ago.
+        # Recreated by a JVM that was just starting when its job ended; or created a moment ago.
         if directory.name.startswith(f"{_PREFIX}job-") and time.time() - found.st_mtime > _HOUR:
             shutil.rmtree(directory, ignore_errors=True)
         return
@@ -121,7 +122,7 @@ def _remove_if_abandoned(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """The directory, after the processes that put their files there. (Only Linux tells which.)"""
+    """Kills the processes that use the directory (only Linux tells which), then removes it."""
     theirs = f"TMPDIR={directory}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

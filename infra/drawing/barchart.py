@@ -1,4 +1,4 @@
-"""Bars beside their names as SVG; a line in each goes from the least run to the greatest."""
+"""A bar chart as SVG; a line in each bar goes from the least run to the greatest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ _WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 760, 22, 210, 110, 44
 
 @dataclass(frozen=True)
 class Bar:
-    """One row."""
+    """One bar with its name."""
 
     name: str
     value: float
-    #: All values that `value` is the middle of.
+    #: The measured values, of which `value` is the median.
     runs: Sequence[float]
-    #: Behind the bar, after the value.
+    #: Shown beside the bar, after the value.
     remark: str = ""
     colour: str = "#8fa3b0"
 
 
 def bars(title: str, rows: Sequence[Bar]) -> str:
-    """All of them under each other, on one linear scale."""
+    """All bars below each other, on one linear scale."""
     most = max((max(row.value, *row.runs) for row in rows), default=0.0) or 1.0
     height = _TOP + _ROW * len(rows) + 12
     lines = [_row(row, _TOP + _ROW * number, most) for number, row in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""A small line chart as SVG: several series over one axis each, values on a logarithmic scale."""
+"""Small line charts as SVG: several series over one axis, values on a logarithmic scale."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from html import escape
 
 _WIDTH, _HEIGHT = 560, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 150, 36, 48
-#: Where the lines end, and where they stand on.
+#: The right end of the lines, and the height of the x axis.
 _END, _FOOT = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 _COLOURS = (
     "#1b6ca8", "#c8553d", "#2a9d58", "#8e5aa8", "#b08a1e", "#4a4a4a", "#d16ba5", "#3fb0ac",
@@ -17,7 +17,7 @@ _DASHES = ("", "6 3", "2 3")
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn."""
+    """The content of a chart."""
 
     title: str
     across: str
@@ -58,7 +58,7 @@ def _chart(chart: Chart) -> str:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Where values are drawn: x equally far apart whatever the steps are, y between powers of 2."""
+    """The places of values: x at equal distances whatever the steps, y between powers of 2."""
 
     xs: Sequence[float]
     low: int
@@ -84,7 +84,7 @@ class _Axes:
 
 
 def _names(chart: Chart) -> Iterator[str]:
-    """What the axes are called."""
+    """The names of the axes."""
     place = f'x="{(_LEFT + _END) / 2}" y="{_HEIGHT - 10}"'
     yield f'<text {place} text-anchor="middle">{escape(chart.across)}</text>'
     yield (

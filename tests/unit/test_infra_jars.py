@@ -208,7 +208,7 @@ def test_without_pyspark_the_message_is_the_pip_command(
         ("\t\tmodule not found: io.delta#delta-storage;4.4.0", r"io\.delta delta-storage 4\.4\.0"),
         ("\t[FAILED     ] a.b#c;1!c.jar: timed out", r"a\.b c 1 could not .* command resumes"),
         ("java.io.IOException: No space left on device", r"is full: .* VIEWSWEEP_CACHE"),
-        ("something else", r"its last words were:\nsomething else"),
+        ("something else", r"its output ends with:\nsomething else"),
     ],
 )
 def test_an_ivy_that_fails_is_one_message(place: Path, said: str, message: str) -> None:
@@ -234,7 +234,7 @@ def test_a_cache_that_cannot_be_written_is_one_message(
 ) -> None:
     (place / "file").write_text("")
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(place / "file/cache"))
-    with pytest.raises(InfraError, match=r"cannot be kept in .* set VIEWSWEEP_CACHE"):
+    with pytest.raises(InfraError, match=r"cannot be stored in .* set VIEWSWEEP_CACHE"):
         jars.fetch(silent)
 
 

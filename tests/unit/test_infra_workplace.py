@@ -166,7 +166,7 @@ def test_no_room_for_a_directory_is_said_with_its_place(
     gone = above / "gone"
     monkeypatch.setattr(tempfile, "tempdir", str(gone))
     with (
-        pytest.raises(InfraError, match=f"no directory can be made in {gone}.*TMPDIR"),
+        pytest.raises(InfraError, match=f"no directory can be created in {gone}.*TMPDIR"),
         workplace("job"),
     ):
         pass
