@@ -239,7 +239,7 @@ class _Lake:
                 case.damage(view)
             self._commit(5)
             job.take(self._world.records_after(job))
-            job.finish()
+            job.running.finish()
             return self._judged(job.tables)
 
     def _judged(self, tables: ViewTables) -> str:

@@ -19,38 +19,31 @@ import polars as pl
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.framelog import VERSION, FrameLog
-from protocols.errors import ProtocolBug, WrongUse
+from protocols.errors import ProtocolBug
 from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.delivery import Channel, Delivery
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.protocol import Install
-from protocols.exchange.questions import Answer, Query, Question, Snapshot
-from protocols.exchange.together import finish
-from protocols.maintenance.firststate import next_stretch, root_of
-from protocols.maintenance.registry import Entry, protocol
+from protocols.exchange.questions import Answer, Snapshot
 from protocols.operators.memory import Memories
-from protocols.views.catalog import Catalog, Relation
-from protocols.views.sql import parse_view
+from protocols.views.catalog import Relation
 from protocols.views.tree import AnyView
 from sources.history import UNKNOWN
 from streaming.figures.heldback import held_back
-from streaming.figures.measuring import Measures
 from streaming.figures.noting import noted
 from streaming.figures.status import ViewStatus
 from streaming.intake.reading import Reading
 from streaming.job.commits import Commits
+from streaming.job.context import Context
 from streaming.job.slices import Batch, batch_of
+from streaming.job.storedview import StoredView
 from streaming.job.sweeping import Cluster, Done, Sweeping
-from streaming.settings.configuration import Configuration, ViewSettings
 from warehouse.files import WrittenFile
-from warehouse.mending import mend
 from warehouse.progress import QUESTION
-from warehouse.staging import Staging, discard_pages, staging_of
 from warehouse.standing import Standing
-from warehouse.tables import ViewTables
-from warehouse.upkeep import Upkeep, UpkeepSettings
+from warehouse.upkeep import Upkeep
 
 Report = Callable[[str], None]
 
@@ -60,119 +53,65 @@ class KeptView:
 
     def __init__(
         self,
-        configuration: Configuration,
-        settings: ViewSettings,
-        catalog: Catalog,
-        measures: Measures,
-        report: Report,
+        context: Context,
+        stored: StoredView,
+        standing: Standing,
+        memories: Memories,
+        reading: Reading,
+        commits: Commits,
+        executors: Cluster | None,
     ) -> None:
-        self._configuration = configuration
-        self.entry: Entry = protocol(settings.protocol)
-        self.view = parse_view(settings.name, settings.sql, catalog)
-        self.entry.refuse_view(self.view)
-        mend(configuration.warehouse, self.view, report)
-        self.tables = ViewTables(configuration.warehouse, self.view, report)
-        self.tables.allows_too_few = self.entry.control
-        self._upkeep_settings = UpkeepSettings(
-            configuration.job.current_every_seconds,
-            configuration.job.upkeep_every_seconds,
-            configuration.job.readers_minutes,
-            settings.history_hours,
-        )
-        self._records_per_sweep = configuration.job.records_per_sweep
-        self._measures = measures
-        self._report = report
+        """Starts the protocol on the updates after the standing, which the tables have.
+
+        `memories` are those of the tree's operators, as far as the first state has filled them.
+        """
+        self._configuration = context.configuration
+        self.entry, self.view, self.tables = stored.entry, stored.view, stored.tables
+        self._reading, self._commits = reading, commits
+        self._measures = context.measures
+        self._report = context.report
         #: The standing of the view, with the commits that were handed over and are not made yet.
-        self.standing: Standing
+        self.standing = standing
         #: The standing that is committed and visible to readers.
-        self.committed: Standing
-        #: The view as its running protocol maintains it.
-        self.work: Maintained[Frame]
-        self._reading: Reading
-        self._mailbox: Mailbox[Frame]
-        self._delivery: Delivery[Frame]
-        self._commits: Commits
-        #: None if this process sweeps everything.
-        self._sweeping: Sweeping | None = None
-        #: The memories of the tree's operators; empty after a restart.
-        self._memories = Memories()
+        self.committed = standing
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
         #: Changes that executors have written, not committed yet.
         self._written: list[WrittenFile] = []
-        self._upkeep: Upkeep
         #: Rows of the view, those included that are handed over to be committed.
-        self._rows = 0
+        self._rows = self.tables.rows()
         #: When it was last committed, in seconds since the epoch.
         self._committed_at: float | None = None
-
-    # -- before the first batch ------------------------------------------------------------------
-
-    def refuse_copies(self, known: Configuration) -> None:
-        """WrongUse if a copy would answer questions of a protocol that counts on FIFO."""
-        copied = (r for r in self.view.relations if known.sources[r.source].keeps_copy_of(r.name))
-        relation = next(copied, None) if self.entry.fifo else None
-        if relation is not None:
-            raise WrongUse(
-                f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', and view"
-                f" {self.view.name} reads it by protocol {self.entry.name}, which needs answers in"
-                " order with updates; those of a copy are not. Leave the key out, or choose a"
-                " protocol such as batched-sweep"
-            )
-
-    def resume(self) -> None:
-        """Goes on from the tables' standing, which was checked."""
-        discard_pages(self.tables)
-        self.tables.recover_progress()
-        self.tables.follow()
-        self._report(f"view {self.view.name}: going on from position {self.standing.position}")
-
-    def begin_first_state(
-        self, begins: Callable[[], Standing], refuse: Callable[[Standing], object]
-    ) -> "FirstState":
-        """The first state, at the vector of an earlier attempt if there is one and `refuse` does
-        not raise, else at the vector of `begins`."""
-        root = root_of(self.view)
-        key = () if root is None else tuple(root.type_of(column) for column in root.key)
-        staging = staging_of(self.tables, key, refuse, self._report)
-        return FirstState(
-            self.view, self.tables, staging, begins, self._memories, self._measures, self._report
-        )
-
-    def start(
-        self,
-        reading: Reading,
-        commits: Commits,
-        executors: Cluster | None = None,
-    ) -> None:
-        """Starts the protocol on the updates after the view's state."""
-        self._reading, self._commits = reading, commits
-        view, standing = self.view, self.standing
-        self.committed = standing
-        self._rows = self.tables.rows()
-        channel = None
-        if self.entry.fifo:
-            logs = {relation: FrameLog() for relation in view.relations}
-            self._mailbox = Mailbox(logs, standing.vector, standing.position)
-            channel = Channel(reading.received, self._mailbox, _as_received)
-        else:
-            self._mailbox = Mailbox(reading.received, standing.vector, standing.position)
+        channel = self._mailbox_and_channel()
         self._delivery = Delivery(
-            self._mailbox, view.sources, reading, self.entry.refuse_global, channel
+            self._mailbox, self.view.sources, reading, self.entry.refuse_global, channel
         )
-        least_rows = self._configuration.job.executor_rows
+        least_rows = context.configuration.job.executor_rows
+        #: None if this process sweeps everything.
+        self._sweeping: Sweeping | None = None
         if executors is not None and least_rows:
-            self._sweeping = Sweeping(view, self._mailbox, executors, least_rows)
-        self.work = Maintained(
-            view.name,
+            self._sweeping = Sweeping(self.view, self._mailbox, executors, least_rows)
+        #: The view as its running protocol maintains it.
+        self.work: Maintained[Frame] = Maintained(
+            self.view.name,
             self._mailbox,
             self._delivery,
             self.entry.fifo,
             self._told,
             None if self._sweeping is None else self._sweeping.wants,
         )
-        self.work.start(self.entry.begin_with(view, self._mailbox, self._contents, self._memories))
-        self._upkeep = Upkeep(self.tables, self._upkeep_settings, self._report)
+        self.work.start(self.entry.begin_with(self.view, self._mailbox, self._contents, memories))
+        self._upkeep = Upkeep(self.tables, stored.upkeep, context.report)
+
+    def _mailbox_and_channel(self) -> Channel[Frame] | None:
+        """Makes the mailbox; a protocol that counts on FIFO has its own, behind a channel."""
+        received, standing = self._reading.received, self.standing
+        if not self.entry.fifo:
+            self._mailbox = Mailbox(received, standing.vector, standing.position)
+            return None
+        logs = {relation: FrameLog() for relation in self.view.relations}
+        self._mailbox = Mailbox(logs, standing.vector, standing.position)
+        return Channel(received, self._mailbox, _as_received)
 
     def _contents(self) -> Frame:
         """The rows of the view at its standing."""
@@ -188,7 +127,7 @@ class KeptView:
         """
         feeds = self._reading.feeds
         upto = {s: feeds[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
-        return self.work.enqueue_upto(upto, self._records_per_sweep)
+        return self.work.enqueue_upto(upto, self._configuration.job.records_per_sweep)
 
     def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
         """Remembers for `progress` the questions of a position."""
@@ -417,94 +356,22 @@ class KeptView:
 
     def finish(self) -> None:
         """Brings `current` to the last position, after the last commit."""
-        if hasattr(self, "_upkeep"):
-            self._upkeep.close()
-            self.tables.catch_up()
-            self.tables.follow()
-            self._measures.steps["current"] = self._upkeep.following.total
-            self._measures.steps["upkeep"] = self._upkeep.tidying.total
+        self._upkeep.close()
+        self.tables.catch_up()
+        self.tables.follow()
+        self._measures.steps["current"] = self._upkeep.following.total
+        self._measures.steps["upkeep"] = self._upkeep.tidying.total
 
     def close(self) -> None:
         """Ends the executors' sweeps and the upkeep."""
         if self._sweeping is not None:
             self._sweeping.close()
-        if hasattr(self, "_upkeep"):
-            self._upkeep.close()
-
-
-class FirstState:
-    """Reads a view at one vector while the sources go on committing; can be interrupted."""
-
-    def __init__(
-        self,
-        view: AnyView,
-        tables: ViewTables,
-        staging: Staging,
-        begins: Callable[[], Standing],
-        memories: Memories,
-        measures: Measures,
-        report: Report,
-    ) -> None:
-        self._view, self._tables, self._report = view, tables, report
-        self._memories = memories
-        self._measures = measures
-        root = root_of(view)
-        self._from = "all of its relations" if root is None else str(root)
-        self._staging = staging
-        if staging.standing is None:
-            staging.begin(begins())
-        else:
-            report(f"view {view.name}: going on with the first state, {self._rows}")
-        assert self._staging.standing is not None
-        #: The vector that it is read at.
-        self.standing = self._staging.standing
-
-    def read(self, reading: Reading, limit: int) -> Standing:
-        """Reads page by page, until the first state is complete and visible."""
-        staging = self._staging
-        self._check(reading)
-        self._tables.define()
-        mailbox = Mailbox(reading.received, self.standing.vector, self.standing.position)
-        ask = partial(self._ask, reading, mailbox)
-        while not staging.finished:
-            task = next_stretch(self._view, mailbox, staging.last_key, limit, self._memories)
-            part = finish(task, ask)
-            staging.add(None if part.rows is None else part.rows.data, part.last_key)
-            self._report(f"view {self._view.name}: first state, {self._rows} so far")
-        staging.finish()
-        self._tables.follow()
-        return self.standing
-
-    def _check(self, reading: Reading) -> None:
-        """Asks each source for no rows, before the vector from its status is kept.
-
-        The answer's version has to be the vector's, or one that comes after the vector's offsets.
-        """
-        asked = {relation.source: relation for relation in self._view.relations}
-        reading.look_up([_for_nothing(relation) for relation in asked.values()])
-
-    def _ask(
-        self, reading: Reading, mailbox: Mailbox[Frame], questions: list[Question[Frame]]
-    ) -> list[Snapshot[Frame]]:
-        found = [rows for _, rows in reading.look_up(questions)]
-        for question, rows in zip(questions, found, strict=True):
-            self._measures.corrected += ahead(mailbox, question, rows) > 0
-        return found
-
-    @property
-    def _rows(self) -> str:
-        return f"{self._staging.rows:,} rows from {self._from}"
+        self._upkeep.close()
 
 
 def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:
     """The changes of a version, in the form of a log."""
     return changes.data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
-
-
-def _for_nothing(relation: Relation) -> Question[Frame]:
-    """A question with an empty set of keys, which no row of the relation matches."""
-    (name, type_), *_ = relation.columns
-    return Query(relation, (name,), keys=(empty_frame({name: type_}),))
 
 
 def _placed(view: AnyView, installs: Sequence[Install[Frame]]) -> pl.DataFrame:

@@ -25,6 +25,7 @@ from infra.sparksettings import settings
 from protocols.errors import ViewsweepError
 from streaming.figures.status import JobStatus
 from streaming.job.job import Job
+from streaming.job.running import Running
 from streaming.liveview import LiveView
 from streaming.settings.configuration import CHECKPOINTS, Configuration, ViewSettings
 from streaming.spark.checkpoint import NotUsable, fed_offsets, offsets_in
@@ -76,14 +77,14 @@ def _keep(
         job.check()
         # Spark takes seconds to start; the first state may take them as well.
         spark = begun(partial(spark_session, report), "spark")
-        job.prepare()
+        running = job.prepare()
         job.measures.phase = "starting Spark"
         while not is_done(spark, job.stopping, _SPARK_SECONDS):
             report("Spark is still starting; on a busy machine that may take a minute")
         session.set_result(spark.result())
         _keep_what_is_loaded()
-        _Stream(job, configuration, report).run(session.result(), once)
-        job.finish()
+        _Stream(job, running, configuration, report).run(session.result(), once)
+        running.finish()
     finally:
         job.close()
 
@@ -113,9 +114,14 @@ class _Stream:
     """One streaming query around one job."""
 
     def __init__(
-        self, job: Job, configuration: Configuration, report: Callable[[str], None]
+        self,
+        job: Job,
+        running: Running,
+        configuration: Configuration,
+        report: Callable[[str], None],
     ) -> None:
         self._job = job
+        self._running = running
         self._configuration = configuration
         self._report = report
         #: Held while a batch is processed, so that stopping waits for its commit.
@@ -124,7 +130,7 @@ class _Stream:
 
     def run(self, spark: SparkSession, once: bool) -> None:
         query = self._start(spark, once)
-        names = " and ".join(view.view.name for view in self._job.views)
+        names = " and ".join(view.view.name for view in self._running.views)
         self._report(f"view {names}: keeping it; Ctrl-C stops it")
         self._job.measures.phase = "keeping"
         try:
@@ -135,7 +141,7 @@ class _Stream:
         except StreamingQueryException as error:
             if self._failure is None:
                 # For a deleted topic Spark shows the error of Kafka's client, without its name.
-                self._job.refuse_lost_topics()
+                self._running.refuse_lost_topics()
                 raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
         self._stop(query)
         if self._failure is not None:
@@ -143,7 +149,7 @@ class _Stream:
 
     def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
         self._take_up_what_was_fed()
-        offsets = {topic: {"0": offset} for topic, offset in self._job.offsets.items()}
+        offsets = {topic: {"0": offset} for topic, offset in self._running.offsets.items()}
         records = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._configuration.bootstrap)
@@ -162,7 +168,7 @@ class _Stream:
     @property
     def _checkpoint(self) -> Path:
         """Beside the view, or in a directory for several views. If lost, it is recreated."""
-        views = self._job.views
+        views = self._running.views
         if len(views) == 1:
             return views[0].tables.directory / "checkpoint"
         names = "+".join(sorted(view.view.name for view in views))
@@ -171,7 +177,7 @@ class _Stream:
     def _take_up_what_was_fed(self) -> None:
         """Processes what Spark fed before it was stopped: it does not feed that again."""
         try:
-            fed = fed_offsets(self._checkpoint, self._job.topic_ends)
+            fed = fed_offsets(self._checkpoint, self._running.topic_ends)
         except NotUsable as why:
             aside = set_aside(self._checkpoint)
             self._report(
@@ -180,7 +186,7 @@ class _Stream:
             )
         else:
             if fed:
-                self._job.process(self._by_source(fed))
+                self._running.process(self._by_source(fed))
 
     def _ends(self, batch: int) -> dict[str, int]:
         """Source → the offset after the last record of a batch, as Spark noted before it began.
@@ -190,7 +196,7 @@ class _Stream:
         return self._by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
 
     def _by_source(self, ends: Mapping[str, int]) -> dict[str, int]:
-        topics = self._job.topics
+        topics = self._running.topics
         return {topics[topic]: end for topic, end in ends.items()}
 
     def _batch(self, _records: DataFrame, batch: int) -> None:
@@ -198,7 +204,7 @@ class _Stream:
             if self._job.stopping.is_set():
                 raise Stopped
             try:
-                self._job.process(self._ends(batch))
+                self._running.process(self._ends(batch))
             except Stopped:
                 raise
             except BaseException as error:
@@ -209,7 +215,7 @@ class _Stream:
         """Runs the tables' upkeep between batches, so that `current` catches up in a pause."""
         if self._working.acquire(blocking=False):
             try:
-                self._job.tend()
+                self._running.tend()
             finally:
                 self._working.release()
 

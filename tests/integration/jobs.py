@@ -30,6 +30,7 @@ from sources.queryserver import Endpoint, QueryServer
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.job.job import Job
+from streaming.job.keptview import KeptView
 from streaming.job.sweeping import Cluster
 from streaming.settings.configuration import Configuration, read_configuration
 from warehouse.standing import Standing
@@ -216,23 +217,34 @@ class OneView(Job):
     """A job with a single view, fed with the records that Spark would put into its batches."""
 
     @property
+    def views(self) -> list[KeptView]:
+        return self.running.views
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        return self.running.offsets
+
+    @property
     def view(self) -> AnyView:
-        return self.views[0].view
+        return self.checked.views[0].view
 
     @property
     def tables(self) -> ViewTables:
-        return self.views[0].tables
+        return self.checked.views[0].tables
 
     @property
     def standing(self) -> Standing:
         """How far the view has come."""
+        if self._running is None:
+            return self.checked.standings["v"]
         return self.views[0].standing
 
     def take(self, records: pl.DataFrame) -> int:
         """A micro-batch of these records, committed; returns how many positions it brought."""
         ends = records.group_by("topic").agg(pl.col("offset").max() + 1)
-        positions = self.process({self.topics[topic]: end for topic, end in ends.iter_rows()})
-        self.settle()
+        topics = self.running.topics
+        positions = self.running.process({topics[topic]: end for topic, end in ends.iter_rows()})
+        self.running.settle()
         return positions
 
 

@@ -22,6 +22,7 @@ from waiting import patience
 
 from cli import main as commandline
 from streaming.job.job import Job
+from streaming.job.running import Running
 from streaming.settings.configuration import Configuration
 from streaming.spark import sparkjob
 
@@ -31,15 +32,18 @@ ROOT = Path(__file__).parents[2]
 class OneBatch:
     """In the place of Spark: everything that is in the topics, once."""
 
-    def __init__(self, job: Job, configuration: Configuration, _report: object) -> None:
+    def __init__(
+        self, job: Job, running: Running, configuration: Configuration, _report: object
+    ) -> None:
         self.job = job
+        self._running = running
         self._bootstrap = configuration.bootstrap
 
     def run(self, _spark: object, _once: bool) -> None:
-        found = records(self._bootstrap, self.job.offsets)
+        found = records(self._bootstrap, self._running.offsets)
         ends = found.group_by("topic").agg(pl.col("offset").max() + 1)
-        self.job.process({self.job.topics[topic]: end for topic, end in ends.iter_rows()})
-        self.job.settle()
+        self._running.process({self._running.topics[topic]: end for topic, end in ends.iter_rows()})
+        self._running.settle()
 
 
 @dataclass

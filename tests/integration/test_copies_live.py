@@ -30,7 +30,7 @@ def commit(world: World, seed: int, transactions: int = 40) -> None:
 def complete_copies(job: OneView, relations: int) -> None:
     """What the job does in quiet moments, until all copies answer."""
     while len(job.measures.copies) < relations:
-        job.tend()
+        job.running.tend()
 
 
 def over_copies(world: World, copies: tuple[str, ...] = ALL, **given: Any) -> OneView:

@@ -53,8 +53,8 @@ def go_on(job: OneView, world: World) -> None:
     until = time.monotonic() + patience()
     while job.tables.followed() != job.standing.position:
         assert time.monotonic() < until
-        job.tend()
-        job.settle()
+        job.running.tend()
+        job.running.settle()
         time.sleep(0.01)
 
 

@@ -152,7 +152,7 @@ def test_what_two_atoms_of_a_slice_ask_alike_goes_out_once(world: World) -> None
         world.sources["a"].commit(("r", (900, 1, "p"), 1))
         world.wait_until_published()
         job.take(world.records_after(job))
-        figures: Any = job.measures.to_json()
+        figures: Any = job.status().to_json()
         assert sum(each["queries"] for each in figures["executors"].values()) == 1
         assert job.tables.progress()["questions"].list.len().sum() == 2
 
@@ -353,7 +353,7 @@ def assert_valid_and_counted(world: World, job: OneView) -> None:
     with trace.open("rb") as lines:
         found = check(read_trace(lines), PROTOCOLS["batched-sweep"].level)
     assert found.verdict == "valid", found
-    figures: Any = job.measures.to_json()
+    figures: Any = job.status().to_json()
     asked = sum(each["queries"] for each in figures["executors"].values())
     assert job.tables.progress()["questions"].list.len().sum() == asked > 0
     batches = figures["executor_batches"]

@@ -54,17 +54,19 @@ def test_a_wrong_schema_in_a_status_is_not_kept(world: World) -> None:
 
 
 def test_of_two_first_states_at_once_one_is_made_and_one_is_told(world: World) -> None:
-    with world.job(page_rows=2) as one, world.job(page_rows=2) as other:
+    told: list[str] = []
+
+    def run_the_other(report: str) -> None:
+        if "so far" in report and not told:
+            told.append(report)
+            other.prepare()
+
+    with (
+        world.job(page_rows=2) as other,
+        world.job(page_rows=2, report=run_the_other) as one,
+    ):
         one.check()
         other.check()
-        told: list[str] = []
-
-        def run_the_other(report: str) -> None:
-            if "so far" in report and not told:
-                told.append(report)
-                other.prepare()
-
-        one.views[0]._report = run_the_other
         with pytest.raises(ViewsweepError, match="another job has committed to this view"):
             one.prepare()
         assert told

@@ -30,7 +30,7 @@ def test_control_an_answer_that_is_not_checked_is_installed_and_reported(tmp_pat
 def test_control_a_lake_that_is_not_mended_is_reported(tmp_path: Path) -> None:
     attack = "last log entry of changes emptied"
     with (
-        mock.patch("streaming.job.keptview.mend"),
+        mock.patch("streaming.job.storedview.mend"),
         mock.patch("warehouse.progress.Progress._cut_back"),
         mock.patch("warehouse.current.Current._drop_damaged"),
     ):

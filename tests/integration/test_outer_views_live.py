@@ -59,7 +59,7 @@ STORIES = {
 
 def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
     """The sources commit between the questions and after the last, up to a limit."""
-    ask, left = job._sources.ask, [MEANWHILE]
+    ask, left = job.checked.sources.ask, [MEANWHILE]
 
     def committing(questions: list[Any]) -> list[Any]:
         count = min(left[0], dice.randint(1, 12))
@@ -68,7 +68,7 @@ def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None
             world.commit_at_random(dice, count)
         return ask(questions)
 
-    job._sources.ask = committing  # type: ignore[method-assign]
+    job.checked.sources.ask = committing  # type: ignore[method-assign]
 
 
 def go_on(world: World, protocol: str, dice: random.Random) -> OneView:

@@ -137,7 +137,7 @@ def test_a_trace_of_another_past_is_refused(forked: Forked) -> None:
     forked.restore_the_old_copy(topic=f"{forked.b.topic}-new")
     forked.world.wait_until_published()
     with forked.world.job() as job:
-        configuration = job._configuration
+        configuration = job._context.configuration
     with pytest.raises(SourceViolation, match="source b has another past"):
         write_live_trace(configuration, configuration.view("v"), forked.world.directory / "trace")
 

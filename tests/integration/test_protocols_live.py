@@ -35,7 +35,7 @@ def story_for(entry: Entry) -> Story:
 
 def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
     """The sources commit before and after some waves of questions, up to a limit."""
-    ask, left = job._sources.ask, [_MEANWHILE]
+    ask, left = job.checked.sources.ask, [_MEANWHILE]
 
     def committing(questions: list[Any]) -> list[Any]:
         for _ in range(2):
@@ -45,7 +45,7 @@ def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None
                 world.commit_at_random(dice, count)
         return ask(questions)
 
-    job._sources.ask = committing  # type: ignore[method-assign]
+    job.checked.sources.ask = committing  # type: ignore[method-assign]
 
 
 def live(world: World, protocol: str, seed: int) -> OneView:

@@ -19,7 +19,6 @@ from jobs import World, start
 from runs import Command, OneBatch, ctrl_c_at, running
 from waiting import crowding, patience
 
-from cli import main as commandline
 from infra.localbroker import LOOPBACK, LocalBroker
 from streaming.spark import sparkjob
 
@@ -175,7 +174,7 @@ def test_that_spark_is_still_starting_is_said(
             said.set()
 
     monkeypatch.setattr(sparkjob, "_SPARK_SECONDS", 0.1)
-    monkeypatch.setattr(commandline, "report", run)
+    monkeypatch.setattr("cli.run.report", run)
     monkeypatch.setattr(sparkjob, "spark_session", lambda _report: said.wait(patience()))
     assert command.run().code == 0
     assert said.is_set()

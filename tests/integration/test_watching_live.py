@@ -31,8 +31,8 @@ def said(world: World, what: str) -> int:
 
 
 def caught_up(job: OneView) -> bool:
-    job.tend()
-    job.settle()
+    job.running.tend()
+    job.running.settle()
     return set(job.measures.behind.values()) == {Behind(0, 0.0)}
 
 

@@ -29,6 +29,7 @@ from sources.database import SourceDatabase
 from sources.drive import Drive, Driver
 from sources.publisher import Publisher
 from sources.queryserver import QueryServer
+from streaming.figures.measuring import Measures
 from streaming.intake import lookahead
 from streaming.spark import sparkjob
 from streaming.spark.sparkprocess import spark_process
@@ -156,7 +157,11 @@ def test_a_job_ends_with_what_the_start_of_spark_has_thrown(
     thrown: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calm: Any = SimpleNamespace(
-        check=lambda: None, prepare=lambda: None, close=lambda: None, stopping=threading.Event()
+        check=lambda: None,
+        prepare=lambda: None,
+        close=lambda: None,
+        stopping=threading.Event(),
+        measures=Measures(),
     )
     monkeypatch.setattr(sparkjob, "spark_session", throwing(thrown))
     session: Future[Any] = Future()
@@ -171,7 +176,7 @@ def test_what_is_thrown_in_sparks_callback_is_kept_for_the_job(
 ) -> None:
     job: Any = SimpleNamespace(process=throwing(thrown), stopping=threading.Event())
     configuration: Any = None
-    stream = sparkjob._Stream(job, configuration, print)
+    stream = sparkjob._Stream(job, job, configuration, print)
     monkeypatch.setattr(sparkjob._Stream, "_ends", lambda *_: {})
     records: Any = None
     with pytest.raises(type(thrown), match="boom"):

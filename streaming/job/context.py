@@ -1,0 +1,21 @@
+"""The things that every part of a job is given."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streaming.figures.measuring import Measures
+from streaming.settings.configuration import Configuration
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Context:
+    """A job's configuration, where it reports and notes figures, and whether it has to end."""
+
+    configuration: Configuration
+    report: Report
+    measures: Measures = field(default_factory=Measures)
+    #: Set to end the job; every wait gives up then.
+    stopping: threading.Event = field(default_factory=threading.Event)

@@ -1,0 +1,292 @@
+"""The views kept by one job, without Spark: from the offsets of a batch to commits.
+
+    topics ─ lookahead ─> received <─────────────────────── waves ─> query servers
+                             |  order of delivery  |
+                             └─> mailbox ─> protocol ─> commits of each view's tables
+
+Spark says how far a micro-batch reaches; the records themselves come through the lookahead, which
+reads each once, for this batch or because an answer contains what it says. What the protocols ask
+and when is decided by the driver (protocols/exchange/driver.py), as in the simulator; what belongs
+to one view is in `keptview.py`.
+
+Delta is the truth: every view starts from the standing in its last commit, whatever Spark's
+checkpoint says. A batch that is there already delivers nothing.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import ExitStack, closing
+from functools import partial
+
+from protocols.algebra.frame import Frame
+from protocols.exchange.copying import Copying
+from protocols.exchange.driver import Driver
+from protocols.operators.memory import Memories
+from protocols.views.catalog import Relation
+from sources.history import UNKNOWN
+from streaming.figures.status import SourceStatus, ViewStatus
+from streaming.intake.reading import Reading, nothing_received
+from streaming.intake.topics import refuse_lost
+from streaming.job.checked import Checked
+from streaming.job.commits import Commits
+from streaming.job.context import Context
+from streaming.job.firststate import FirstState
+from streaming.job.keptview import KeptView
+from streaming.job.storedview import StoredView
+from streaming.job.sweeping import Cluster
+from streaming.job.watching import Installed, Watching
+from streaming.stopping import Stopped
+from warehouse.standing import Standing
+
+#: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
+_COMMIT_SECONDS = 1.0
+#: While executors work, the job looks so often whether there is anything else to do.
+_LOOK_SECONDS = 0.1
+
+
+class Running:
+    """All views of a job at work: `process` for each micro-batch, `tend` between them."""
+
+    def __init__(self, context: Context, checked: Checked, executors: Cluster | None) -> None:
+        """Every view goes on from its standing, or gets its first state if it has none."""
+        self._context = context
+        self._checked = checked
+        #: Source → how far all views are in its topic, as far as only this job's thread can tell.
+        self._reached: dict[str, int] = {}
+        self._next: dict[str, tuple[int, float]] = {}
+        ready = [(stored, *self._state_of(stored)) for stored in checked.views]
+        relations = [relation for stored, *_ in ready for relation in stored.view.relations]
+        with ExitStack() as made:
+            self._reading = self._read(relations, earliest([s for _, s, _ in ready]))
+            made.enter_context(closing(self._reading))
+            for _, standing, _ in ready:
+                self._reading.seen(standing.vector)
+                self._reading.expect(standing)
+            self._commits = made.enter_context(closing(Commits()))
+            self._driver: Driver[Frame] = Driver(self._reading.received, self._reading.router)
+            self.views: list[KeptView] = []
+            for each in ready:
+                view = KeptView(context, *each, self._reading, self._commits, executors)
+                made.callback(view.close)
+                self.views.append(view)
+                self._driver.views.append(view.work)
+            for relation in self._copied():
+                page = context.configuration.job.page_rows
+                Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
+            self._watching = Watching(
+                context.configuration.bootstrap,
+                {source: topic for topic, source in self.topics.items()},
+                self._installed,
+                context.measures,
+                context.report,
+                context.stopping,
+            )
+            self._watching.start(checked.sources.watched())
+            self._made = made.pop_all()
+
+    # -- before the first batch ------------------------------------------------------------------
+
+    def _state_of(self, stored: StoredView) -> tuple[Standing, Memories]:
+        """Where a view stands, and the memories of its operators."""
+        memories, name = Memories(), stored.view.name
+        standing = self._checked.standings.get(name)
+        if standing is not None:
+            stored.resume()
+            self._context.report(f"view {name}: going on from position {standing.position}")
+            return standing, memories
+        self._context.measures.phase = "first state"
+        with self._context.measures.first_state():
+            return self._first_state(stored, memories), memories
+
+    def _first_state(self, stored: StoredView, memories: Memories) -> Standing:
+        checked, context = self._checked, self._context
+        begins = partial(checked.beginnings.of, stored.view)
+        first = FirstState(
+            stored, begins, checked.standing, memories, context.measures, context.report
+        )
+        standing = checked.standing(first.standing)
+        # The protocol reads the same part of the topics once more, in its own way.
+        with closing(self._read(stored.view.relations, standing)) as reading:
+            first.read(reading, context.configuration.job.page_rows)
+        return standing
+
+    def _read(self, relations: Iterable[Relation], start: Standing) -> Reading:
+        context = self._context
+        return Reading(
+            context.configuration,
+            self._checked.sources,
+            nothing_received(context.configuration, relations, start),
+            start,
+            context.measures,
+            context.report,
+            context.stopping,
+        )
+
+    def _copied(self) -> list[Relation]:
+        """The relations of which the configuration asks for a copy."""
+        known = self._context.configuration.sources
+        return [r for r in self._reading.received.logs if known[r.source].keeps_copy_of(r.name)]
+
+    def _tell_of_copy(self, relation: Relation, rows: int, complete: bool) -> None:
+        """How far a copy is; it answers as soon as it is complete."""
+        if complete:
+            self._context.measures.copies[str(relation)] = rows
+            self._context.report(
+                f"copy of {relation}: {rows:,} rows; it answers for the source from now on"
+            )
+        else:
+            self._context.report(f"copy of {relation}: {rows:,} rows so far")
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Topic → source, of all views."""
+        return {feed.topic: source for source, feed in self._reading.feeds.items()}
+
+    def refuse_lost_topics(self) -> None:
+        """SourceViolation if a topic no longer has what this job has read of it."""
+        read = {feed.topic: feed.next_offset for feed in self._reading.feeds.values()}
+        refuse_lost(self._context.configuration.bootstrap, read)
+
+    @property
+    def topic_ends(self) -> dict[str, tuple[int, int]]:
+        """Topic → its first offset and its next one, as they were before the start."""
+        return {topic: self._checked.ends[source] for topic, source in self.topics.items()}
+
+    @property
+    def offsets(self) -> dict[str, int]:
+        """Topic → the first offset that some view needs."""
+        start = earliest([view.standing for view in self.views])
+        return {topic: start.offsets[source] for topic, source in self.topics.items()}
+
+    # -- one micro-batch -------------------------------------------------------------------------
+
+    def process(self, ends: Mapping[str, int]) -> int:
+        """Takes up what begins below these offsets (by source); returns how many positions.
+
+        When it returns, the protocols have nothing more to do, and what they have done is handed
+        over to be committed; `settle` waits for that.
+        """
+        before = self._positions()
+        with self._context.measures.step("decode"):
+            self._reading.read_up_to(ends)
+        # Memory grows with a sweep, not with the batch: what waits is swept next.
+        while self._sweep(ends):
+            pass
+        return self._positions() - before
+
+    def _sweep(self, ends: Mapping[str, int]) -> bool:
+        """One sweep of every view; whether transactions below these offsets still wait for one."""
+        with self._context.measures.step("order"):
+            waiting = [view.enqueue_upto(ends) for view in self.views]
+            self._note_first_waiting()
+        self._work()
+        for view in self.views:
+            view.end_batch()
+        self._driver.forget()
+        self._reading.forget(earliest([view.standing for view in self.views]).vector)
+        return any(waiting)
+
+    def _note_first_waiting(self) -> None:
+        """Which transactions are next, for whoever wants to know how far behind the views are."""
+        vector = earliest([view.standing for view in self.views]).vector
+        found = {source: self._reading.first_waiting(source, v) for source, v in vector.items()}
+        self._next = {source: each for source, each in found.items() if each is not None}
+
+    def _note_reached(self) -> None:
+        """With nothing in work: what was read and brought nothing is done as well."""
+        vector = earliest([view.standing for view in self.views]).vector
+        found = {source: self._reading.has_read_all(source, v) for source, v in vector.items()}
+        self._reached = {source: each for source, each in found.items() if each is not None}
+
+    def _installed(self) -> dict[str, Installed]:
+        """How far all views are; any thread may ask."""
+        offsets = earliest([view.committed for view in self.views]).offsets
+        reached, following = self._reached, self._next
+        return {
+            source: Installed(max(offset, reached.get(source, 0)), following.get(source))
+            for source, offset in offsets.items()
+        }
+
+    def status(self) -> tuple[list[SourceStatus], list[ViewStatus]]:
+        """The state of sources and views at this moment; any thread may ask."""
+        received, known = self._reading.received, self._context.measures
+        sources = [
+            SourceStatus(s, known.reachable.get(s), received.received(s), known.behind.get(s))
+            for s in self._reading.feeds
+        ]
+        return sources, [view.status() for view in self.views]
+
+    def settle(self) -> None:
+        """Waits until all that was handed over is committed."""
+        self._commits.settle()
+
+    def _positions(self) -> int:
+        return sum(view.standing.position for view in self.views)
+
+    def _work(self) -> None:
+        """Wave after wave until the protocols have nothing open and begin nothing."""
+        committed = time.monotonic()
+        with self._context.measures.step("sweep"):
+            self._driver.begin()
+        while self._driver.open:
+            with self._context.measures.step("sweep"):
+                self._wave()
+            if time.monotonic() - committed > _COMMIT_SECONDS:
+                for view in self.views:
+                    view.install()
+                committed = time.monotonic()
+
+    def _wave(self) -> None:
+        """All questions that have come up go out together; their answers go to who asked.
+
+        Executors are waited for when nothing else is left to do.
+        """
+        if self._context.stopping.is_set():
+            raise Stopped
+        elsewhere = [work for view in self.views for work in view.sweep_elsewhere()]
+        self._context.measures.note_wait("executors", bool(elsewhere))
+        sent = self._driver.send()
+        if not sent and not self._driver.holds_answers:
+            wait(elsewhere, _LOOK_SECONDS, FIRST_COMPLETED)
+            return
+        answers = self._reading.ask([asked.question for asked in sent])
+        for asked, answer in zip(sent, answers, strict=True):
+            self._driver.answered(asked, answer)
+        self._reading.catch_up(self._driver.missing())
+        self._driver.hand_over_all()
+
+    def tend(self) -> None:
+        """Called between batches: what goes on beside them does not wait for the next one."""
+        if self._driver.asking:
+            self._wave()
+        if self._commits.idle:
+            self._note_reached()
+            for view in self.views:
+                view.tend()
+
+    def finish(self) -> None:
+        """Waits for what was handed over, and brings the `current` tables to the end."""
+        self.settle()
+        self._note_reached()
+        self._watching.look_again()
+        for view in self.views:
+            view.finish()
+
+    def close(self) -> None:
+        """Ends the threads of the views, the commits and the lookahead."""
+        self._made.close()
+
+
+def earliest(standings: Sequence[Standing]) -> Standing:
+    """From where the topics have to be read so that no view misses anything."""
+    vector: dict[str, int] = {}
+    offsets: dict[str, int] = {}
+    digests: dict[str, int] = {}
+    for standing in standings:
+        for source, version in standing.vector.items():
+            place = version, standing.offsets[source]
+            if source not in vector or place < (vector[source], offsets[source]):
+                vector[source], offsets[source] = place
+                digests[source] = standing.digests.get(source, UNKNOWN)
+    return Standing(min(standing.position for standing in standings), vector, offsets, digests)
