@@ -1,15 +1,15 @@
-"""Everything that can go wrong, by who broke the rules.
+"""All errors, by the party that broke the rules.
 
     ViewsweepError
     ├── WrongUse         the caller: a view, a configuration, a file that cannot be served
     │   ├── ViewRefused  … a place in the SQL of a view
     │   └── NoValue      … an expression that has no value for a row: an overflow, a wrong date
-    ├── SourceViolation  the outside broke a promise: a gap, a reset, another schema, a bad record
+    ├── SourceViolation  a source broke a promise: a gap, a reset, another schema, a bad record
     ├── Unreachable      a broker, a query server or a disk did not answer in time
-    ├── ProtocolBug      we broke one: an invariant of our own does not hold
-    └── Unforeseen       a library threw what nobody here reckoned with (failures.py)
+    ├── ProtocolBug      viewsweep: one of its own invariants does not hold
+    └── Unforeseen       a library raised an unexpected error (failures.py)
 
-A message names the thing, the place and the way out. `exit_code` is what a command ends with.
+A message names the thing, the place and the way out. `exit_code` is the exit code of a command.
 """
 
 
@@ -17,7 +17,7 @@ class ViewsweepError(Exception):
     """Base of all errors that are reported as one message instead of a traceback."""
 
     exit_code = 3
-    #: Whether it may be a defect of viewsweep, so that its traceback is written into a file.
+    #: Whether it may be a defect of viewsweep; then its traceback is written to a file.
     deserves_report = False
 
 
@@ -38,28 +38,28 @@ class ViewRefused(WrongUse):
 
 
 class NoValue(WrongUse):
-    """An expression has no value for some row, where a database would raise an error as well."""
+    """An expression has no value for some row; a database would raise an error too."""
 
     def __init__(self, reason: str) -> None:
-        # Polars hands an error on with a paragraph about its own expression.
+        # Polars appends a paragraph about its own expression to the error.
         super().__init__(reason.partition("\n\n")[0])
 
 
 class SourceViolation(ViewsweepError):
-    """A source, its topic or its query server broke a promise; going on would be guessing."""
+    """A source, its topic or its query server broke a promise; to continue would be guessing."""
 
 
 class Unreachable(ViewsweepError):
-    """Something that has to answer does not; after it is back the same command goes on."""
+    """A required service does not answer; once it is back, the same command continues."""
 
 
 class ProtocolBug(ViewsweepError):
-    """An invariant of viewsweep itself does not hold. Always worth a report."""
+    """An invariant of viewsweep itself does not hold. It should always be reported."""
 
     deserves_report = True
 
 
 class Unforeseen(ViewsweepError):
-    """A library threw what nobody here reckoned with, or an assertion of ours failed."""
+    """A library raised an unexpected error, or an assertion of ours failed."""
 
     deserves_report = True

@@ -1,14 +1,14 @@
-"""What libraries throw, in our terms: one place, so that no traceback reaches a user.
+"""Turns errors of libraries into ours, in one place, so that no traceback reaches a user.
 
-Whoever calls a library and knows what its errors mean turns them into ours on the spot, with the
-name of the thing and the way out. What is left arrives here: at the end of the command line, and
-in every thread that hands its error on. It is caught as BaseException, for a panic of a library
-written in Rust is no Exception.
+Code that calls a library and knows its errors converts them on the spot, with the name of the thing
+and the way out. All other errors are converted here: at the end of the command line, and in every
+thread that passes its error on. They are caught as BaseException, because a panic of a library
+written in Rust is not an Exception.
 """
 
 from protocols.errors import Unforeseen, ViewsweepError
 
-#: The package of an exception's class → whose it is.
+#: The package of an exception's class → the library's name.
 _LIBRARIES = {
     "py4j": "Spark's JVM",
     "pyspark": "Spark",
@@ -28,7 +28,7 @@ _LONGEST = 300
 
 
 def as_ours(error: BaseException) -> ViewsweepError:
-    """The error itself if it is ours; else one that says in a line what was thrown, and by whom."""
+    """The error itself if it is ours; else an Unforeseen that names error and library in a line."""
     if isinstance(error, ViewsweepError):
         return error
     unforeseen = Unforeseen(words_of(error))
@@ -37,7 +37,7 @@ def as_ours(error: BaseException) -> ViewsweepError:
 
 
 def words_of(error: BaseException) -> str:
-    """What was thrown, in one line."""
+    """The error in one line."""
     if isinstance(error, MemoryError):
         return "there is not enough memory" + _said(error)
     if isinstance(error, RecursionError):
@@ -58,7 +58,7 @@ def _said(error: BaseException) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """Stacks and plans follow behind the first line; some begin with an empty one."""
+    """The first line that is not empty; stacks and plans follow it."""
     line = next((line.strip() for line in _text(error).splitlines() if line.strip()), "")
     return line if len(line) <= _LONGEST else line[:_LONGEST] + " …"
 

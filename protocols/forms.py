@@ -1,4 +1,4 @@
-"""JSON objects as they come in from outside."""
+"""Checks of JSON objects that come from outside."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from protocols.errors import WrongUse
 
 
 def refuse_unknown_fields(place: str, form: Mapping[str, Any], known: Collection[str]) -> None:
-    """WrongUse for a field that nobody would read: a slip, or meant for another version."""
+    """Raises WrongUse for an unknown field: a typing error, or meant for another version."""
     for field in form:
         if field not in known:
             raise WrongUse(
