@@ -1,1 +1,1 @@
-"""Between the warehouse and its sources: questions, answers, updates, and what makes them agree."""
+"""Between the warehouse and its sources: questions, answers, updates, and their correction."""

@@ -1,7 +1,7 @@
 """The one primitive: the rows of an atom that match a set of keys, as of a cut.
 
-Ask the source, get its rows *now*, and let the correction take out what they hold from after the
-cut and add what they lack from before (correction.py).
+Ask the source and get its rows *now*; the correction then removes the updates after the cut that
+they contain, and adds those before the cut that they lack (correction.py).
 """
 
 from collections.abc import Callable
@@ -31,12 +31,12 @@ def asof(
 def as_answered(
     _mailbox: Mailbox[D], atom: Atom, keys: D | None, _cut: int, position: int
 ) -> Maintenance[D, D]:
-    """The control: whatever the source holds when it is asked, errors included."""
+    """The control: the rows that the source holds when it is asked, errors included."""
     (found,) = yield [about(atom, keys, position)]
     return found.rows.select(atom.renaming)
 
 
 def about(atom: Atom, keys: D | None, position: int) -> Query[D]:
-    """The question about an atom; without keys about all its rows."""
+    """The question about an atom; without keys it asks for all rows."""
     key_sets = None if keys is None else (keys,)
     return Query(atom.relation, atom.columns, atom.condition, key_sets, None, position)

@@ -1,13 +1,13 @@
-"""Who answers: the source of a relation, or a copy of it that is kept here.
+"""Routes a question to the source of a relation, or to a copy of the relation that is kept here.
 
-A copy needs no protocol of its own. It is an answer to the question for all rows of its relation,
-at a known version, that came before anybody asked; a question about the relation is a restriction
-of it. What lies between that version and the cut that a protocol needs is taken out or put in like
-the error of any other answer (correction.py), out of the log of updates that is there anyway. So a
-copy need not be brought up to date before it answers, and nothing that asks knows who has answered.
+A copy needs no protocol of its own. It is an answer, given in advance, to the question for all rows
+of its relation at a known version; a question about the relation is a restriction of it. The
+updates between that version and the cut that a protocol needs are removed or added like the error
+of any other answer (correction.py), from the log of updates that exists anyway. So a copy need not
+be brought up to date before it answers, and no asker knows whether source or copy has answered.
 
     question ─> Router ─┬─> the relation has a copy: restricted, at the copy's version
-                        └─> it has none:             its source, which is asked as ever
+                        └─> it has none:             its source is asked
 """
 
 from typing import Generic, TypeVar
@@ -21,7 +21,7 @@ from protocols.views.catalog import Relation
 
 D = TypeVar("D", bound=Delta)
 
-#: The late changes are merged into the rows when they are more than one in so many of these.
+#: Late changes are merged into the rows when there is more than one per so many rows.
 _LATE = 8
 
 
@@ -29,34 +29,34 @@ class Copy(Generic[D]):
     """All rows of a relation at one version of its source."""
 
     def __init__(self, relation: Relation, received: Received[D], rows: D, version: int) -> None:
-        """Everything behind the version is received, or will be."""
+        """All updates after the version are in `received`, or will be."""
         self.relation = relation
         self._received = received
         self._rows = rows
-        #: Changes that are not merged into the rows.
+        #: Changes that are not merged into the rows yet.
         self._late: D | None = None
         self._version = version
         received.read_by(self)
 
     @property
     def version(self) -> int:
-        """The version of its source that it is at."""
+        """The version of the source that it shows."""
         return self._version
 
     @property
     def rows(self) -> D:
-        """Its rows; equal ones may stand there more than once, with opposite counts."""
+        """Its rows; equal ones may occur more than once, with opposite counts."""
         return self._rows if self._late is None else self._rows.plus(self._late)
 
     def answer(self, query: Query[D]) -> Answer[D]:
-        """What the source would have answered at the copy's version."""
+        """The answer that the source would have given at the copy's version."""
         rows = restricted(self._rows, query)
         if self._late is not None:
             rows = rows.plus(restricted(self._late, query))
         return Answer(rows, Prefix(self._version), copied=True)
 
     def advance(self) -> None:
-        """Takes in what has been received since; the log need not keep it for this copy."""
+        """Takes in all updates received since; the log need not keep them for this copy."""
         upto = self._received.received(self.relation.source)
         log = self._received.logs[self.relation]
         change = log.between(self._version, upto) if upto > self._version else None
@@ -68,28 +68,29 @@ class Copy(Generic[D]):
             self._rows, self._late = self._rows.plus(self._late).consolidated(), None
 
     def reads(self, source: str) -> bool:
-        """Whether it needs the log of a source."""
+        """Whether it reads the log of a source."""
         return source == self.relation.source
 
     def base(self, _source: str) -> int:
-        """It corrects what it holds by what comes behind its version."""
+        """Its version: it needs the updates after it to correct its rows."""
         return self._version
 
 
 class Router(Generic[D]):
-    """Relation → the copy that answers, where there is one."""
+    """Answers questions from copies, for relations that have one."""
 
     def __init__(self) -> None:
         self.copies: dict[Relation, Copy[D]] = {}
 
     def add(self, copy: Copy[D]) -> None:
-        """From now on it answers for its source."""
+        """From now on the copy answers instead of its source."""
         self.copies[copy.relation] = copy
 
     def answer(self, question: Question[D]) -> Answer[D] | None:
         """The answer of a copy; None if the source has to be asked.
 
-        Pages are asked for while something is built, and joins by protocols for a single source.
+        The source gets all questions for pages (while a copy or a first state is built) and for
+        joins (by protocols for a single source).
         """
         if not isinstance(question, Query) or question.page is not None:
             return None
@@ -97,6 +98,6 @@ class Router(Generic[D]):
         return None if copy is None else copy.answer(question)
 
     def advance(self) -> None:
-        """Brings all copies up to what has been received."""
+        """Brings all copies up to date with the received updates."""
         for copy in self.copies.values():
             copy.advance()

@@ -1,4 +1,4 @@
-"""Makes a copy of a relation while the views that read it go on."""
+"""Builds a copy of a relation while the views that read it run on."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -16,9 +16,9 @@ D = TypeVar("D", bound=Delta)
 
 
 class Copying(Generic[D]):
-    """Asks for a relation page by page, as of the version where it began; then the copy answers.
+    """Reads a relation page by page, as of the version where it began; then adds the copy.
 
-    A relation without a key has no pages: all of it comes in one answer.
+    A relation without a key has no pages: it comes in one answer.
     """
 
     fifo = False
@@ -30,13 +30,13 @@ class Copying(Generic[D]):
         limit: int,
         told: Callable[[int, bool], None],
     ) -> None:
-        """`told` is called after each page: how many rows there are, and whether that is all."""
+        """`told` is called after each page: rows so far, and whether it was the last page."""
         self._driver = driver
         self._relation = relation
         self._limit = limit
         self._told = told
         received = driver.received
-        #: Keeps the log from here on until the copy stands.
+        #: Keeps the log from here on until the copy is complete.
         self.mailbox = Mailbox(received, {relation.source: received.received(relation.source)})
         self._rows: D | None = None
         self._unsent = [self._page(None)]
@@ -48,20 +48,20 @@ class Copying(Generic[D]):
 
     @property
     def unsent(self) -> int:
-        """How many questions have not been sent."""
+        """The number of questions that have not been sent."""
         return len(self._unsent)
 
     def take_unsent(self) -> list[Wanted[D]]:
-        """The next page, unless it has been asked for."""
+        """The question for the next page, unless it has been sent."""
         unsent, self._unsent = self._unsent, []
         return unsent
 
     def ask_again(self, wanted: Wanted[D]) -> None:
-        """Its answer is of no use here."""
+        """Asks a question again whose answer cannot be used."""
         self._unsent.append(wanted)
 
     def hand_over(self, wanted: Wanted[D], _answer: Answer[D], found: Snapshot[D]) -> None:
-        """A page; after the last one the copy stands."""
+        """Takes in a page; after the last one the copy is complete."""
         assert isinstance(wanted.question, Query)
         rows = at_cut(self.mailbox, wanted.question, found, self.mailbox.start)
         self._rows = rows if self._rows is None else self._rows.plus(rows)

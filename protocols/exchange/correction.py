@@ -1,22 +1,22 @@
-"""From an answer to the relation at a cut: everything that is taken out of answers or put back.
+"""From an answer to the relation at a cut: all corrections of answers.
 
-An answer tells of the moment at which its source was read, never of the moment that a protocol
-needs. Three steps lie between, and they stand here and nowhere else:
+An answer shows the moment at which its source was read, never the moment that a protocol needs.
+Three steps correct that, all of them in this file:
 
-    snapshot    an answer and what it contains (inclusion.py) → the rows at one version
+    snapshot    an answer and its inclusion (inclusion.py) → the rows at one version
     at_cut      a snapshot → the rows at one cut
     over_span   a snapshot → the rows at all cuts of a batch, each with its lifetime
 
-All of them stand on Lemma 1 (algorithms.md, section 5): if A are the rows of R that match a
+All of them rely on Lemma 1 (algorithms.md, section 5): if A are the rows of R that match a
 restriction (keys, a condition, a stretch of the key), and it is known of every update whether A
 contains it, then
 
     R@cut = A - (updates in A, after the cut) + (updates not in A, up to the cut)
 
 each restricted as A was. Selection and semi-join are linear, so it does not matter that the source
-applied them to the relation and we apply them to changes. In SWEEP's words this is on-line error
-correction (section 4 of the paper); unlike its Figure 4 nothing is concluded from what has or has
-not arrived here before the answer.
+applied them to the relation and we apply them to changes. SWEEP calls this on-line error correction
+(section 4 of the paper). Unlike its Figure 4, nothing is concluded from the updates that have or
+have not arrived here before the answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +34,11 @@ from protocols.views.view import Atom
 
 D = TypeVar("D", bound=Delta)
 
-# -- from what an answer contains to one version -------------------------------------------------
+# -- from the inclusion of an answer to one version ----------------------------------------------
 
 
 def came_too_late(received: Received[D], question: Question[D], answer: Answer[D]) -> bool:
-    """Whether it lacks an update that is forgotten here: then it has to be asked again.
+    """Whether the answer lacks an update that is forgotten here: then the question is asked again.
 
     PostgreSQL publishes a transaction a moment before its snapshots show it.
     """
@@ -53,13 +53,13 @@ def _first_lacking(inclusion: Prefix | Window) -> int:
 
 
 def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) -> Snapshot[D]:
-    """The answer at one version; everything that it contains has been received."""
+    """The answer at one version; all updates that it contains have been received."""
     readings = _readings(answer)
     version = max(inclusion.version for _, inclusion in readings)
     rows = answer.rows
     if isinstance(question, Query):
         log = received.logs[question.relation]
-        # Whoever shares a question, or closes a window, gets more columns than he asked for.
+        # A shared question, or one that closes a window, returns more columns than were asked for.
         told = question
         if rows.columns != question.columns:
             told = replace(question, columns=rows.columns)
@@ -76,7 +76,7 @@ def snapshot(received: Received[D], question: Question[D], answer: Answer[D]) ->
 
 
 def _readings(answer: Answer[D]) -> Sequence[tuple[Condition | None, Prefix | Window]]:
-    """What was read at which moment; None stands for all rows."""
+    """The parts of an answer with their inclusions; None stands for all rows."""
     if answer.parts:
         return answer.parts
     inclusion = answer.inclusion
@@ -84,10 +84,10 @@ def _readings(answer: Answer[D]) -> Sequence[tuple[Condition | None, Prefix | Wi
 
 
 def _towards(log: Log[D], inclusion: Prefix, version: int) -> Iterator[D]:
-    """The changes that lie between an answer and a version, none before its prefix ends.
+    """The changes to add to an answer to get to a version at or after the end of its prefix.
 
-    Exceptions do not depend on the version: a transaction behind the prefix is in the rows already,
-    wherever the version lies, and one that the prefix lacks is missing in any case.
+    Exceptions do not depend on the version: a transaction contained after the prefix is in the rows
+    already, wherever the version lies, and one that the prefix lacks is missing in any case.
     """
     change = log.between(inclusion.upto, version) if inclusion.upto < version else None
     if change is not None:
@@ -103,11 +103,11 @@ def _towards(log: Log[D], inclusion: Prefix, version: int) -> Iterator[D]:
 
 
 def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) -> D:
-    """The rows at the window's end: those of keys that it touched as the log has them.
+    """The rows at the window's end; rows whose keys were touched in the window come from the log.
 
-    A row that nobody touched was the same whenever it was read. Of any other the answer may show
-    every state that it had in between, or none, or two; the log shows the last one. A transaction
-    that takes a row away and gives the same one back has not touched it.
+    A row that was not touched is the same whenever it was read. Of a touched row the answer may
+    show any state that it had in the window, or none, or two; the log has the last one. A
+    transaction that deletes a row and inserts the same row again has not touched it.
     """
     numbers = range(-window.low - 1, -window.high - 1, -1)
     touched = log.placed(window.low, window.high, numbers)
@@ -115,13 +115,13 @@ def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) 
         return answer.rows
     key, touched = question.relation.key, touched.consolidated()
     _, untouched = answer.rows.apart(touched, key)
-    # Of numbers below zero the smallest is the last transaction.
+    # The numbers are negative, so the smallest is the last transaction.
     last = touched.earliest(key, POSITION).positive()
     return untouched.plus(restricted(last, question, answer.last_key))
 
 
 def widened(question: Question[D]) -> Question[D]:
-    """The question as a source with windows is asked it: with the key among the columns."""
+    """The question for a source with windows: with the key among the columns."""
     if isinstance(question, Joint):
         return question
     names = {*question.columns, *question.relation.key}
@@ -133,7 +133,7 @@ def widened(question: Question[D]) -> Question[D]:
 
 
 def ahead(mailbox: Mailbox[D], question: Question[D], found: Snapshot[D]) -> int:
-    """How many transactions a snapshot has that lie after the position it was asked for."""
+    """The number of transactions in a snapshot after the position it was asked for."""
     return found.version - mailbox.version_at(question.source, question.position)
 
 
@@ -146,7 +146,7 @@ def at_cut(mailbox: Mailbox[D], question: Query[D], found: Snapshot[D], cut: int
 
 
 def _difference(mailbox: Mailbox[D], relation: Relation, version: int, cut: int) -> D | None:
-    """What to add to a relation at a version so that it becomes the relation at a cut."""
+    """The change from a relation at a version to the relation at a cut."""
     wanted = mailbox.version_at(relation.source, cut)
     if version > wanted:
         error = mailbox.logged(relation, wanted, version)
@@ -159,8 +159,9 @@ def over_span(
 ) -> D:
     """The rows of an atom at every cut from `first - 1` to `last`, its columns qualified.
 
-    With lifetimes, unless they are the same at all of them: what no update touches is there
-    throughout; the rest as it is in the end, and going back from there each change at its position.
+    Without lifetimes if they are the same at all these cuts. Otherwise rows that no update touches
+    live throughout; the lifetimes of the others follow from their state at the end, by going back
+    over each change at its position.
     """
     rows = found.rows.select(atom.renaming)
     names = [(name, name) for name in atom.qualified_columns]
@@ -184,7 +185,8 @@ def over_span(
 def _logged(mailbox: Mailbox[D], atom: Atom, keys: Sequence[D], after: int, upto: int) -> D | None:
     """The changes of an atom in these versions, each with its position.
 
-    Of those that match no key no tag would take any; one set of keys is asked for most often.
+    Changes that match no key are dropped, since no tag would use them; only done for a single key
+    set, the most frequent case.
     """
     rows = mailbox.placed(atom.relation, after, upto) if after < upto else None
     if rows is not None and len(keys) == 1:
@@ -197,7 +199,7 @@ def _logged(mailbox: Mailbox[D], atom: Atom, keys: Sequence[D], after: int, upto
 
 
 def _identity(atom: Atom) -> tuple[str, ...]:
-    """Columns by which a row that an update touches is found: the key, if the view reads it."""
+    """The columns that identify a touched row: the key if the view reads it, else all columns."""
     names = dict(zip(atom.columns, atom.qualified_columns, strict=True))
     key = atom.relation.key
     return tuple(names[name] for name in (key if key and set(key) <= names.keys() else names))
@@ -214,7 +216,7 @@ def _sum(parts: Sequence[D]) -> D:
 
 
 def restricted(changes: D, question: Query[D], last_key: Key | None = None) -> D:
-    """Of these changes of the relation those that the answer to the question would show."""
+    """The changes of the relation that match the question, with its columns."""
     if question.page is not None:
         inside = key_range(question.relation, question.page.after, last_key)
         changes = changes if inside is None else changes.where(inside)

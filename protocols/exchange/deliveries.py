@@ -1,7 +1,7 @@
-"""What was delivered, in columns: a stretch of the one order in which the warehouse installs.
+"""Delivered transactions in columns: a stretch of the one order in which the warehouse installs.
 
-One entry per transaction. Entries with one position belong together (the parts of a global
-transaction, holdback.py); positions ascend, and within a source so do versions.
+One entry per transaction. Entries with the same position belong together (the parts of a global
+transaction, holdback.py). Positions ascend, and so do versions within a source.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Numbers: TypeAlias = NDArray[np.int64]
 class Deliveries:
     """Delivered transactions: parallel arrays, in the order of delivery."""
 
-    #: The names that `source` counts in.
+    #: The names that `source` indexes.
     sources: tuple[str, ...]
     position: Numbers
     #: Indexes into `sources`.

@@ -1,10 +1,10 @@
-"""The way of received transactions to their positions.
+"""The path of received transactions to their positions.
 
-    received ─> in line, by time of commit (order.py) ─> hold-back ─> positions in the mailbox
+    received ─> enqueued, by time of commit (order.py) ─> hold-back ─> positions in the mailbox
 
-Parts of global transactions wait in line, and what is behind them, until they are complete. For
-protocols that count on FIFO a transaction also passes a channel when it gets in line: the protocol
-sees of each source no more than that, as if updates and answers came to it through one pipe.
+Parts of global transactions wait in the queue, with everything after them, until they are complete.
+For protocols that rely on FIFO a transaction also passes a channel when it is enqueued. The
+protocol sees only these transactions of a source, as if updates and answers came through one pipe.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,18 +24,18 @@ D = TypeVar("D", bound=Delta)
 
 
 class Transactions(Protocol):
-    """What is known of received transactions besides their changes."""
+    """The properties of received transactions besides their changes."""
 
     def times(self, source: str, after: int, upto: int) -> Numbers:
-        """When the versions in (after, upto] were committed, by the source's clock."""
+        """The commit times of the versions in (after, upto], by the source's clock."""
         ...
 
     def sizes(self, source: str, after: int, upto: int) -> Numbers:
-        """How much each of the versions in (after, upto] is to sweep."""
+        """The size of each of the versions in (after, upto], as work for a sweep."""
         ...
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
-        """The global transaction that a version is a part of."""
+        """The global transaction that a version belongs to; None if it is a local one."""
         ...
 
     def has_parts(self, source: str, after: int, upto: int) -> bool:
@@ -44,7 +44,7 @@ class Transactions(Protocol):
 
 
 class Channel(Generic[D]):
-    """Hands a FIFO protocol its updates one by one, out of what is received.
+    """Passes received updates to a FIFO protocol one by one.
 
     The protocol has a mailbox of its own, which receives a transaction when it passes here.
     """
@@ -55,14 +55,14 @@ class Channel(Generic[D]):
         mailbox: Mailbox[D],
         changes: Callable[[Relation, D, int], Any],
     ) -> None:
-        """`changes` makes of what a version changes in a relation what a log appends."""
+        """`changes` converts a version's change of a relation to the form that a log appends."""
         self._received = received
         self._mailbox = mailbox
         self._changes = changes
         received.read_by(self)
 
     def pass_on(self, source: str) -> None:
-        """The next transaction of the source goes to the mailbox."""
+        """Passes the next transaction of the source to the mailbox."""
         version = self._mailbox.received(source) + 1
         changes = {}
         for relation in self._mailbox.relations:
@@ -78,12 +78,12 @@ class Channel(Generic[D]):
         return self._mailbox.reads(source)
 
     def base(self, source: str) -> int:
-        """What has passed is not needed any more."""
+        """The last version that has passed; up to there nothing is needed any more."""
         return self._mailbox.received(source)
 
 
 class Delivery(Generic[D]):
-    """Gives the transactions of one view their positions, in the order in which they line up."""
+    """Gives the transactions of one view their positions, in the order of the queue."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class Delivery(Generic[D]):
         self._transactions = transactions
         self._refuse_global = refuse_global
         self._channel = channel
-        #: Parts of global transactions, and what is behind them.
+        #: Parts of global transactions, and the transactions after them.
         self.held = HoldBack(sources)
-        #: Source → the last version that got in line. A view that is further than others in its job
+        #: Source → the last version that was enqueued. A view that is ahead of others in its job
         #: stands at versions that have not been received yet.
         self.enqueued = {source: mailbox.base(source) for source in sources}
-        #: Called when something has happened that a FIFO protocol may react to.
+        #: Called after each event that a FIFO protocol may react to.
         self.happened: Callable[[], None] = _nothing
 
     @property
@@ -113,14 +113,14 @@ class Delivery(Generic[D]):
         return self.held.waiting()
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
-        """The global transaction that a received version is a part of."""
+        """The global transaction that a received version belongs to; None if it is a local one."""
         return self._transactions.part_of(source, version)
 
     def enqueue_upto(self, ends: Mapping[str, int], most: int | None = None) -> bool:
-        """Lines up received transactions, per source up to a version, by their time of commit.
+        """Enqueues received transactions, per source up to a version, by their time of commit.
 
-        At most as many as have the size `most` together, or a single one that is larger; returns
-        whether more of them wait.
+        It stops before their total size exceeds `most`, but enqueues at least one. Returns whether
+        more of them wait.
         """
         batch = {
             source: (self.enqueued[source], max(self.enqueued[source], ends[source]))
@@ -143,7 +143,7 @@ class Delivery(Generic[D]):
         return max(1, int(np.searchsorted(np.cumsum(sizes), most, side="right")))
 
     def enqueue_each(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
-        """Received transactions in this order: of `sources[which]` the version."""
+        """Enqueues received transactions in this order: each a version of `sources[which]`."""
         ends = {s: int(version[which == n][-1]) for n, s in enumerate(sources) if n in which}
         plain = self._channel is None and not self.waiting
         if plain and not any(
@@ -157,9 +157,9 @@ class Delivery(Generic[D]):
             self.enqueue(sources[number], each)
 
     def enqueue(self, source: str, version: int) -> None:
-        """The next received transaction of a source, which may complete what waits."""
+        """Enqueues the next received transaction of a source, which may complete waiting groups."""
         if version != self.enqueued[source] + 1:
-            raise ProtocolBug(f"{source}: {version} was to get in line behind {self.enqueued}")
+            raise ProtocolBug(f"{source}: {version} was to be enqueued after {self.enqueued}")
         part = self.part_of(source, version)
         if part is not None and len(part.participants & self._sources) > 1:
             self._refuse(part, source, version)
@@ -181,4 +181,4 @@ class Delivery(Generic[D]):
 
 
 def _nothing() -> None:
-    """Protocols without FIFO begin when a whole batch is delivered."""
+    """Ignores an event: protocols without FIFO begin when a whole batch is delivered."""

@@ -1,24 +1,25 @@
-"""Drives the protocols of all views of one reading. It does no I/O and knows no clock.
+"""Drives the protocols of all views that share one reading. It does no I/O and knows no clock.
 
     transactions ─> delivery ─> mailbox ─> protocol ─> pieces of work ─> installs
                                               ^               │ questions
                                               ├─ snapshots <──┼──> send, answered, hand over
                                               └─ changes <────┴──> stretches, swept
 
-Somebody else brings updates and carries questions and answers: the job reads topics and asks query
-servers, the simulator draws what happens next. What follows from it is decided here, for both:
+The caller brings updates and carries questions and answers: the job reads topics and asks query
+servers, the simulator draws the next event. The driver decides the rest, for both:
 
-* Every protocol begins what it can whenever something has changed for it.
-* Questions of all views that coincide go out once (`sharing.py`), unless a copy that is kept here
-  answers them (`copies.py`).
-* An answer is handed over when everything that it contains has been received, and then as a
-  snapshot at one version (`correction.py`); one that lacks what is forgotten is asked for again.
-* Protocols that compare versions take answers in any order. Those that count on FIFO get updates
+* Every protocol begins all work that it can whenever something has changed for it.
+* Equal questions of all views go out once (`sharing.py`), unless a copy that is kept here answers
+  them (`copies.py`).
+* An answer is handed over when all updates that it contains have been received, as a snapshot at
+  one version (`correction.py`). If an answer lacks an update that is already forgotten, its
+  question is asked again.
+* Protocols that compare versions take answers in any order. Those that rely on FIFO get updates
   and answers of a source in the order in which they happened there: while a question to it is under
-  way none of its updates gets in line; then its answers come by version, and before each the
+  way none of its updates is enqueued; then its answers come by version, and before each the
   updates that it contains.
-* A stretch of positions that somebody else may sweep (`protocol.py`) is handed out to whoever takes
-  it; all other views go on until its change is here.
+* A stretch of positions that can be swept elsewhere (`protocol.py`) is handed out to the caller;
+  all other views go on until its change is here.
 * States become visible in the order of their positions.
 """
 
@@ -39,26 +40,26 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass(eq=False)
 class Asked(Generic[D]):
-    """A question that has gone out, for all who want its answer."""
+    """A question that was sent, for everyone that wants its answer."""
 
     question: Question[D]
-    #: Who has not been handed it.
+    #: The questions whose askers have not received the answer yet.
     wanting: list[Wanted[D]]
     answer: Answer[D] | None = None
 
 
 class Driver(Generic[D]):
-    """All views over what one reading receives."""
+    """Drives all views over the updates that one reading receives."""
 
     def __init__(self, received: Received[D], router: Router[D] | None = None) -> None:
-        #: What has been received for all views.
+        #: The updates received for all views.
         self.received = received
         self.views: list[Maintained[D]] = []
-        #: Who asks besides the views.
+        #: Askers other than the views.
         self.asking: list[Asker[D]] = []
-        #: Who answers for a source.
+        #: The copies that answer instead of a source.
         self.router = Router[D]() if router is None else router
-        #: What has gone out and has not been handed to all who want it.
+        #: Questions that were sent and whose answers not all askers have received.
         self._out: dict[Asked[D], None] = {}
 
     @property
@@ -68,16 +69,16 @@ class Driver(Generic[D]):
 
     @property
     def unsent(self) -> bool:
-        """Whether any question has not gone out."""
+        """Whether any question has not been sent."""
         return any(asker.unsent for asker in (*self.views, *self.asking))
 
     def begin(self) -> None:
-        """Lets every protocol begin whatever it can."""
+        """Lets every protocol begin all work that it can."""
         for view in self.views:
             view.begin()
 
     def send(self) -> list[Asked[D]]:
-        """The questions that have to go out now: what coincides once, what a copy answers not."""
+        """The questions to send now: equal ones once, and none that a copy answers."""
         if not self.unsent:
             return []
         askers: list[Asker[D]] = [*self.views, *self.asking]
@@ -93,15 +94,15 @@ class Driver(Generic[D]):
 
     @property
     def holds_answers(self) -> bool:
-        """Whether an answer is here that somebody has not been handed."""
+        """Whether an answer is here that an asker has not received."""
         return any(asked.answer is not None for asked in self._out)
 
     def answered(self, asked: Asked[D], answer: Answer[D]) -> None:
-        """An answer has arrived."""
+        """Takes in an answer that has arrived."""
         asked.answer = answer
 
     def missing(self) -> dict[str, int]:
-        """Source → what has to be received of it before all answers here can be handed over."""
+        """Source → the version to receive before all answers here can be handed over."""
         newest: dict[str, int] = {}
         for asked, wanted in self._answers():
             source = asked.question.source
@@ -109,7 +110,7 @@ class Driver(Generic[D]):
         return {s: upto for s, upto in newest.items() if self.received.received(s) < upto}
 
     def ready(self) -> list[tuple[Asked[D], Wanted[D]]]:
-        """What may be handed over now, to whom; one after the other, in this order."""
+        """The answers that may be handed over now, and to which askers, in this order."""
         if not self._out:
             return []
         under_way = {
@@ -132,7 +133,7 @@ class Driver(Generic[D]):
         return not wanted.asker.fifo or wanted.key not in under_way
 
     def next_ones(self) -> list[tuple[Asked[D], Wanted[D]]]:
-        """Of those each that may come first: any one, and of a FIFO channel only its next one."""
+        """The ready answers any of which may come first; of a FIFO channel only its next one."""
         seen: set[Any] = set()
         found = []
         for asked, wanted in self.ready():
@@ -143,7 +144,7 @@ class Driver(Generic[D]):
         return found
 
     def hand_over(self, asked: Asked[D], wanted: Wanted[D]) -> None:
-        """One answer to one view that wants it."""
+        """Hands one answer to one asker that wants it."""
         answer = asked.answer
         assert answer is not None, "it was among those that are ready"
         if isinstance(wanted.asker, Maintained) and wanted.asker.fifo:
@@ -157,39 +158,39 @@ class Driver(Generic[D]):
             wanted.asker.hand_over(wanted, answer, snapshot(self.received, wanted.question, answer))
 
     def hand_over_all(self) -> None:
-        """Everything that may be handed over, in its order."""
+        """Hands over all answers that may be handed over, in their order."""
         while ready := self.ready():
             for asked, wanted in ready:
                 self.hand_over(asked, wanted)
 
     def may_enqueue(self, view: Maintained[D], source: str) -> bool:
-        """Whether updates of a source may get in line for a view now."""
+        """Whether updates of a source may be enqueued for a view now."""
         return not view.fifo or all(
             each.key != (view, source) for asked in self._out for each in asked.wanting
         )
 
     def forget(self) -> None:
-        """Drops what no view and no copy needs any more."""
+        """Drops the updates that no view and no copy needs any more."""
         self.router.advance()
         self.received.forget()
 
     def validate(self) -> None:
-        """ProtocolBug if something is not as it has to be."""
+        """Raises ProtocolBug if an invariant of a view does not hold."""
         for view in self.views:
             view.validate()
 
 
 def _needed(asked: Asked[Any], wanted: Wanted[Any]) -> int:
-    """Up to where its source has to be received: what the answer contains, and what the view has.
+    """The version up to which the source has to be received: all that answer and view contain.
 
-    A view that is further than others may stand at versions that have not been received again.
+    A view that is ahead of others may stand at versions that have not been received again.
     """
     assert asked.answer is not None, "it has been answered"
     return max(asked.answer.newest, wanted.asker.mailbox.base(asked.question.source))
 
 
 def _turn(message: tuple[Asked[Any], Wanted[Any]]) -> tuple[str, int]:
-    """By version within a FIFO channel; all others as they were asked."""
+    """The sort key of an answer: by version within a FIFO channel, else in the order asked."""
     asked, wanted = message
     if not wanted.asker.fifo or asked.answer is None:
         return "", 0

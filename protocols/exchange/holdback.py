@@ -2,15 +2,15 @@
 
 A global transaction has a part at each of several sources, and each source publishes its own part
 when it commits it. If the parts got positions of their own, the states between them would show half
-of a transaction. So a part waits at the head of its source's queue, and everything behind it waits
+of a transaction. So a part waits at the head of its source's queue, and everything after it waits
 too, until the other parts are here. Parts of two global transactions may have been committed in
 opposite orders at two sources; then no legal vector separates them, and both get one position
 together. In general a head is delivered together with the smallest set of queue prefixes that is
 closed under "all parts of a transaction" and "the order of each source".
 
-What waits here is received but not delivered: for the mailbox it has the position infinity.
-Liveness needs the message of every participant. A participant whose relations the view does not
-read is not waited for.
+A transaction that waits here is received but not delivered: for the mailbox it has position
+infinity. Liveness needs the message of every participant, except those whose relations the view
+does not read.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from protocols.exchange.mailbox import Group
 
 @dataclass(frozen=True)
 class GlobalPart:
-    """What a part of a global transaction says about the whole."""
+    """The global transaction that a part belongs to, as the part states it."""
 
     id: str
     #: All sources that have a part.
@@ -46,9 +46,9 @@ def legal_below(
 ) -> dict[str, int]:
     """The latest vector at or below this one that has no global transaction in part.
 
-    `parts`: source → version → what that version is a part of, all that is known, by version. A
-    source is lowered below a part whose partner is missing; what lay behind it there is missing
-    then too, and so on. Each part is looked at once.
+    `parts`: source → version → the global transaction of that version; all known parts, in version
+    order. A source is lowered below a part whose partner is missing; then the parts after it are
+    missing too, and so on. Each part is looked at once.
     """
     inside = {
         source: [(version, part) for version, part in each.items() if version <= vector[source]]
@@ -76,22 +76,23 @@ class HoldBack:
     """Received transactions on their way to a position."""
 
     def __init__(self, sources: Iterable[str]) -> None:
-        #: Per source what waits: (version, the global transaction that it is a part of).
+        #: Source → its waiting transactions: (version, the global transaction it belongs to).
         self._queues: dict[str, deque[_Waiting]] = {s: deque() for s in sources}
-        #: Global transaction → source → the version of its part that waits, in order of arrival.
+        #: Global transaction → source → the version of its waiting part, in order of arrival.
         self._here: dict[str, dict[str, int]] = {}
-        #: Those of `_here` that lack a part, and of which sources.
+        #: The transactions of `_here` that lack parts → the sources of these.
         self._missing: dict[str, frozenset[str]] = {}
 
     def arrived(self, source: str, version: int, part: GlobalPart | None = None) -> None:
-        """A transaction was received; its source's transactions arrive in order."""
+        """Takes in a received transaction; those of one source arrive in order."""
         self._queues[source].append((version, part))
         if part is not None:
             here = self._here.setdefault(part.id, {})
             if source in here:
                 raise SourceViolation(
                     f"source {source}, version {version}: a second part of global transaction"
-                    f" {part.id!r}, which has version {here[source]} there. Each source has one"
+                    f" {part.id!r}, which already has version {here[source]} there. A source may"
+                    " have only one"
                 )
             here[source] = version
             self._missing[part.id] = (part.participants & self._queues.keys()) - here.keys()
@@ -99,26 +100,26 @@ class HoldBack:
                 del self._missing[part.id]
 
     def waiting(self) -> bool:
-        """Whether anything has not been taken."""
+        """Whether any transaction has not been taken."""
         return any(self._queues.values())
 
     def incomplete(self) -> list[Incomplete]:
-        """The global transactions that everything here waits for, in their order of arrival."""
+        """The incomplete global transactions that all others here wait for, in order of arrival."""
         return [
             Incomplete(id_, dict(self._here[id_]), tuple(sorted(missing)))
             for id_, missing in self._missing.items()
         ]
 
     def held_back(self) -> dict[str, tuple[int, int]]:
-        """Source → its first and its last version that wait, of the sources that have any."""
+        """Source → its first and its last waiting version, for sources that have any."""
         return {
             source: (queue[0][0], queue[-1][0]) for source, queue in self._queues.items() if queue
         }
 
     def ready(self) -> list[Group]:
-        """What could be delivered next: for each source's head its group, if that is complete.
+        """The groups that could be delivered next: that of each source's head, if it is complete.
 
-        Of a group that holds a smaller one, what is left of it can wait for a position of its own.
+        A group that contains a smaller one is left out: the rest of it can get a later position.
         """
         found = (self._group(source) for source, queue in self._queues.items() if queue)
         groups = list(dict.fromkeys(group for group in found if group is not None))
@@ -138,7 +139,7 @@ class HoldBack:
                     del self._here[part.id]
 
     def _group(self, source: str) -> Group | None:
-        """The smallest closed set with the head of this source; None if a part is not here yet."""
+        """The smallest closed set with the head of this source; None if a part is missing."""
         depth = {source: 1}
         checked: set[str] = set()
         grown = True
@@ -166,7 +167,7 @@ class HoldBack:
         return [part for part in parts if part is not None]
 
     def _deepened(self, depth: dict[str, int], id_: str, others: Collection[str]) -> dict[str, int]:
-        """The prefixes, each at least as long as its part of the transaction needs."""
+        """The prefixes, each extended to include its part of the transaction."""
         deeper = dict(depth)
         for name in others:
             parts = enumerate(self._queues[name], 1)

@@ -1,17 +1,17 @@
-"""Which of a source's transactions an answer contains.
+"""The inclusion of an answer: which of a source's transactions it contains.
 
-Transactions are numbered by whoever reads the source's topic, in its order. A source that serves
-each question from one state of its own makes it simple: all up to a number. A database does not:
+The reader of the source's topic numbers transactions in the topic's order. A source that serves
+each question from a single state makes it simple: all up to a number. A database does not:
 
     Prefix     all transactions up to a number, with exceptions. PostgreSQL answers from a snapshot:
-               a transaction that stands later in the topic can be visible already, an earlier one
+               a transaction that is later in the topic can be visible already, an earlier one
                not yet (44 of 3,334 answers under load).
     Window     each row was read at a moment of its own between two tokens that the question wrote
                into the source's log. It holds for databases in which everything before a token is
                visible when the token's commit has returned (MariaDB), and for keyed relations.
 
 Either way the inclusion says up to which number the mailbox has to be filled before the answer can
-be used; `correction.py` then makes a snapshot at one version of it.
+be used; `correction.py` then turns the answer into a snapshot at one version.
 """
 
 from bisect import bisect_right
@@ -21,12 +21,12 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Prefix:
-    """All transactions up to a number, but for exceptions."""
+    """All transactions up to a number, with exceptions."""
 
     upto: int
-    #: Behind the prefix and contained all the same; ascending.
+    #: After the prefix, but contained; ascending.
     besides: tuple[int, ...] = ()
-    #: Inside the prefix and not contained; ascending.
+    #: Inside the prefix, but not contained; ascending.
     without: tuple[int, ...] = ()
 
     @property
@@ -40,7 +40,7 @@ class Prefix:
         return self.upto
 
     def longest(self) -> "Prefix":
-        """The same with a prefix as long as it can be: none of `besides` follows it at once."""
+        """The same inclusion with the longest prefix: none of `besides` directly follows it."""
         if not self.besides:
             return self
         upto = self.upto
@@ -51,7 +51,7 @@ class Prefix:
         return Prefix(upto, self.besides[bisect_right(self.besides, upto) :], self.without)
 
     def contains(self, transaction: int) -> bool:
-        """Whether the answer shows what a transaction did."""
+        """Whether the answer contains a transaction."""
         if transaction in self.without:
             return False
         return transaction <= self.upto or transaction in self.besides
@@ -59,7 +59,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Window:
-    """All transactions up to `low`, none after `high`; of those between, any row may tell."""
+    """All transactions up to `low`, none after `high`; any row may show those in between or not."""
 
     low: int
     high: int

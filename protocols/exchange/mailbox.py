@@ -1,18 +1,18 @@
-"""The mailbox: what the sources have published, as far as it has arrived here.
+"""The mailbox: the updates that the sources have published and that have arrived here.
 
 Two things happen to an update. It is *received*: its rows are known, and answers that contain it
 can be corrected. Later it is *delivered*: it gets its position in the one order in which the
-warehouse installs updates. What is received but not delivered counts as position infinity.
+warehouse installs updates. An update that is received but not delivered has position infinity.
 
-What is received is the same for all views that one job keeps (`Received`); the order of delivery,
-and how far back it reaches, is each view's own (`Mailbox`).
+All views of one job share the received updates (`Received`). The order of delivery, and how far
+back it reaches, is each view's own (`Mailbox`).
 
-A cut at position k wants the updates of source j delivered at or before k: those up to a version
-(`version_at`), because positions extend each source's own order. What an answer contains, and what
-lies between that and a cut, is the affair of correction.py.
+A cut at position k contains the updates of source j delivered at or before k: those up to a version
+(`version_at`), because positions extend each source's own order. correction.py compares a cut with
+the inclusion of an answer.
 
-A global transaction has parts at several sources and one position, so what has a position is a
-group of versions: one for almost every update, several for a global one (see holdback.py).
+A global transaction has parts at several sources and one position, so a position belongs to a group
+of versions: one for almost every update, several for a global one (see holdback.py).
 """
 
 from array import array
@@ -32,9 +32,9 @@ from protocols.views.catalog import Relation
 D = TypeVar("D", bound=Delta)
 D_co = TypeVar("D_co", bound=Delta, covariant=True)
 
-#: The position of what is received and not delivered.
+#: The position of an update that is received but not delivered.
 NOWHERE = 2**62
-#: What is delivered at one position: (source, version), ascending within each source.
+#: The versions delivered at one position: (source, version), ascending within each source.
 Group: TypeAlias = tuple[tuple[str, int], ...]
 
 
@@ -42,7 +42,7 @@ class Log(Protocol[D_co]):
     """The changes of one relation in version order; `bag.BagLog` and `framelog.FrameLog`."""
 
     def append(self, changes: Any) -> None:
-        """Adds changes of versions above all that are here already."""
+        """Adds changes of versions later than all that are here."""
         ...
 
     def between(self, after: int, upto: int) -> D_co | None:
@@ -50,7 +50,7 @@ class Log(Protocol[D_co]):
         ...
 
     def placed(self, after: int, upto: int, positions: Sequence[int]) -> D_co | None:
-        """The same, each row with a position: that of version `after + 1` first, and so on."""
+        """The same rows, each with its position; `positions` starts with that of `after + 1`."""
         ...
 
     def forget(self, upto: int) -> None:
@@ -59,19 +59,19 @@ class Log(Protocol[D_co]):
 
 
 class Reader(Protocol):
-    """Who looks up what was received: a view's mailbox, or what fills one."""
+    """A reader of received updates: a view's mailbox, a channel that fills one, or a copy."""
 
     def reads(self, source: str) -> bool:
         """Whether it reads anything of a source."""
         ...
 
     def base(self, source: str) -> int:
-        """The version of a source behind which it may still look things up."""
+        """The version of a source after which it may still look up updates."""
         ...
 
 
 class Received(Generic[D]):
-    """What the sources have published, as far as it is here, in the order of receipt."""
+    """The published updates that have arrived here, in the order of receipt."""
 
     def __init__(self, logs: Mapping[Relation, Log[D]], vector: Mapping[str, int]) -> None:
         #: Relation → its log, empty at first.
@@ -80,13 +80,13 @@ class Received(Generic[D]):
         self._last = dict(vector)
         #: Runs of one source's versions in the order of receipt: (source, first, last).
         self._runs: list[tuple[str, int, int]] = []
-        #: The number of the first transaction of each run; they are numbered as they come.
+        #: The number of the first transaction of each run, numbered in the order of receipt.
         self._numbers: list[int] = []
         #: The number of the next transaction.
         self._next = 0
-        #: Who still needs what.
+        #: The readers, which say which versions they still need.
         self._readers: list[Reader] = []
-        #: Source → the version up to which nothing can be looked up any more.
+        #: Source → the version up to which all updates are forgotten.
         self._forgotten = dict(vector)
 
     def receive(self, source: str, version: int, changes: Mapping[Relation, Any]) -> None:
@@ -102,19 +102,19 @@ class Received(Generic[D]):
         self._last[source] = version
 
     def received(self, source: str) -> int:
-        """The last version of a source that is here."""
+        """The last version of a source that has been received."""
         return self._last[source]
 
     def forgotten(self, source: str) -> int:
-        """The version of a source up to which nothing can be looked up any more."""
+        """The version of a source up to which all updates are forgotten."""
         return self._forgotten[source]
 
     def read_by(self, reader: Reader) -> None:
-        """From now on nothing is forgotten that it may need."""
+        """Adds a reader: from now on no update is forgotten that it may need."""
         self._readers.append(reader)
 
     def left_by(self, reader: Reader) -> None:
-        """It needs nothing any more."""
+        """Removes a reader, which needs no updates any more."""
         self._readers.remove(reader)
 
     @property
@@ -131,7 +131,7 @@ class Received(Generic[D]):
         return source, first + number - self._numbers[run]
 
     def forget(self) -> None:
-        """Drops what no reader needs any more."""
+        """Drops the updates that no reader needs any more."""
         needed = {
             source: min(r.base(source) for r in self._readers if r.reads(source))
             for source in self._last
@@ -150,7 +150,7 @@ class Received(Generic[D]):
 
 
 class Mailbox(Generic[D]):
-    """What was received, and the order in which one view's updates were delivered."""
+    """The received updates, and the order in which they were delivered for one view."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Mailbox(Generic[D]):
         #: Shared with the mailboxes of other views, or (given logs) this one's own.
         self._here = logs if isinstance(logs, Received) else Received(logs, vector)
         self._here.read_by(self)
-        #: The version vector at `_start`: everything older is not needed.
+        #: The version vector at `_start`: no older version is needed.
         self._base = dict(vector)
         #: The position that the order begins after.
         self._start = position
@@ -178,7 +178,7 @@ class Mailbox(Generic[D]):
         self._here.receive(source, version, changes)
 
     def deliver(self, *group: tuple[str, int]) -> int:
-        """Gives received transactions, which belong together, the next position."""
+        """Gives received transactions that belong together the next position."""
         position = self.last_position + 1
         for source, version in group:
             self._refuse_disorder(source, version, version)
@@ -207,7 +207,7 @@ class Mailbox(Generic[D]):
             kept.frombytes(new.tobytes())
 
     def deliver_as(self, order: Deliveries) -> None:
-        """Gives these the positions that they have in the order of another mailbox."""
+        """Gives transactions the positions that they have in the order of another mailbox."""
         if len(np.unique(order.position)) == len(order):
             self.deliver_each(order.sources, order.source, order.version)
             return
@@ -237,7 +237,7 @@ class Mailbox(Generic[D]):
         return positions[-1] if positions else self._start
 
     def received(self, source: str) -> int:
-        """The last version of a source that is here."""
+        """The last version of a source that has been received."""
         return self._here.received(source)
 
     # -- in the order of receipt ---------------------------------------------------------------
@@ -252,11 +252,11 @@ class Mailbox(Generic[D]):
         return self._here.arrival(number)
 
     def published(self, relation: Relation, version: int) -> D | None:
-        """What this version of its source changes in a relation."""
+        """The change of a relation by this version of its source."""
         return self._here.logs[relation].between(version - 1, version)
 
     def holds_parts(self) -> bool:
-        """Whether anything received is not delivered: it waits for parts at other sources."""
+        """Whether any received update is not delivered: it waits for parts at other sources."""
         return any(
             self.received(source) > base + len(self._positions[source])
             for source, base in self._base.items()
@@ -271,7 +271,7 @@ class Mailbox(Generic[D]):
         return Deliveries(self._sources, *columns)
 
     def version_at(self, source: str, cut: int) -> int:
-        """How far a source had come at a cut."""
+        """The version of a source at a cut."""
         return self._base[source] + bisect_right(self._positions[source], cut)
 
     def vector_at(self, cut: int) -> dict[str, int]:
@@ -279,18 +279,18 @@ class Mailbox(Generic[D]):
         return {source: self.version_at(source, cut) for source in self._base}
 
     def change(self, relation: Relation, position: int) -> D | None:
-        """What the update with this position changes in a relation."""
+        """The change of a relation by the update with this position."""
         return self.changes(relation, position - 1, position)
 
     def changes(self, relation: Relation, after: int, upto: int) -> D | None:
-        """What the updates with positions in (after, upto] change in a relation, added up."""
+        """The sum of the changes of a relation at positions in (after, upto]."""
         versions = (self.version_at(relation.source, cut) for cut in (after, upto))
         return self._here.logs[relation].between(*versions)
 
     def placed(self, relation: Relation, after: int, upto: int) -> D | None:
         """The changes of a relation in versions (after, upto], each row with its position.
 
-        What has no position yet lies behind all that have one.
+        Changes without a position yet count as after all others.
         """
         source = relation.source
         start = after - self._base[source]
@@ -299,7 +299,7 @@ class Mailbox(Generic[D]):
         return self._here.logs[relation].placed(after, upto, positions)
 
     def logged(self, relation: Relation, after: int, upto: int) -> D | None:
-        """The changes of a relation in versions (after, upto], added up."""
+        """The sum of the changes of a relation in versions (after, upto]."""
         return self._here.logs[relation].between(after, upto)
 
     # -- forgetting ----------------------------------------------------------------------------
@@ -309,11 +309,11 @@ class Mailbox(Generic[D]):
         return source in self._base
 
     def base(self, source: str) -> int:
-        """The version behind which this mailbox may still look things up."""
+        """The version after which this mailbox may still look up updates."""
         return self._base[source]
 
     def forget(self, position: int) -> None:
-        """Drops what no cut at or after `position` needs, provided answers are not older."""
+        """Drops updates that no cut at or after `position` needs; answers must not be older."""
         for source in self._base:
             version = self.version_at(source, position)
             del self._positions[source][: version - self._base[source]]

@@ -1,7 +1,7 @@
-"""One view at work: the order of its updates, its mailbox, its protocol and the pieces of work.
+"""One maintained view: the order of its updates, its mailbox, its protocol and pieces of work.
 
-What it asks, what it hands out and what is to become visible lies here until somebody takes it:
-the driver of all views (driver.py) its questions, the job or the simulator the rest.
+Its questions stay here until the driver of all views (driver.py) takes them; the stretches that it
+hands out and the states to show, until the job or the simulator takes them.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from protocols.exchange.protocol import Install, Maintaining, Stretch, Work, her
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 
 D = TypeVar("D", bound=Delta)
-#: So many of its last happenings are told when something turns out to be wrong with a view.
+#: The number of last events of a view that an error message lists.
 _STORY = 40
 
 
@@ -29,44 +29,44 @@ class _Piece(Generic[D]):
 
     work: Work[D]
     round: list[Question[D]] = field(default_factory=list)
-    #: For each question of the round what was made of its answer.
+    #: For each question of the round the snapshot of its answer.
     found: list[Snapshot[D] | None] = field(default_factory=list)
 
 
 class Asker(Protocol[D]):
-    """Asks questions and is handed the answers: a view, or a copy in the making."""
+    """Asks questions and receives the answers: a view, or a copy that is being built."""
 
     @property
     def fifo(self) -> bool:
-        """Whether it counts on answers that come in turn with updates."""
+        """Whether it relies on answers that come in order with updates."""
         ...
 
     @property
     def mailbox(self) -> Mailbox[D]:
-        """Its own view of what has been received."""
+        """Its own view of the received updates."""
         ...
 
     @property
     def unsent(self) -> int:
-        """How many questions have not been sent."""
+        """The number of questions that have not been sent."""
         ...
 
     def take_unsent(self) -> "list[Wanted[D]]":
-        """Questions that have not been sent."""
+        """Takes the questions that have not been sent."""
         ...
 
     def ask_again(self, wanted: "Wanted[D]") -> None:
-        """Its answer is of no use here."""
+        """Asks a question again whose answer cannot be used."""
         ...
 
     def hand_over(self, wanted: "Wanted[D]", answer: Answer[D], found: Snapshot[D]) -> None:
-        """An answer, and the snapshot made of it."""
+        """Takes in an answer, with the snapshot made from it."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted(Generic[D]):
-    """A question: whose it is, and for a piece of work its place in the round."""
+    """A question with its asker and, for a piece of work, its place in the round."""
 
     asker: Asker[D]
     question: Question[D]
@@ -75,7 +75,7 @@ class Wanted(Generic[D]):
 
     @property
     def round(self) -> object:
-        """The same for all questions of a piece that is at work."""
+        """The same object for all questions of a running piece of work."""
         return self._piece
 
     @property
@@ -85,7 +85,7 @@ class Wanted(Generic[D]):
 
 
 class Maintained(Generic[D]):
-    """One view: the order of its updates, its mailbox, its protocol at work."""
+    """One view: the order of its updates, its mailbox, its running protocol."""
 
     def __init__(
         self,
@@ -96,8 +96,8 @@ class Maintained(Generic[D]):
         note: Callable[["Wanted[D]", Answer[D], Snapshot[D]], None] | None = None,
         elsewhere: Callable[[Stretch[D]], bool] | None = None,
     ) -> None:
-        """`note` is called with every answer that is handed over, and the snapshot made of it;
-        `elsewhere` says of a stretch whether it is handed out, and not swept here.
+        """`note` is called with every answer that is handed over, and the snapshot made from it;
+        `elsewhere` says whether a stretch is handed out instead of being swept here.
         """
         self.name = name
         self.mailbox = mailbox
@@ -110,28 +110,28 @@ class Maintained(Generic[D]):
         #: Invariant: each has a question that is not sent, or not answered, or not handed over.
         self._pieces: list[_Piece[D]] = []
         self._unsent: list[Wanted[D]] = []
-        #: Stretches that nobody has taken yet, and those that somebody sweeps.
+        #: Stretches that wait to be taken, and those that are being swept elsewhere.
         self._untaken: list[Stretch[D]] = []
         self._taken: list[Stretch[D]] = []
-        #: What pieces have returned and nobody has taken.
+        #: States that pieces have returned and that have not been taken.
         self._installs: list[Install[D]] = []
         #: The last position that a piece has returned. Invariant: positions ascend.
         self._shown = mailbox.start - 1
         self._beginning = False
-        #: The last happenings: what, and what of it.
+        #: The last events, each as words of a message.
         self._story: deque[tuple[Any, ...]] = deque(maxlen=_STORY)
 
     # -- updates -------------------------------------------------------------------------------
 
     def enqueue_upto(self, ends: Mapping[str, int], most: int | None = None) -> bool:
-        """Lines up received transactions, by their time of commit; whether more of them wait."""
+        """Enqueues received transactions by their time of commit; returns whether more wait."""
         before = self.mailbox.last_position
         more = self.delivery.enqueue_upto(ends, most)
         self._delivered(before)
         return more
 
     def enqueue_each(self, sources: Sequence[str], which: Numbers, version: Numbers) -> None:
-        """Lines up received transactions in this order: of `sources[which]` the version."""
+        """Enqueues received transactions in this order: each a version of `sources[which]`."""
         before = self.mailbox.last_position
         self.delivery.enqueue_each(sources, which, version)
         self._delivered(before)
@@ -142,16 +142,16 @@ class Maintained(Generic[D]):
     # -- pieces of work ------------------------------------------------------------------------
 
     def start(self, protocol: Maintaining[D]) -> None:
-        """The view has a state: from now on this protocol keeps it."""
+        """Starts the protocol once the view has a state."""
         self._protocol = protocol
         self._shown = self.mailbox.start
         if self.fifo:
             self.delivery.happened = self.begin
 
     def begin(self) -> None:
-        """Lets the protocol begin whatever it can.
+        """Lets the protocol begin all work that it can.
 
-        A piece that ends at once may let another one begin; the loop that is under way sees to it.
+        A piece that ends at once may let another one begin; the running loop then begins it.
         """
         if self._beginning or self._protocol is None:
             return
@@ -170,13 +170,13 @@ class Maintained(Generic[D]):
             self._beginning = False
 
     def run(self, work: Work[D]) -> None:
-        """Takes up a piece of work."""
+        """Starts a piece of work."""
         piece = _Piece(work)
         self._pieces.append(piece)
         self._go_on(piece, lambda: next(work))
 
     def _go_on(self, piece: _Piece[D], step: Callable[[], list[Question[D]]]) -> None:
-        """To the next round that asks anything, or to the end of the piece."""
+        """Runs a piece to its next round that asks anything, or to its end."""
         try:
             piece.round = step()
             while not piece.round:
@@ -195,65 +195,65 @@ class Maintained(Generic[D]):
             first = install.position if install.first is None else install.first
             if not self._shown < first <= install.position <= self.mailbox.last_position:
                 self._is_wrong(
-                    f"the states of positions {first} to {install.position} come behind"
-                    f" {self._shown}; {self.mailbox.last_position} are delivered"
+                    f"cannot show {first} to {install.position}: position {self._shown} is shown,"
+                    f" and positions up to {self.mailbox.last_position} are delivered"
                 )
             self._shown = install.position
             self._tell("shows", first, install.position)
         self._installs += installs
 
     def take_stretches(self) -> list[Stretch[D]]:
-        """Stretches to be swept elsewhere that nobody has taken yet."""
+        """Takes the stretches to be swept elsewhere that have not been taken."""
         taken, self._untaken = self._untaken, []
         self._taken += taken
         return taken
 
     def swept(self, stretch: Stretch[D], change: D | None) -> None:
-        """A stretch that was taken has been swept; no change if whoever did it has written it."""
+        """Takes in the change of a taken stretch; None if it was written where it was swept."""
         if stretch not in self._taken:
-            self._is_wrong(f"positions {stretch.first} to {stretch.last} are not swept elsewhere")
+            self._is_wrong(f"positions {stretch.first} to {stretch.last} were not handed out")
         self._taken.remove(stretch)
-        self._tell("has swept elsewhere", stretch.first, "to", stretch.last)
+        self._tell("swept by executors:", stretch.first, "to", stretch.last)
         self._ended([stretch.install(change)])
         self.begin()
 
     @property
     def unsent(self) -> int:
-        """How many questions have not been sent."""
+        """The number of questions that have not been sent."""
         return len(self._unsent)
 
     def take_unsent(self) -> list[Wanted[D]]:
-        """Questions that have not been sent."""
+        """Takes the questions that have not been sent."""
         unsent, self._unsent = self._unsent, []
         return unsent
 
     def ask_again(self, wanted: Wanted[D]) -> None:
-        """Its answer is of no use here."""
+        """Asks a question again whose answer cannot be used."""
         self._tell("asks again", *_subject(wanted.question))
         self._unsent.append(wanted)
 
     def refuse_out_of_turn(self, source: str, answer: Answer[D]) -> None:
-        """SourceViolation if an answer has no place among the updates of a FIFO channel."""
+        """Raises SourceViolation if an answer does not fit into the order of a FIFO channel."""
         fault, last = None, self.delivery.enqueued[source]
         if answer.parts or answer.inclusion != Prefix(answer.newest):
-            fault = "answers from no single version"
+            fault = "does not answer from a single version"
         elif answer.newest < last:
             fault = f"answers at version {answer.newest} after it has published {last}"
         if fault is not None:
             raise SourceViolation(
-                f"view {self.name}: its protocol counts on answers that come in turn with"
+                f"view {self.name}: its protocol relies on answers that come in order with"
                 f" updates, and source {source} {fault}."
-                " Choose one that is told what answers contain, as sweep or batched-sweep"
+                " Choose a protocol that compares versions, such as sweep or batched-sweep"
             )
 
     def hand_over(self, wanted: Wanted[D], answer: Answer[D], found: Snapshot[D]) -> None:
-        """An answer reaches the protocol; with the last one of a round its piece goes on."""
+        """Passes an answer to the protocol; after the last one of a round its piece continues."""
         source, piece = wanted.question.source, wanted._piece
         assert piece is not None, "a view asks as part of a piece of work"
         if self.fifo and self._protocol is not None:
             for version in range(self.delivery.enqueued[source] + 1, found.version + 1):
                 self.delivery.enqueue(source, version)
-        self._tell("is told", *_subject(wanted.question), "at version", found.version)
+        self._tell("receives", *_subject(wanted.question), "at version", found.version)
         if self._note is not None:
             self._note(wanted, answer, found)
         piece.found[wanted._place] = found
@@ -264,33 +264,33 @@ class Maintained(Generic[D]):
 
     @property
     def open(self) -> int:
-        """How many pieces of work wait for answers, or are done elsewhere."""
+        """The number of pieces of work that wait for answers or are done elsewhere."""
         return len(self._pieces) + len(self._untaken) + len(self._taken)
 
     def take_installs(self) -> list[Install[D]]:
-        """What is to be made visible and was not taken yet; positions ascend."""
+        """Takes the states to be made visible that have not been taken; positions ascend."""
         installs, self._installs = self._installs, []
         return installs
 
-    # -- what has to be so ---------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """ProtocolBug if nothing is under way and not everything delivered has been shown."""
+        """Raises ProtocolBug if no work is under way but a delivered position is not shown."""
         last = self.mailbox.last_position
         if self._protocol is None:
             return
         if not self.open and not self.delivery.waiting and self._shown != last:
-            self._is_wrong(f"nothing more to do at position {last}, and {self._shown} are shown")
+            self._is_wrong(f"no work is left at position {last}, but it shows {self._shown}")
 
     def _is_wrong(self, what: str) -> None:
         told = "\n  ".join(" ".join(map(str, each)) for each in self._story)
-        raise ProtocolBug(f"view {self.name}: {what}. The last happenings:\n  {told}")
+        raise ProtocolBug(f"view {self.name}: {what}. The last events:\n  {told}")
 
     def _tell(self, *happening: Any) -> None:
         self._story.append(happening)
 
 
 def _subject(question: Question[Any]) -> tuple[Any, ...]:
-    """The relation and the position; not the question, whose keys may be many."""
+    """The relation and the position of a question, without its keys, which may be many."""
     what = question.view.name if isinstance(question, Joint) else question.relation
     return what, "for position", question.position

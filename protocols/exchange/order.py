@@ -6,7 +6,7 @@ import numpy as np
 
 from protocols.exchange.deliveries import Numbers
 
-#: (source, after, upto) → when its versions in (after, upto] were committed, by the source's clock.
+#: (source, after, upto) → the commit times of its versions in (after, upto], by the source's clock.
 Times = Callable[[str, int, int], Numbers]
 
 
@@ -15,10 +15,10 @@ def positions_of(
 ) -> tuple[tuple[str, ...], Numbers, Numbers]:
     """The order of a batch: per source the versions (after, upto], merged by time of commit.
 
-    Returns the names of the sources, and for each position which of them and which version.
-    Deterministic for a given batch, and an extension of each source's own order: commit times are
-    made ascending within a source first, because clocks may step back. Of equal times the source
-    that comes first by name comes first.
+    Returns the names of the sources, and for each position the index of its source and its version.
+    The order is deterministic for a given batch and extends each source's own order: commit times
+    are made ascending within a source first, because clocks may step back. For equal times the
+    sources come in the order of their names.
     """
     sources = tuple(sorted(batch))
     spans = [batch[source] for source in sources]

@@ -1,16 +1,16 @@
-"""What every protocol is, whoever drives it.
+"""The interface of every protocol to its driver.
 
-The driver (driver.py) puts updates into the mailbox and gives them positions, whenever they come;
-it never waits for a protocol to do so. After every delivery and after every piece of work that has
-ended it calls `begin` until that returns None or as many pieces are at work as the protocol wants,
-and works on all of them: it sends out their rounds of questions and hands each piece its answers. A
-piece returns what is to be made visible at that moment.
+The driver (driver.py) puts updates into the mailbox and gives them positions whenever they come; it
+does not wait for a protocol. After every delivery, and whenever a piece of work has ended, it calls
+`begin` until that returns None or as many pieces run as the protocol allows. It runs all of them:
+it sends their rounds of questions and hands each piece its answers. A piece returns the states to
+make visible at that moment.
 
-A piece may also be a stretch of positions, as data: then it is for the driver to say who sweeps it.
+A piece may also be a stretch of positions, as data: then the driver decides where it is swept.
 
-So a protocol that takes one update at a time has a width of one and looks into the mailbox when its
+So a protocol that takes one update at a time has width one and looks into the mailbox when its
 piece has ended; one that pipelines has several; and one that reacts to every update at once (the
-Strobe family, ECA) begins a piece, possibly without questions, for each.
+Strobe family, ECA) begins a piece for each, possibly without questions.
 """
 
 from collections.abc import Callable
@@ -26,15 +26,15 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass(frozen=True)
 class Install(Generic[D]):
-    """What a protocol wants made visible: the change of the view up to this position."""
+    """A state to make visible: the change of the view up to this position."""
 
     position: int
     #: None when the view does not change.
     change: D | None
     #: Questions that were not asked because the partial change had become empty.
     skipped: int = 0
-    #: When every position from this one on gets a state of its own: the rows of `change` then say
-    #: by their POSITION to which of them they belong.
+    #: Set if every position from this one on gets a state of its own; then the POSITION of a row of
+    #: `change` says to which of them it belongs.
     first: int | None = None
 
     def each(self) -> "list[Install[D]]":
@@ -46,7 +46,7 @@ class Install(Generic[D]):
         return [Install(position, changes.get(position)) for position in positions]
 
 
-#: A piece of work: rounds of questions, then what is to be made visible.
+#: A piece of work: rounds of questions, then the states to make visible.
 Work: TypeAlias = Maintenance[D, list[Install[D]]]
 
 
@@ -54,16 +54,16 @@ Work: TypeAlias = Maintenance[D, list[Install[D]]]
 class Stretch(Generic[D]):
     """Work that may be done elsewhere: the change of these positions, both ends included.
 
-    It may be cut (slices.py) and each slice be swept by itself, by anybody who has the updates.
+    It may be cut (slices.py); each slice can be swept by itself, wherever the updates are known.
     """
 
     first: int
     last: int
-    #: The change of any of the positions, from one to another, each row with its own.
+    #: (first, last) → the change of these positions, each row with its own.
     change: Callable[[int, int], Maintenance[D, D | None]]
 
     def install(self, change: D | None) -> Install[D]:
-        """What becomes visible when it has been swept; each position gets a state of its own."""
+        """The states to show when it has been swept: one for each position."""
         return Install(self.last, change, first=self.first)
 
     def here(self) -> Work[D]:
@@ -73,27 +73,27 @@ class Stretch(Generic[D]):
 
 
 def here(begun: Work[D] | Stretch[D]) -> Work[D]:
-    """A piece of work, whatever it may be, that nobody does elsewhere."""
+    """The piece of work, which is done here even if it is a stretch."""
     return begun.here() if isinstance(begun, Stretch) else begun
 
 
-#: As the width of a protocol: it may have any number of pieces at work.
+#: As the width of a protocol: any number of pieces may run at once.
 UNBOUNDED = 2**31
 
 
 class Maintaining(Protocol[D]):
-    """A protocol over one view and one mailbox, in the middle of things."""
+    """A running protocol over one view and one mailbox."""
 
     @property
     def width(self) -> int:
-        """So many of its pieces may be at work at once; the driver sees to it."""
+        """The number of its pieces that may run at once; the driver keeps to it."""
         ...
 
     def begin(self) -> Work[D] | Stretch[D] | None:
-        """The next piece of work; None if there is none before something else happens."""
+        """The next piece of work; None if there is none until something else happens."""
         ...
 
 
-#: (view, mailbox, the rows that the view has now, computed when asked for) → the protocol. Which
-#: kind of view it takes is for its entry in the registry to know.
+#: (view, mailbox, a function that computes the current rows of the view) → the protocol. Its entry
+#: in the registry knows which kind of view it takes.
 Starting: TypeAlias = Callable[[Any, Mailbox[D], Callable[[], D]], Maintaining[D]]

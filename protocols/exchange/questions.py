@@ -1,13 +1,13 @@
-"""What a protocol may ask of a source, and what comes back.
+"""The questions of protocols to a source, and their answers.
 
-The question of almost every protocol (`Query`) is: the rows of one relation that satisfy a
+Almost every protocol asks one kind of question (`Query`): the rows of one relation that satisfy a
 condition and match a set of keys, *now*. No joins, no outer joins, no DISTINCT, no aggregates: none
 of these is linear in the relation, and an error inside them could not be taken out again
-(algorithms.md, section 5). An answer says which of the source's transactions it contains; that is
-what makes compensation exact whatever way answers and updates travel.
+(algorithms.md, section 5). An answer says which of the source's transactions it contains; that
+makes compensation exact, however answers and updates travel.
 
-The ECA family comes from a world with one source that evaluates whole views (`Joint`). Its error
-terms are taken out by further questions to the same source, never here.
+The ECA family assumes one source that evaluates whole views (`Joint`). Its error terms are taken
+out by further questions to the same source, never here.
 """
 
 from collections.abc import Generator, Mapping
@@ -40,10 +40,10 @@ class Query(Generic[D]):
     columns: tuple[str, ...]
     condition: Condition | None = None
     #: Key sets, each over its own columns of the relation; a row has to match one of them.
-    #: None asks for all rows that satisfy the condition.
+    #: None: all rows that satisfy the condition.
     keys: tuple[D, ...] | None = None
     page: Page | None = None
-    #: For whom it is asked: the position of the update (0 for the first state of the view).
+    #: The position of the update that it is asked for (0 for the first state of the view).
     position: int = 0
 
     @property
@@ -53,7 +53,7 @@ class Query(Generic[D]):
 
 @dataclass(frozen=True)
 class Joint(Generic[D]):
-    """A sum of joins over relations of one source, evaluated by it in a single state.
+    """A sum of joins over relations of one source, which evaluates it in a single state.
 
     Each term is the view with some atoms replaced by given rows: atom index → rows with qualified
     columns, their conditions applied, signs in the counts. The answer has the columns of the view.
@@ -70,21 +70,22 @@ class Joint(Generic[D]):
 
 @dataclass(frozen=True)
 class Answer(Generic[D]):
-    """The rows (with their counts) as a source sends them, and what they contain of its history."""
+    """The rows (with their counts) as a source sends them, and their inclusion."""
 
     rows: D
     inclusion: Inclusion
     #: For a page: the key of its last row, if more rows may follow.
     last_key: Key | None = None
-    #: Of the source's history up to the inclusion's version; 0 if it says nothing of it.
+    #: Digest of the source's history up to the inclusion's version; 0 if the source sends none.
     digest: int = 0
-    #: Size of question and answer on the wire, where there was one.
+    #: Size of question and answer on the wire; 0 without a wire.
     bytes_sent: int = 0
     bytes_received: int = 0
-    #: A source in partitions reads each at its own moment: (which rows, what these contain),
-    #: disjoint and together all rows. `inclusion` is then that of the newest. Empty: one for all.
+    #: A partitioned source reads each partition at its own moment: (condition on the rows, their
+    #: inclusion), disjoint and together all rows. `inclusion` is then that of the newest part.
+    #: Empty: one inclusion for all rows.
     parts: tuple[tuple[Condition, Prefix], ...] = ()
-    #: Whether a copy that is kept here has answered for the source (copies.py).
+    #: Whether a copy that is kept here has answered instead of the source (copies.py).
     copied: bool = False
 
     @property
@@ -95,17 +96,17 @@ class Answer(Generic[D]):
 
 @dataclass(frozen=True)
 class Snapshot(Generic[D]):
-    """The rows that a question asks for, as they were at one version of the source."""
+    """The rows that a question asks for, at one version of the source."""
 
     rows: D
     version: int
-    #: As in the answer that it was made of.
+    #: As in the answer that it was made from.
     last_key: Key | None = None
 
 
 Question: TypeAlias = Query[D] | Joint[D]
 T = TypeVar("T")
-#: A protocol at work. It yields a round of questions, which go out together, is sent a snapshot for
-#: each in the same order, and returns its result. Whoever drives it makes snapshots of answers
-#: (`correction.snapshot`) when the mailbox holds what these contain.
+#: A running protocol. It yields a round of questions, which go out together, is sent a snapshot for
+#: each in the same order, and returns its result. The driver turns answers into snapshots
+#: (`correction.snapshot`) when the mailbox holds the updates that they contain.
 Maintenance: TypeAlias = Generator[list[Question[D]], list[Snapshot[D]], T]

@@ -1,10 +1,10 @@
-"""Questions that coincide are asked once.
+"""Equal questions are asked once.
 
-Views of one job, or several atoms of one view, may look the same relation up at the same moment.
-Each of them only needs a superset of its own keys answered: the join that follows drops the rest
-(algorithms.md, section 5, Lemma 2), corrected or not. So questions about one relation, under one
-condition and by the same combinations of columns, become one: the union of their keys, the union
-of their columns.
+Views of one job, or several atoms of one view, may query the same relation at the same moment. An
+answer for a superset of its keys is enough for each of them: the join that follows drops the rest
+(algorithms.md, section 5, Lemma 2), corrected or not. So questions about one relation, with the
+same condition and the same combinations of columns as keys, become one, with the union of their
+keys and the union of their columns.
 """
 
 from collections.abc import Hashable, Sequence
@@ -21,9 +21,9 @@ class Shared(Generic[D]):
     """A round of questions, and the fewer ones that are asked in their place."""
 
     def __init__(self, questions: Sequence[Question[D]]) -> None:
-        #: What is asked.
+        #: The questions to ask.
         self.questions: list[Question[D]] = []
-        #: For each question, the place of its answer among those asked.
+        #: For each original question, the index of the question that is asked in its place.
         self.places: list[int] = []
         known: dict[Hashable, int] = {}
         for question in questions:
@@ -39,7 +39,7 @@ class Shared(Generic[D]):
 
 
 def _likeness(question: Question[D]) -> Hashable:
-    """Equal for questions that can become one; None for one that stays by itself."""
+    """A value that is equal for questions that can be merged; None if it cannot be merged."""
     if isinstance(question, Joint) or question.page is not None:
         return None
     columns = None if question.keys is None else frozenset(k.columns for k in question.keys)

@@ -1,7 +1,7 @@
 """Slices of a stretch of positions: each can be swept by itself, since joins are linear.
 
-No position is in two slices, so what they change has only to be put together. A transaction is
-never cut, however many rows it changes: its rows have one position.
+No position is in two slices, so their changes only have to be concatenated. A transaction is never
+cut, however many rows it changes: its rows have one position.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Slice:
 
 
 def cut(positions: Numbers, first: int, last: int, slices: int) -> list[Slice]:
-    """The stretch from `first` to `last` in at most so many slices, of about as many rows each.
+    """Cuts the stretch from `first` to `last` into at most `slices` slices with similar row counts.
 
-    `positions` are those of its rows, ascending.
+    `positions` are the positions of its rows, ascending.
     """
     edges = {int(positions[len(positions) * each // slices]) for each in range(1, slices)}
     begins = [first, *sorted(edges - {first})]

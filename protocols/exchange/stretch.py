@@ -20,7 +20,7 @@ def key_range(relation: Relation, after: Key | None, upto: Key | None) -> Condit
 
 
 def _beyond(relation: Relation, op: str, key: Key) -> Condition:
-    """Lexicographic comparison: equal in the first columns, beyond in the next one."""
+    """Compares lexicographically: equal in the first columns, beyond in the next one."""
     cases = []
     for index in range(len(key)):
         tests = [_test(relation, i, "=", key) for i in range(index)]

@@ -1,4 +1,4 @@
-"""Several maintenance tasks side by side, their rounds going out as one; or one by itself."""
+"""Runs several maintenance tasks side by side, their rounds as one; or a single task."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def together(tasks: Sequence[Maintenance[D, T]]) -> Maintenance[D, list[T]]:
-    """Runs the tasks in step; each sees only its own answers. Results in the tasks' order."""
+    """Runs the tasks in step; each gets only its own answers. Results are in the tasks' order."""
     results: dict[int, T] = {}
     rounds: dict[int, list[Question[D]]] = {}
 

@@ -242,7 +242,7 @@ def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_no_version() -> No
     for asked in story.driver.send():
         story.driver.answered(asked, Answer(NOTHING, Prefix(2, without=(1,))))
     story.receive("b", 2)
-    with pytest.raises(SourceViolation, match="source a answers from no single version"):
+    with pytest.raises(SourceViolation, match="source a does not answer from a single version"):
         story.driver.hand_over_all()
 
 
@@ -287,7 +287,7 @@ def test_parts_wait_and_get_one_position_with_what_lies_between_them() -> None:
 def test_a_version_gets_in_line_behind_the_one_before_it() -> None:
     story = Story()
     story.receive("a", 3)
-    with pytest.raises(ProtocolBug, match="a: 2 was to get in line"):
+    with pytest.raises(ProtocolBug, match="a: 2 was to be enqueued"):
         story.delivery.enqueue("a", 2)
 
 
@@ -375,13 +375,13 @@ def test_thousands_of_pieces_that_ask_nothing_are_no_problem() -> None:
 def test_states_out_of_order_twice_or_of_nothing_are_a_bug_that_tells_its_story(
     states: tuple[list[int], ...],
 ) -> None:
-    with pytest.raises(ProtocolBug, match=r"(?s)view v: the states .*delivered 1 5"):
+    with pytest.raises(ProtocolBug, match=r"(?s)view v: cannot show .*delivered 1 5"):
         driven(Given(*map(rounds, states)), delivered=5)
 
 
 def test_to_have_nothing_more_to_do_before_all_is_shown_is_a_bug() -> None:
     driver, _ = driven(Given(rounds([1], 1)), delivered=2)
-    with pytest.raises(ProtocolBug, match=r"(?s)nothing more to do at position 2, and 1 .*shows 1"):
+    with pytest.raises(ProtocolBug, match=r"(?s)no work is left at position 2, .*shows 1"):
         driver.validate()
 
 

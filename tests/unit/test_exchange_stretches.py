@@ -156,7 +156,7 @@ def test_a_stretch_is_swept_once() -> None:
     views.deliver(2, views.away)
     [stretch] = views.away.take_stretches()
     views.away.swept(stretch, None)
-    with pytest.raises(ProtocolBug, match="view v: positions 1 to 2 are not swept elsewhere"):
+    with pytest.raises(ProtocolBug, match="view v: positions 1 to 2 were not handed out"):
         views.away.swept(stretch, None)
 
 
