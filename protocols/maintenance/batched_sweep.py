@@ -2,33 +2,33 @@
 
 Complete in delivery order like SWEEP, at a cost per *batch*: at most n + I - 1 questions, where n
 is the number of atoms and I the number of inner atoms of the join tree, however many updates the
-batch has. A batch is whatever was delivered while the one before was at work, so under load the
-cost per update falls, and the states of all updates become visible all the same.
+batch has. A batch is everything that was delivered while the previous one ran. So under load the
+cost per update falls, while the states of all updates still become visible.
 
 Every changed row is a partial of its own and carries a *tag*: the position k of its update (a
-column) and the atom a where it begins (partials of one origin lie in one delta). The row tagged
-(k, a) needs an atom b at the cut k if b stands before a in FROM, else at k - 1; this tie-break adds
+column) and the atom a where it begins (partials of one origin are in one delta). The row tagged
+(k, a) needs an atom b at the cut k if b is before a in FROM, else at k - 1; this tie-break adds
 up to V@k - V@(k-1), also when one transaction changes several relations or one relation occurs
 twice. All tags share one question per visit: the union of their keys. Its answer belongs to no cut,
 so it is turned into the rows of all cuts of the batch at once (Lemma 1), each with its lifetime:
-*since* and *until* which position it is there. What no update touches is there throughout. A tag
-takes the rows that are alive at its cut:
+*since* and *until* which position it is there. A row that no update touches is there throughout. A
+tag takes the rows that are alive at its cut:
 
-    end      = answer - (updates in it, behind the batch) + (updates not in it, up to its end)
+    end      = answer - (updates in it, after the batch) + (updates not in it, up to its end)
     history  = end, and going back from it the updates of the batch, each at its position
     rows@cut = rows of the history with since <= cut < until
 
-So the correction is worked out once per visit, however many tags there are, and nothing wrong is
+So the correction is computed once per visit, however many tags there are, and no wrong row is
 joined that would have to be taken out again.
 
 The visits follow a tree in the join graph. Gather: each inner atom, from below, for the origins
-below it. Then the root. Scatter: every other atom, from above, for all that still lack it. Atoms of
-one depth are asked in one round.
+below it. Then the root. Scatter: every other atom, from above, for all origins that still lack it.
+Atoms of one depth are asked in one round.
 
-Nothing in this needs to know where a batch begins and ends: a stretch of it, swept by itself, gives
-the changes of its own positions, and what other stretches bring is taken out of its answers like
-any other update. So a batch is begun as a `Stretch`: a large one may be cut, and its slices be
-swept side by side, elsewhere.
+Nothing in this depends on where a batch begins and ends: a stretch of it, swept by itself, yields
+the changes of its own positions, and the updates of other stretches are taken out of its answers
+like any others. So a batch is begun as a `Stretch`: a large one may be cut, and its slices swept
+side by side, elsewhere.
 
 Assumptions: versions in answers; none about channels.
 """
@@ -50,7 +50,7 @@ from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
 
-#: Whether what is there since one position and until another is there at the tag's cut: k, …
+#: Whether a row with this lifetime is alive at the tag's cut: k, …
 _ALIVE_AT = And(
     (
         Comparison(Column(SINCE), "<=", Column(POSITION)),
@@ -97,7 +97,7 @@ class BatchedSweep(Generic[D]):
         self._begun = mailbox.start
 
     def begin(self) -> Stretch[D] | None:
-        """Everything that was delivered while the batch before was at work."""
+        """The next batch: everything that was delivered while the previous one ran."""
         first, last = self._begun + 1, self._mailbox.last_position
         if first > last:
             return None
@@ -105,7 +105,7 @@ class BatchedSweep(Generic[D]):
         return Stretch(first, last, self.change)
 
     def change(self, first: int, last: int) -> Maintenance[D, D | None]:
-        """What the updates of a stretch change in the view, each row with its position."""
+        """The change of the view by the updates of a stretch, each row with its position."""
         partials = [p for atom in self._view.atoms for p in self._seeded(atom, first, last)]
         for visits in self._rounds:
             yield from self._round(visits, partials, first, last)
@@ -117,13 +117,13 @@ class BatchedSweep(Generic[D]):
         changes = self._mailbox.placed(atom.relation, *self._span(atom, first, last))
         if changes is not None:
             rows = seed(self._plans[atom], changes, (POSITION,))
-            # Nobody is asked about what cancels out. (Where nobody is asked, `total` adds up.)
+            # Nothing is asked for rows that cancel out. (Without rounds, `total` adds up.)
             yield _Partial(atom, [atom], rows.consolidated() if self._rounds else rows)
 
     def _round(
         self, visits: Sequence[Visit], partials: Sequence[_Partial[D]], first: int, last: int
     ) -> Maintenance[D, None]:
-        """Visits that do not depend on each other; those for which no tag is left are saved."""
+        """Makes visits that do not depend on each other; skips those for which no tag is left."""
         concerned, questions = [], []
         for visit in visits:
             here = [p for p in partials if p.origin in visit.origins and not p.rows.is_empty()]
@@ -138,7 +138,7 @@ class BatchedSweep(Generic[D]):
             rows = over_span(self._mailbox, atom, keys, next(found), first, last) if keys else None
             for partial in here:
                 if rows is None:
-                    # Without a link value other than NULL no tag finds a partner.
+                    # All link values are NULL, so no tag finds a partner.
                     partial.rows = partial.rows.plus(partial.rows.negated()).consolidated()
                 else:
                     self._extend(partial, atom, rows)
@@ -153,12 +153,12 @@ class BatchedSweep(Generic[D]):
         return tuple(keys for keys in united if not keys.is_empty())
 
     def _extend(self, partial: _Partial[D], atom: Atom, rows: D) -> None:
-        """Takes the atom into a partial, for each tag as of its own cut."""
+        """Joins the atom to a partial, for each tag as of its own cut."""
         step = step_to(self._view, partial.bound, atom)
         partial.bound.append(atom)
         alive = None
         if SINCE in rows.columns:
-            # The tag's cut is k for an atom before the origin, k - 1 for one behind it.
+            # The tag's cut is k for an atom before the origin, k - 1 for one after it.
             alive = _ALIVE_AT if atom.index < partial.origin.index else _ALIVE_BEFORE
         partial.rows = extended(partial.rows, rows, step, alive, (SINCE, UNTIL))
 
@@ -171,7 +171,7 @@ class BatchedSweep(Generic[D]):
 
 
 def rounds(view: View) -> Iterator[tuple[Visit, ...]]:
-    """Gather, root, scatter; none for a single atom."""
+    """The rounds of visits: gather, root, scatter; none for a single atom."""
     tree = join_tree(view)
     all_atoms = frozenset(view.atoms)
     below = {

@@ -1,7 +1,7 @@
 """C-Strobe [ZGMW96] (here after SIGMOD'97, section 3): complete consistency, exponential cost.
 
-One update after the other, in the order of delivery. A deletion is carried out by key. An insertion
-is joined with the other relations as they happen to be; then its answer is led back to the state
+One update after the other, in the order of delivery. A deletion is applied by key. An insertion is
+joined with the other relations in their current state; then its answer is corrected to the state
 that the insertion saw, with the updates that were delivered meanwhile:
 
     delete u_i:   MV := key_delete(MV, u_i)
@@ -15,31 +15,31 @@ that the insertion saw, with the updates that were delivered meanwhile:
 
     D_b = the rows of b whose first update after u_i deleted them
 
-A compensating query is an ordinary query in which rows that are gone from their source are put in
-from here. Its own answer may have met further updates, so it may need further ones; but each has a
-relation less to ask, and the one with all relations given asks nothing.
+A compensating query is an ordinary query in which rows that are gone from their source are
+substituted here. Its own answer may contain further updates, so it may need further queries; but
+each of them asks one relation less, and the one with all relations given asks nothing.
 
 Why the first update of a key: if it is an insertion, the key was not there at u_i; if it deletes
 the row r, then r was. Later updates of the key say nothing about the state at u_i.
 
-Why that is exact: take a row of the view at u_i that was made from u_i's row. Either no key of it
-was touched when the answer for S came in; then all its parts were there all the time, and the
-answer has it. Or some parts outside S were touched; their first updates deleted them, so they are
-in D_b, and the row is found for a larger S, asked afterwards. What has an untouched key was there
-at u_i. So every A_S is right and together they are everything.
+Why that is exact: take a row of the view at u_i that was made from u_i's row. Either none of its
+keys was touched when the answer for S came in; then all its parts were there all the time, and the
+answer contains it. Or some parts outside S were touched; their first updates deleted them, so they
+are in D_b, and the row is found for a larger S, asked afterwards. A row with an untouched key was
+there at u_i. So every A_S is right, and together they are complete.
 
 Corrections to the algorithm as it is usually printed (algorithms.md, section 2):
 
-* "Drop what concurrent insertions brought, by key" is wrong when a deleted key is used again, hence
+* "Drop the rows of concurrent insertions, by key" is wrong when a deleted key is used again, hence
   for every modification. The first update of each key decides.
 * All deletions after u_i count for every compensating query, not only those after it was sent;
   otherwise rows are lost that two deletions hid together.
 
-Deviations: queries are known by the set S, not by the order in which its atoms came in, and those
-of one size go out together: at most 2^(n-1) - 1 compensating queries for an insertion, where orders
-would give (n-1)!. The rows of S are put in when the plan comes to their atom, so that nothing is
-multiplied out. An update is a transaction of one source: its deletions first, then each changed
-atom in this way, side by side; rows found by two of them are duplicates.
+Deviations: queries are identified by the set S, not by the order in which its atoms were added, and
+those of one size go out together: at most 2^(n-1) - 1 compensating queries for an insertion, where
+orders would give (n-1)!. The rows of S are substituted when the plan reaches their atom, so that
+no cross product is computed. An update is a transaction of one source: its deletions first, then
+each changed atom in this way, side by side; rows found by two of them are duplicates.
 
 Assumptions as in strobe.py: the view shows all keys; FIFO.
 """
@@ -64,9 +64,9 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass(frozen=True)
 class _Later(Generic[D]):
-    """What was delivered for an atom after u_i, as far as it tells about the state at u_i."""
+    """The updates of an atom after u_i, as far as they tell about the state at u_i."""
 
-    #: The rows that came or went; only their keys matter.
+    #: The rows that were inserted or deleted; only their keys matter.
     touched: D
     #: D_b, selected and with qualified columns.
     deleted: D
@@ -88,7 +88,7 @@ class CStrobe(Generic[D]):
         self._begun = mailbox.start
 
     def begin(self) -> Work[D] | None:
-        """The next update, when the one before is done."""
+        """The next update, when the previous one is done."""
         if self._begun == self._mailbox.last_position:
             return None
         self._begun += 1
@@ -134,7 +134,7 @@ class CStrobe(Generic[D]):
         return found
 
     def _as_it_was(self, rows: D, given: frozenset[Atom], later: dict[Atom, _Later[D]]) -> D:
-        """An answer without what touched keys brought into it."""
+        """An answer without the rows that have touched keys."""
         for atom, updates in later.items():
             if atom not in given:
                 rows = self._keys.without(rows, atom, updates.touched)
@@ -146,14 +146,14 @@ class CStrobe(Generic[D]):
         return {atom: later for atom, later in found if later is not None}
 
     def _first_updates(self, atom: Atom, position: int) -> _Later[D] | None:
-        """Of each key the first update after a position."""
+        """The first update of each key after a position."""
         relation, last = atom.relation, self._mailbox.last_position
         after, upto = (self._mailbox.version_at(relation.source, p) for p in (position, last))
         touched = self._mailbox.placed(relation, after, upto)
         if touched is None:
             return None
         first = touched.earliest(relation.key, POSITION)
-        # Taken apart with all columns: a modification may show in none of those that are used.
+        # Split on all columns: a modification may change none of those that the view uses.
         deleted, _inserted = apart(first.select([(c, c) for c in relation.column_names]))
         if atom.condition is not None:
             deleted = deleted.where(atom.condition)

@@ -2,11 +2,11 @@
 
 Zhuge, Garcia-Molina, Hammer, Widom: View maintenance in a warehousing environment, SIGMOD 1995.
 
-The source evaluates whole joins. An update U_i is answered by the query V<U_i>: the view with one
-relation replaced by the change. Whatever happens at the source before it evaluates that query is in
-the answer too, and is taken out again by the *next* queries: an update U that arrives while Q is
-unanswered adds the terms -Q<U> to its own query, for every such Q. The answers are collected, and
-once none is missing their sum is exactly what the view lacks:
+The source evaluates whole joins. For an update U_i it is sent the query V<U_i>: the view with one
+relation replaced by the change. Updates that the source commits before it evaluates that query are
+in the answer too, and are taken out again by the *next* queries: an update U that arrives while Q
+is unanswered adds the terms -Q<U> to its own query, for every such Q. The answers are collected,
+and once none is missing their sum is exactly the change that the view lacks:
 
     view + COLLECT + (all unanswered queries, evaluated now) = V over the source as it is now
 
@@ -14,17 +14,17 @@ An update keeps this true, because Q = Q[now with U] - Q<U>; so does an answer.
 
 It relies on: one source; one FIFO channel for updates and answers, so that an answer contains
 exactly the updates that come before it; a query evaluated in a single state. The view changes only
-when nothing is unanswered, so under a stream of updates without a pause it never does. With K
+when no query is unanswered, so under a stream of updates without a pause it never changes. With K
 updates unanswered in a join of n relations the next query has Theta(K^(n-2)) terms.
 
 Deviations from the pseudo-code:
 
-* An update is a transaction. It is taken for a sequence of changes of one occurrence of a relation
-  each, in the order of FROM; the later ones compensate the terms of the earlier ones as well, and
-  all terms travel in one query. That makes self-joins right too.
+* An update is a transaction. It is treated as a sequence of changes, each of one occurrence of a
+  relation, in the order of FROM; the later ones compensate the terms of the earlier ones too, and
+  all terms are sent in one query. That makes self-joins right too.
 * Terms with all relations replaced need no source and are evaluated here; terms without rows are
   dropped, and a query without terms is not asked.
-* Terms that travel are never merged, though their sum could be written shorter: the growth of the
+* Terms that are sent are never merged, though their sum could be written shorter: the growth of the
   messages is a property of ECA that is measured here (Table 1 of the SWEEP paper calls it
   quadratic, which is all queries of n = 3 together).
 """
@@ -46,14 +46,14 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass(frozen=True, eq=False)
 class Term(Generic[D]):
-    """The view with some atoms replaced by rows (atom index → rows), once added or subtracted."""
+    """The view with some atoms replaced by rows (atom index → rows), added or subtracted."""
 
     rows: Mapping[int, D]
     sign: int = 1
 
     @property
     def asked(self) -> Mapping[int, D]:
-        """As it travels: the sign in the counts of one atom's rows."""
+        """The form that is sent: with the sign in the counts of one atom's rows."""
         if self.sign > 0:
             return self.rows
         first = min(self.rows)
@@ -114,7 +114,7 @@ class Eca(Generic[D]):
 
 
 def changed_rows(view: View, mailbox: Mailbox[D], position: int) -> list[tuple[Atom, D]]:
-    """What an update changes in each atom as far as the view can see it; atoms with nothing go."""
+    """The changes of an update for each atom, as the view sees them; only atoms with changes."""
     found = []
     for atom in view.atoms:
         change = mailbox.change(atom.relation, position)
@@ -127,9 +127,9 @@ def changed_rows(view: View, mailbox: Mailbox[D], position: int) -> list[tuple[A
 
 
 def compensating(terms: list[Term[D]], atom: Atom, rows: D) -> list[Term[D]]:
-    """-Q<U>: what the change of an atom adds to the answers of these terms, with opposite sign.
+    """-Q<U>: the rows that an atom's change adds to the answers of these terms, with opposite sign.
 
-    A term in which the atom is replaced already does not read it, and so has no error from it.
+    A term in which the atom is already replaced does not read it, and so has no error from it.
     """
     return [
         Term({**term.rows, atom.index: rows}, -term.sign)
@@ -139,7 +139,7 @@ def compensating(terms: list[Term[D]], atom: Atom, rows: D) -> list[Term[D]]:
 
 
 def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
-    """The values of the terms that need no source, and the terms that do."""
+    """Splits terms into the values of those that need no source, and the terms that do."""
     local = [term for term in terms if len(term.rows) == len(view.atoms)]
     remote = [term for term in terms if len(term.rows) < len(view.atoms)]
     way = plan(view, view.atoms[0])
@@ -147,13 +147,13 @@ def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
 
 
 def _merged(terms: list[Term[D]]) -> list[Term[D]]:
-    """Local terms that differ in one atom's rows only, as one with the sum of these rows.
+    """Merges local terms that differ only in one atom's rows into one with the sum of these rows.
 
-    A join is linear in each of its relations, so this changes nothing but the work: after K updates
-    a query has K^(n-1) local terms, which are nearly all the pairs, triples, … of what is pending.
+    A join is linear in each of its relations, so this only saves work: after K updates a query has
+    K^(n-1) local terms, which are nearly all the pairs, triples, … of the pending updates.
     """
     by_id = {id(rows): rows for term in terms for rows in term.rows.values()}
-    #: Per term its sign and, per atom, which rows it has there.
+    #: For each term its sign and, for each atom, the ids of its rows.
     cells = [
         (term.sign, {atom: frozenset({id(rows)}) for atom, rows in term.rows.items()})
         for term in terms

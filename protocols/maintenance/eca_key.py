@@ -1,27 +1,27 @@
 """ECA-Key [ZGHW95]: no compensation at all, if the view shows the key of every relation; strong.
 
-With all keys in the view every row of it says which rows it was made from, and occurs once. So a
-deletion needs no query: its key's rows are removed from a working copy W of the view. An insertion
-asks V<U>, uncompensated: what its answer contains too much of is recognised by its keys. When
-nothing is unanswered, W is installed.
+If the view shows all keys, each of its rows identifies the rows it was made from, and occurs once.
+So a deletion needs no query: its key's rows are removed from a working copy W of the view. An
+insertion asks V<U>, uncompensated: surplus rows in its answer are recognised by their keys. When
+no query is unanswered, W is installed.
 
     on delete:  W := key_delete(W, key);  for Q in UQS: pending[Q] += key
     on insert:  UQS += Q = V<U>;  pending[Q] := {}
       answer A: UQS -= Q;  W := W + key_delete(A, pending[Q]), without what W has already
     UQS empty:  view := W
 
-It relies on what ECA relies on (see eca.py) and on keys that show (see keys.py).
+It relies on the assumptions of ECA (see eca.py) and on keys that the view shows (see keys.py).
 
 Deviations from the pseudo-code:
 
 * As listed, a deletion only removes rows from W. But the deleted row may have been inserted just
-  before, and the answer to that insertion's query, of which the row is a constant, puts its rows
+  before; then the answer to that insertion's query, in which the row is a constant, puts its rows
   back for good. So deletions are also kept for the unanswered queries and applied to their answers.
-  (With a key that is used again this drops rows of the new row too; its own query brings them.)
+  (If a key is used again, this drops rows of the new row too; its own query brings them.)
 * An update is a transaction, and a modification deletes and inserts one key: first all deletions,
   then one query for all insertions, in which compensating terms keep a combination of two inserted
   rows from being counted twice.
-* Terms with all relations replaced are evaluated here; they join W with the answer of their query.
+* Terms with all relations replaced are evaluated here; they enter W with the answer of their query.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class EcaKey(Generic[D]):
         self._installed = mailbox.start
 
     def begin(self) -> Work[D] | None:
-        """At the source's update: its deletions are done here, its insertions are asked about."""
+        """At the source's update: applies its deletions here, and asks about its insertions."""
         if self._seen == self._mailbox.last_position:
             return None
         self._seen += 1
@@ -77,7 +77,7 @@ class EcaKey(Generic[D]):
         return self._answered(self._seen, remote, local)
 
     def _delete(self, atom: Atom, deleted: D) -> None:
-        """key_delete from W at once, and from every answer that is still to come."""
+        """Applies key_delete to W at once, and to every answer that is still to come."""
         rows = deleted.select([(own, qualified) for qualified, own in atom.renaming])
         self._copy.key_delete(atom, rows)
         for pending in self._unanswered.values():

@@ -1,22 +1,22 @@
-"""ECA-Local [ZGHW95]: ECA that does without the source where it can; strong consistency.
+"""ECA-Local [ZGHW95]: ECA that does not ask the source where it can; strong consistency.
 
-Some updates can be carried out with the update and the rows of the view alone. Here these are:
+Some updates can be handled with the update and the rows of the view alone. Here these are:
 
-    key-delete   only deletions, from relations whose keys the view shows: the rows of the view that
-                 show a deleted key go, all of them and no others, because each was made with the
-                 deleted row and a key has one row
+    key-delete   only deletions, from relations whose keys the view shows: exactly the rows of the
+                 view that show a deleted key are deleted, because each was made with the deleted
+                 row and a key has one row
     no-op        rows that do not satisfy the view's conditions on their relation, and changes of
                  columns that the view does not use
-    all given    whatever happens to a view over one relation
+    all given    every update of a view over one relation
 
-The first needs the rows of the view to be exact, so it is done only when no query is unanswered and
-everything collected is installed; otherwise the update takes the way of ECA. (Deleting by key with
+The first needs the exact rows of the view, so it is done only when no query is unanswered and
+everything collected is installed; otherwise the update is handled as in ECA. (Deleting by key with
 queries outstanding misses the rows that their answers bring later.) The other two are terms that
-ECA drops or evaluates here anyway, whatever is outstanding.
+ECA drops or evaluates here anyway, with or without outstanding queries.
 
-It relies on what ECA relies on (see eca.py), and unlike ECA-Key on no keys: relations without one,
-or whose key is not shown, just always go the way of ECA. The rows of the view are kept in a working
-copy.
+It relies on the assumptions of ECA (see eca.py) and, unlike ECA-Key, needs no keys: updates of
+relations without a key, or whose key is not shown, are always handled as in ECA. The rows of the
+view are kept in a working copy.
 
 Deviation: the paper leaves open which updates can be handled locally; the rule above is ours. An
 update with any insertion or modification is not among them.
@@ -39,13 +39,13 @@ class EcaLocal(Eca[D]):
 
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         super().__init__(view, mailbox)
-        #: The working copy: what the view shows after the last install.
+        #: The working copy: the rows of the view after the last install.
         self._rows = contents()
         #: Atoms whose key shows → (column of the view, qualified column) for each of its columns.
         self._shown_keys = _shown_keys(view)
 
     def begin(self) -> Work[D] | None:
-        """At the source's update: here if that is possible, else as ECA does."""
+        """At the source's update: handles it here if possible, else as ECA does."""
         if self._seen == self._mailbox.last_position:
             return None
         changes = changed_rows(self._view, self._mailbox, self._seen + 1)
@@ -61,11 +61,11 @@ class EcaLocal(Eca[D]):
         return all(self._only_deletes(atom, rows) for atom, rows in changes)
 
     def _only_deletes(self, atom: Atom, rows: D) -> bool:
-        """Whether each row is a deletion, and the view shows of which key."""
+        """Whether each row is a deletion, and the view shows its key."""
         return atom in self._shown_keys and rows.positive().is_empty()
 
     def _key_deletes(self, changes: list[tuple[Atom, D]]) -> list[D]:
-        """What the view loses, one atom after the other."""
+        """The rows that the view loses, one atom after the other."""
         left, lost = self._rows, []
         for atom, rows in changes:
             gone = left.matching(rows.keys(self._shown_keys[atom])).negated()

@@ -1,14 +1,14 @@
 """The first state of a view: a sweep whose change is a whole relation, in pages.
 
-The view starts at a version vector (position 0), while the sources go on committing. One keyed
+The view starts at a version vector (position 0), while the sources continue to commit. One keyed
 relation, the *root*, is read in pages in key order; a page is the relation restricted to a range
 of keys, and a restriction is linear, so it can be corrected to position 0 like any other answer:
 rows of the range deleted since are put back, rows inserted since are taken out. The page is then
 swept through the other relations, all read as of position 0. The sum over the pages is the view
-at that vector. Without a keyed relation there is a single page: all of it.
+at that vector. Without a keyed relation there is a single page with all rows.
 
-A view that is more than an inner join is no such sum. Its inner joins are read as a whole, their
-first relations in pages all the same, and the operators above them work it out at once.
+A view that is more than an inner join is not such a sum. Its inner joins are read as a whole, their
+first relations still in pages, and the operators above them compute the view at once.
 """
 
 from collections.abc import Collection
@@ -41,12 +41,12 @@ class Stretch(Generic[D]):
 
     #: None when it has no row.
     rows: D | None
-    #: Where the next part begins; None after the last one.
+    #: The key after which the next part begins; None after the last one.
     last_key: Key | None
 
 
 def root_of(view: AnyView) -> Relation | None:
-    """Whose pages bring the stretches of a first state; None if it comes in one."""
+    """The relation whose pages make the stretches of a first state; None if it comes in one."""
     return None if isinstance(view, TreeView) else _root(view).relation
 
 
@@ -57,9 +57,9 @@ def next_stretch(
     limit: int,
     memories: Memories,
 ) -> Maintenance[Any, Stretch[Any]]:
-    """The next part of the first state, behind the key `after` of the root.
+    """Reads the next part of the first state, after the key `after` of the root.
 
-    What operators learn from it is remembered.
+    The operators remember in `memories` what they learn from it.
     """
     if not isinstance(view, TreeView):
         part = yield from stretch(view, mailbox, after, limit)
@@ -71,9 +71,9 @@ def next_stretch(
 def stretch(
     view: View, mailbox: Mailbox[D], after: Key | None, limit: int
 ) -> Maintenance[D, Stretch[D]]:
-    """The rows of an inner join that come from the page of its root behind the key `after`."""
+    """The rows of an inner join that come from the page of its root after the key `after`."""
     root = _root(view)
-    # The sweep selects its change once more, so what the condition reads has to come along.
+    # The sweep applies the condition to its change again, so it needs the condition's columns.
     tested = columns_of(root.condition) if root.condition else ()
     rows, last = yield from _page(mailbox, root, after, limit, 0, tested)
     sweep = Sweep(view, mailbox)
@@ -82,7 +82,7 @@ def stretch(
 
 
 def in_pages(limit: int) -> Reading[Frame]:
-    """As-of reads; a whole relation with a key comes in answers no larger than a page."""
+    """As-of reads that read a whole keyed relation in answers no larger than a page."""
 
     def read(
         mailbox: Mailbox[Frame], atom: Atom, keys: Frame | None, cut: int, position: int
@@ -100,7 +100,7 @@ def in_pages(limit: int) -> Reading[Frame]:
 
 
 def _root(view: View) -> Atom:
-    """The atom that is read in pages: the first one with a key, so that pages can be cut."""
+    """The atom that is read in pages: the first one with a key, else the first one."""
     keyed = (atom for atom in view.atoms if atom.relation.key)
     return next(keyed, view.atoms[0])
 
@@ -113,9 +113,9 @@ def _page(
     cut: int,
     further: Collection[str] = (),
 ) -> Maintenance[D, tuple[D, Key | None]]:
-    """The rows of an atom behind a key, as of a cut, and where the next page begins.
+    """The rows of an atom after a key, as of a cut, and the key after which the next page begins.
 
-    Its columns, its key, and further ones. Without a key there is a single page: all of them.
+    They have the atom's columns, its key, and further ones. Without a key one page has all rows.
     """
     relation, condition = atom.relation, atom.condition
     needed = {*atom.columns, *relation.key, *further}

@@ -1,20 +1,20 @@
 """G-Strobe [ZGMW96]: T-Strobe that keeps global transactions whole; strong, needs quiescence.
 
-A global transaction has a part at each of several sources. Its parts are taken as they come, each
+A global transaction has a part at each of several sources. Its parts are handled as they come, each
 like a transaction of T-Strobe, deletions first and one query for the insertions. Only the condition
 for applying AL has a second half:
 
     UQS empty, and no global transaction received in part
         AL is applied to MV, in its order and without duplicates, as one change
 
-Without it a reader would see what a transaction did at one source and not what it did at the other.
+Without it a reader would see the changes of a transaction at one source and not those at the other.
 
 Assumptions as in strobe.py (all keys shown; FIFO), and that all parts of a global transaction
-arrive one day: nothing is shown before.
+arrive eventually: nothing is shown before.
 
 Deviations: whether a part is missing is not looked up in a table of global transactions. The driver
-delivers a part, and what comes behind it from the same source, once the others are here
-(holdback.py); so what this file asks is whether anything received is still without a position.
+delivers a part, and everything after it from the same source, once the others are here
+(holdback.py); so this file asks whether any received update is still without a position.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class GStrobe(TStrobe[D]):
 
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         super().__init__(view, mailbox, contents)
-        #: The number of the next arrival to be taken.
+        #: The number of the next arrival to handle.
         self._next = mailbox.first_arrival
 
     def begin(self) -> Work[D] | None:
-        """A part is taken as soon as it is received; what is quiet after a delivery is shown."""
+        """Handles a part as soon as it is received; after a delivery, installs if all is quiet."""
         arrival = self._mailbox.arrival(self._next)
         if arrival is not None:
             self._next += 1

@@ -1,7 +1,7 @@
-"""Keys in the view: what the Strobe family and ECA-Key stand on.
+"""Keys in the view, which the Strobe family and ECA-Key rely on.
 
 If the view shows the key of every relation that it joins, each of its rows is made from exactly one
-row of each, says which ones, and occurs once. Then a deletion can be carried out at the warehouse
+row of each, identifies these rows, and occurs once. Then a deletion can be applied at the warehouse
 alone, and rows that arrive twice are recognised.
 """
 
@@ -17,11 +17,11 @@ D = TypeVar("D", bound=Delta)
 
 
 class ViewKeys:
-    """Where the view shows the key of each atom; WrongUse if it does not."""
+    """The columns where the view shows the key of each atom; raises WrongUse if it does not."""
 
     def __init__(self, view: View) -> None:
         shown = {output.column: output.name for output in view.outputs}
-        #: Per atom (column of the view, column of the relation) for each column of its key.
+        #: Atom → (column of the view, column of the relation) for each column of its key.
         self._places = {atom: _places(atom, shown) for atom in view.atoms}
         columns = dict.fromkeys(name for places in self._places.values() for name, _ in places)
         self._whole = tuple((name, name) for name in columns)
@@ -31,11 +31,11 @@ class ViewKeys:
         return changes.keys(self._places[atom])
 
     def without(self, rows: D, atom: Atom, changes: D) -> D:
-        """key_delete: the rows of the view less those made from the changed rows of an atom."""
+        """key_delete: the rows of the view without those made from the changed rows of an atom."""
         return rows.plus(rows.matching(self.of(atom, changes)).negated()).consolidated()
 
     def missing(self, rows: D, there: D) -> D:
-        """The rows, less those whose combination of keys is there already."""
+        """The rows whose combination of keys is not among `there`."""
         met = there.matching(rows.keys(self._whole))
         return rows.plus(rows.matching(met.keys(self._whole)).negated()).consolidated()
 
@@ -48,7 +48,7 @@ class ViewKeys:
 
 
 class WorkingCopy(Generic[D]):
-    """The rows of a view with keys, and what has happened to them since it was last asked."""
+    """The rows of a view with keys, and their changes since the last call of `changed`."""
 
     def __init__(self, keys: ViewKeys, rows: D) -> None:
         self._keys = keys
@@ -56,11 +56,11 @@ class WorkingCopy(Generic[D]):
         self._changes: list[D] = []
 
     def key_delete(self, atom: Atom, deleted: D) -> None:
-        """Removes what was made from these rows of an atom."""
+        """Removes the rows that were made from these rows of an atom."""
         self._take(self._rows.matching(self._keys.of(atom, deleted)).negated())
 
     def insert(self, rows: D) -> None:
-        """Adds rows; those that are there already are duplicates."""
+        """Adds rows; drops duplicates of rows that are there."""
         self._take(self._keys.missing(rows, self._rows))
 
     def changed(self) -> D | None:

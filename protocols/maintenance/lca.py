@@ -1,13 +1,13 @@
 """LCA, the lazy compensating algorithm [ZGHW95]: complete consistency for one source.
 
 ECA mixes the corrections of many updates into one query, so only the sum of all answers means
-anything. LCA asks the same terms apart: a compensating term belongs to the update whose query it
-corrects, not to the one that made it necessary. The answers of everything that update i owns then
-add up to the change from the view after i - 1 to the view after i, and these changes are installed
-one after the other, each when it is whole and all earlier ones are installed.
+anything. LCA asks the same terms separately: a compensating term belongs to the update whose query
+it corrects, not to the one that made it necessary. The answers to all queries that update i owns
+then add up to the change from the view after i - 1 to the view after i. These changes are installed
+one after the other, each when it is complete and all earlier ones are installed.
 
-It relies on what ECA relies on (see eca.py): one source, one FIFO channel, a query evaluated in a
-single state. It needs no pause in the stream, and it pays with queries: every update asks one for
+It relies on the assumptions of ECA (see eca.py): one source, one FIFO channel, a query evaluated in
+a single state. It needs no pause in the stream, and pays with queries: every update asks one for
 itself and one for every earlier update that still waits for an answer.
 
 Deviations from the pseudo-code: transactions, self-joins and local terms as in ECA. There is one
@@ -35,9 +35,9 @@ class _Owner(Generic[D]):
     """An update that is not installed yet."""
 
     position: int
-    #: Its own query and the ones that correct it, as far as they are unanswered: number → terms.
+    #: Its own query and those that correct it, while they are unanswered: number → terms.
     unanswered: dict[int, list[Term[D]]] = field(default_factory=dict)
-    #: The answers, and the terms that needed none.
+    #: The answers, and the values of local terms.
     collected: list[D] = field(default_factory=list)
 
     @property
@@ -58,7 +58,7 @@ class Lca(Generic[D]):
         self._seen = mailbox.start
         #: Everything up to `_seen` that is not installed, in the order of delivery.
         self._owners: deque[_Owner[D]] = deque()
-        #: Work that the last update has made necessary; it begins before the next update does.
+        #: Work for the last update; it begins before the next update does.
         self._due: deque[Work[D]] = deque()
         self._queries = 0
 
@@ -92,7 +92,7 @@ class Lca(Generic[D]):
             self._due.append(self._answered(owner, self._queries))
 
     def _answered(self, owner: _Owner[D], number: int) -> Work[D]:
-        """At an answer: it goes to the owner, whose change may be whole by that."""
+        """At an answer: adds it to its owner, whose change may be complete then."""
         terms = tuple(term.asked for term in owner.unanswered[number])
         (answer,) = yield [Joint(self._view, terms, owner.position)]
         owner.collected.append(answer.rows)
@@ -104,7 +104,7 @@ class Lca(Generic[D]):
         return self._in_order()
 
     def _in_order(self) -> list[Install[D]]:
-        """Whatever is whole now, but nothing before what is ahead of it."""
+        """The installs of all complete owners at the head of the queue, in order."""
         installs = []
         while self._owners and not self._owners[0].unanswered:
             owner = self._owners.popleft()

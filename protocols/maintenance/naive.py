@@ -1,9 +1,8 @@
 """The control: SWEEP without compensation. It must fail, or a test of SWEEP proves nothing.
 
-It sends the same queries in the same order and takes every answer for the state it wanted. As
-long as nothing is concurrent it is right; with concurrent updates it counts some combinations
-twice and some not at all, and the view is wrong for good (the anomalies in section 1 of
-algorithms.md).
+It sends the same queries in the same order and treats every answer as the state it wanted. Without
+concurrent updates it is right; with them it counts some combinations twice and some not at all, and
+the view stays wrong (the anomalies in section 1 of algorithms.md).
 """
 
 from typing import TypeVar

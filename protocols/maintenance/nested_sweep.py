@@ -2,27 +2,27 @@
 
 Strong consistency; at most n - 1 queries per update and far fewer when updates are concurrent. The
 sweep of an update meets other updates that have been delivered meanwhile. Instead of taking them
-out of the answers and sweeping each by itself later, it *absorbs* them: their effect on the atoms
-visited so far is computed by a nested sweep, and from there on both travel together.
+out of the answers and sweeping each by itself later, it *absorbs* them: a nested sweep computes
+their effect on the atoms visited so far, and from there on both are swept together.
 
-With base = what the view reflects, S = the updates absorbed so far and W = the join over the atoms
-visited, the composite is always W(base + S) - W(base). To absorb the changes T of an atom j adds
-T ⋈ (the other visited atoms at base + S), which is what the nested sweep of T computes; what that
-absorbs itself is already part of S for everything that follows.
+With base = the state that the view reflects, S = the updates absorbed so far and W = the join over
+the atoms visited, the composite is always W(base + S) - W(base). Absorbing the changes T of an atom
+j adds T ⋈ (the other visited atoms at base + S), which the nested sweep of T computes; updates that
+this sweep absorbs itself are already part of S for everything that follows.
 
 Deviations from the printed figure (algorithms.md, section 3):
 
 * The horizon. H = min(delivered, first + budget) is fixed when a composite begins. Updates up to H
-  are absorbed, all later ones compensated. The printed form absorbs whatever is there, so two
+  are absorbed, all later ones compensated. The printed form absorbs every update it meets, so two
   sources that answer each question with a new update keep it from ever installing; and with a mere
   limit on the number of absorbed updates the composite would not end on a prefix of the order.
-* An atom therefore has two states only, before and at the horizon, and is absorbed once, all its
-  changes merged. So frames nest at most n deep; they are kept on an explicit stack, which shows the
-  whole state of a composite.
-* What is absorbed is read in the log and not inferred from what lay in the queue when the answer
-  came: no race, no need for FIFO channels. It also makes questions for an empty partial needless,
-  which the printed form has to ask: its answers were what told it of updates to absorb.
-* The join graph may be any; "Left..Right" becomes the set of atoms that a frame has to cover.
+* An atom therefore has only two states, before and at the horizon, and is absorbed once, with all
+  its changes merged. So frames nest at most n deep; they are kept on an explicit stack, which shows
+  the whole state of a composite.
+* Updates to absorb are read from the log, and not inferred from the queue at the moment when the
+  answer came: no race, no need for FIFO channels. It also makes questions for an empty partial
+  needless. The printed form has to ask them, because it learns of updates to absorb from answers.
+* The join graph may be arbitrary; "Left..Right" becomes the set of atoms that a frame has to cover.
 """
 
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ D = TypeVar("D", bound=Delta)
 
 @dataclass
 class _Frame(Generic[D]):
-    """One ViewChange under way: `change`, which began at an atom, over the atoms `bound`."""
+    """One running ViewChange: `change`, which began at an atom, over the atoms `bound`."""
 
     #: None when it has become empty.
     change: D | None
     bound: list[Atom]
-    #: The atoms that it has yet to take in; more may not come.
+    #: The atoms that it still has to join; none is added.
     left: list[Atom]
 
 
@@ -61,7 +61,7 @@ class NestedSweep(Generic[D]):
     def __init__(self, view: View, mailbox: Mailbox[D], budget: int = 100) -> None:
         self._view = view
         self._mailbox = mailbox
-        #: At most so many updates behind the first one go into a composite.
+        #: At most so many updates after the first one go into a composite.
         self._budget = budget
         self._installed = mailbox.start
 
@@ -77,11 +77,11 @@ class NestedSweep(Generic[D]):
         origins = changed_atoms(self._view, self._mailbox, first)
         if origins:
             origin, change = origins[0]
-            #: Atom → the position as of which it has been counted in so far.
+            #: Atom → the position as of which the composite contains it so far.
             cuts = dict.fromkeys(self._view.atoms, first - 1) | {origin: first}
             composite = yield from self._view_change(origin, change, cuts, horizon)
-            # All atoms were visited, so all are at the horizon; but the origin is only if some
-            # other atom had something to absorb. If none had, the composite is `first` alone.
+            # All other atoms were visited, so they are at the horizon. The origin is there only if
+            # another atom had updates to absorb. If none had, the composite is `first` alone.
             missed = self._mailbox.changes(origin.relation, cuts[origin], horizon) is not None
             end = first if missed else horizon
             shown = [] if composite is None else [composite.select(self._view.projection)]
@@ -90,7 +90,7 @@ class NestedSweep(Generic[D]):
         return [install]
 
     def _first_that_changes_anything(self, horizon: int) -> int:
-        """Updates of relations that the view does not read go along with the one behind them."""
+        """The first relevant position: updates of other relations are shown with the next one."""
         for position in range(self._installed + 1, horizon):
             if changed_atoms(self._view, self._mailbox, position):
                 return position
@@ -120,7 +120,7 @@ class NestedSweep(Generic[D]):
     def _take_in(
         self, frame: _Frame[D], atom: Atom, cut: int, position: int
     ) -> Maintenance[D, None]:
-        """One leg: asks the atom's source and takes out what the composite has not absorbed."""
+        """One leg: asks the atom's source and takes out the updates that are not absorbed."""
         step = step_to(self._view, frame.bound, atom)
         frame.bound.append(atom)
         keys = None if frame.change is None else frame.change.keys(step.keys)
@@ -136,7 +136,7 @@ class NestedSweep(Generic[D]):
 
 
 def _sum(outer: D | None, inner: D | None) -> D | None:
-    """Two partials over the same atoms, whose columns may stand in different orders."""
+    """The sum of two partials over the same atoms, whose columns may be in different orders."""
     if outer is None or inner is None:
         return inner if outer is None else outer
     return outer.plus(inner.select([(name, name) for name in outer.columns])).consolidated()

@@ -1,14 +1,14 @@
 """SWEEP with parallel legs (SIGMOD'97, section 5.3): the left and the right sweep at the same time.
 
 Complete in delivery order, n - 1 queries per update like SWEEP, in fewer rounds: on a chain
-max(i - 1, n - i) instead of n - 1. What does not hang together without the origin is independent,
+max(i - 1, n - i) instead of n - 1. Atoms that are not connected without the origin are independent,
 so on a star every other atom is a leg of its own; a cycle has a single leg.
 
 The merge in the paper, ΔV_left ⋈ ΔV_right, is wrong for signed counts: both sides descend from the
-change and both carry its counts, so a deletion, -1 times -1, comes out as an insertion. Here the
-counts travel on one side only. The change itself stays at home; a leg begins with the distinct link
-values that its first atoms need, each with count 1, and at the end every leg is joined with the
-change on those values. A condition that spans several legs is tested at that merge.
+change and both carry its counts, so a deletion, -1 times -1, becomes an insertion. Here only one
+side carries the counts. The change itself is not swept; a leg begins with the distinct link values
+that its first atoms need, each with count 1, and at the end every leg is joined with the change on
+those values. A condition that spans several legs is tested at that merge.
 """
 
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
 
-#: Before the name of a link column of the origin in a leg.
+#: Prefix of the name of a link column of the origin in a leg.
 _LEG = "_leg."
 
 
 @dataclass(frozen=True)
 class _Leg:
-    """Atoms that hang together without the origin."""
+    """Atoms that are connected without the origin."""
 
     steps: tuple[Step, ...]
     #: The columns of the origin that they are linked to; a leg starts from their values.
@@ -42,10 +42,10 @@ class _Leg:
 
 @dataclass(frozen=True)
 class _Legs:
-    """The whole way of a change of one atom."""
+    """All legs of a change of one atom."""
 
     legs: tuple[_Leg, ...]
-    #: What can be tested when all legs are there.
+    #: The condition that can be tested only when all legs are joined.
     at_merge: Condition | None
 
 
@@ -102,7 +102,7 @@ def _legs(view: View, way: Plan) -> _Legs:
 
 
 def _components(view: View, origin: Atom) -> Iterator[set[Atom]]:
-    """What the join graph falls into without the origin."""
+    """The connected components of the join graph without the origin."""
     left = {atom for atom in view.atoms if atom != origin}
     while left:
         found = {min(left, key=lambda atom: atom.index)}
@@ -122,7 +122,7 @@ def _are_linked(view: View, one: Atom, other: Atom) -> bool:
 
 
 def _leg(view: View, way: Plan, atoms: set[Atom]) -> _Leg:
-    """The steps of the whole way that lie in a leg, with the origin's columns renamed."""
+    """The steps of the plan that belong to a leg, with the origin's columns renamed."""
     own = set(way.origin.qualified_columns)
     bound: list[Atom] = []
     steps, starts = [], []

@@ -1,13 +1,13 @@
-"""Pipelined SWEEP (SIGMOD'97, section 5.3, last paragraph): several sweeps under way at once.
+"""Pipelined SWEEP (SIGMOD'97, section 5.3, last paragraph): several sweeps run at once.
 
 Complete in delivery order, n - 1 queries per update, like SWEEP; an update does not wait for the
 sweeps before it, only its installation does. The paper asks for "a more elaborate mechanism to
-detect concurrent updates": here there is none to add, for the sweep of position k takes everything
-behind k out of its answers, whether that waits in the queue or is being swept by a sibling.
+detect concurrent updates". None is needed here: the sweep of position k takes all updates after k
+out of its answers, whether they wait in the queue or are being swept by another sweep.
 
-What goes wrong otherwise (algorithms.md, section 3): to test whether an update is *still in the
-queue* overlooks those that a sibling is sweeping; to install in the order in which sweeps end shows
-states that never existed, because cross terms are missing in between.
+Two simpler ways are wrong (algorithms.md, section 3). Testing whether an update is *still in the
+queue* overlooks those that another sweep has begun. Installing in the order in which sweeps end
+shows states that never existed, because cross terms are missing in between.
 """
 
 from typing import Generic, TypeVar
@@ -31,7 +31,7 @@ class PipelinedSweep(Generic[D]):
         self.width = width
         self._begun = mailbox.start
         self._installed = mailbox.start
-        #: Sweeps that have ended before one of their elders.
+        #: Sweeps that have ended before an earlier one.
         self._done: dict[int, Install[D]] = {}
 
     def begin(self) -> Work[D] | None:

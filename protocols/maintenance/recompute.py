@@ -1,7 +1,7 @@
-"""The other control: ask for everything, and compute the view anew (SIGMOD'97, section 3, opening).
+"""The other control: reads all relations and recomputes the view (SIGMOD'97, section 3, opening).
 
-Strong: one state for whatever was delivered meanwhile. It is right, because every relation is
-brought to the same cut like any other answer, and it is what incremental maintenance has to beat:
+Strong: one state for all updates that were delivered meanwhile. It is right, because every relation
+is corrected to the same cut like any other answer. It is the baseline for incremental maintenance:
 n questions per state, each answered with a whole relation.
 """
 

@@ -1,7 +1,7 @@
-"""The protocols by name, with what they need and what they promise, as data.
+"""The protocols by name, with their requirements and promises, as data.
 
 The help of the command line, the table in the README and every refusal are made from this, so a
-view or a workload that a protocol cannot serve is refused with the reason before anything runs.
+view or a workload that a protocol cannot keep is refused with the reason before anything runs.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,46 +36,46 @@ from protocols.views.tree import AnyView, TreeView
 
 
 class QueryBound(Enum):
-    """How many questions a protocol may ask over an inner join of n atoms.
+    """The number of questions that a protocol may ask over an inner join of n atoms.
 
     A transaction that changes several atoms counts once for each of them.
     """
 
     EXACT = "n - 1 for every changed atom, those that an empty partial saved included"
     COMPOSITE = "at most n - 1 for every changed atom of all that is installed at once"
-    #: All of them carry the last position of the batch.
+    #: All questions carry the last position of the batch.
     BATCHED = "at most n + I - 1 for a batch, I being the inner atoms of the join tree"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One protocol: how to set it up, in a sentence what it does, and what it asks of the world."""
+    """One protocol: how to start it, a summary, its promises and its requirements."""
 
     name: str
     start: Starting[Any]
     summary: str
     #: How consistent it promises to be.
     level: Level
-    #: Which transactions it can keep whole: those of one source, or global ones as well.
+    #: Which transactions it can keep whole: those of one source, or global ones too.
     transactions: Literal["local", "global"] = "global"
     #: All relations of the view lie at one source, which evaluates joins.
     one_source: bool = False
     #: Every relation has a key, and the view shows it.
     needs_keys: bool = False
-    #: Updates and answers of a source come in one channel, in the order in which they happened
+    #: It needs updates and answers of a source in one channel, in the order in which they happened
     #: there. Protocols without this need compare versions and take messages in any order.
     fifo: bool = False
-    #: How it keeps views that are more than one inner join; None if it cannot.
+    #: Starts it for a view that is more than one inner join; None if it cannot keep such views.
     start_tree: Callable[[TreeView, Mailbox[Any], Memories], Maintaining[Any]] | None = None
-    #: How any stretch of positions of an inner join is swept by itself: (view, mailbox) → (first,
-    #: last) → its change, each row with its position. Then its batches may be cut, and be swept
-    #: elsewhere. None if they cannot.
+    #: Sweeps any stretch of positions of an inner join by itself: (view, mailbox) → (first, last) →
+    #: its change, each row with its position. Then its batches may be cut and swept elsewhere. None
+    #: if they cannot.
     stretch: Callable[[Any, Mailbox[Any]], Callable[[int, int], Maintenance[Any, Any]]] | None = (
         None
     )
-    #: How many questions it may ask to keep an inner join; None where nothing is claimed.
+    #: The bound on its questions for an inner join; None if none is claimed.
     questions: QueryBound | None = None
-    #: It is wrong on purpose, so that whoever finds nothing wrong with it is found out.
+    #: It is wrong on purpose: a test that finds no error in it proves nothing.
     control: bool = False
 
     def begin_with(
@@ -85,9 +85,9 @@ class Entry:
         contents: Callable[[], Any],
         memories: Memories,
     ) -> Maintaining[Any]:
-        """The protocol over a view that it can keep.
+        """Starts the protocol over a view that it can keep.
 
-        `contents` are the rows that the view has, `memories` what its operators know besides.
+        `contents` returns the rows of the view, `memories` holds what its operators remember.
         """
         if isinstance(view, TreeView):
             assert self.start_tree is not None
@@ -99,7 +99,7 @@ class Entry:
         return self._objection(view) is None
 
     def refuse_view(self, view: AnyView) -> None:
-        """WrongUse if it cannot keep this view."""
+        """Raises WrongUse if it cannot keep this view."""
         reason = self._objection(view)
         if reason is not None:
             able = [entry.name for entry in PROTOCOLS.values() if entry.keeps(view)]
@@ -109,24 +109,24 @@ class Entry:
             )
 
     def refuse_global(self, transaction: str) -> None:
-        """WrongUse if it cannot keep transactions whole that span several sources."""
+        """Raises WrongUse if it cannot keep transactions whole that span several sources."""
         if self.transactions == "local":
             able = [e.name for e in PROTOCOLS.values() if e.transactions == "global"]
             raise WrongUse(
-                f"protocol {self.name} keeps transactions of one source whole, and {transaction!r}"
-                f" is a global one. Protocols for those: {', '.join(able)}"
+                f"protocol {self.name} keeps transactions of one source whole, but {transaction!r}"
+                f" is a global one. Protocols that can: {', '.join(able)}"
             )
 
     def _objection(self, view: AnyView) -> str | None:
         if isinstance(view, TreeView):
             return None if self.start_tree is not None else "it keeps inner joins only"
         if self.one_source and len(view.sources) > 1:
-            return f"it needs all relations at one source, these are at {', '.join(view.sources)}"
+            return f"it needs all relations at one source, not at {', '.join(view.sources)}"
         if self.needs_keys:
             try:
                 ViewKeys(view)
             except WrongUse as error:
-                return f"it needs the key of every relation in the view, and {error}"
+                return f"it needs the key of every relation in the view, but {error}"
         return None
 
 
@@ -135,7 +135,7 @@ def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
 
 
 def _from_nothing(start: Callable[[Any, Mailbox[Any]], Maintaining[Any]]) -> Starting[Any]:
-    """For protocols that never look at the rows that the view has."""
+    """Starts a protocol that never reads the rows of the view."""
     return lambda view, mailbox, _contents: start(view, mailbox)
 
 
@@ -182,7 +182,7 @@ PROTOCOLS = _by_name(
         Entry(
             "strobe",
             Strobe,
-            "deletions by key, insertions by queries, shown when all is quiet",
+            "deletions by key, insertions by queries, shown when no query is open",
             STRONG,
             transactions="local",
             needs_keys=True,
@@ -217,7 +217,7 @@ PROTOCOLS = _by_name(
         Entry(
             "eca",
             _from_nothing(Eca),
-            "one source: the next query takes out what disturbs the last",
+            "one source: the next query takes out the errors of the last",
             STRONG,
             transactions="local",
             one_source=True,
@@ -226,7 +226,7 @@ PROTOCOLS = _by_name(
         Entry(
             "eca-key",
             EcaKey,
-            "one source, all keys in the view: no compensation, keys tell what is too much",
+            "one source, all keys in the view: no compensation, keys identify surplus rows",
             STRONG,
             transactions="local",
             one_source=True,
@@ -236,7 +236,7 @@ PROTOCOLS = _by_name(
         Entry(
             "eca-local",
             EcaLocal,
-            "one source: ECA that carries out at home what needs no query",
+            "one source: ECA that handles updates locally if they need no query",
             STRONG,
             transactions="local",
             one_source=True,
@@ -254,7 +254,7 @@ PROTOCOLS = _by_name(
         Entry(
             "recompute",
             Recompute,
-            "what all others have to beat: asks for every relation, every time",
+            "the baseline: reads every relation, every time",
             STRONG,
         ),
         # It promises what SWEEP does, so that the control fails.
@@ -271,12 +271,12 @@ PROTOCOLS = _by_name(
 )
 
 
-#: Complete, and the cheaper the more there is to do.
+#: Complete, and cheaper per update under load.
 DEFAULT = "batched-sweep"
 
 
 def protocol(name: str) -> Entry:
-    """The protocol of this name; WrongUse lists the ones there are."""
+    """The protocol of this name; raises WrongUse, with the known names, if there is none."""
     if name not in PROTOCOLS:
         raise WrongUse(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]

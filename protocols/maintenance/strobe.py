@@ -1,28 +1,28 @@
 """Strobe [ZGMW96] (here after SIGMOD'97, section 3): strong consistency, needs quiescence.
 
-Nothing is compensated. The view shows the key of every relation, so a deletion is carried out here,
-by key, without a question; an insertion is joined with the other relations as they happen to be, at
-most n - 1 queries, and what two insertions find both is recognised as a duplicate. All that is
-decided is noted in the action list AL, and AL is applied to the view when no query is unanswered:
-in between the view would show states that never existed.
+Nothing is compensated. The view shows the key of every relation, so a deletion is applied here, by
+key, without a question. An insertion is joined with the other relations in their current state, at
+most n - 1 queries, and rows that two insertions both find are recognised as duplicates. All actions
+are noted in the action list AL, and AL is applied to the view when no query is unanswered: in
+between the view would show states that never existed.
 
     on delete (a, key)   pending(Q) gets it, for every Q in UQS;  AL gets key_delete(a, key)
     on insert (a, t)     Q joins UQS;  A := source_evaluate(t, a);  Q leaves UQS
                          A loses what pending(Q) deletes;  AL gets insert(A)
     UQS empty            AL is applied to MV, in its order and without duplicates, as one change
 
-Why pending deletes: a query may have met the row of b before it was deleted there, and its answer
-comes after the deletion was noted. Why no pending inserts: a later insertion asks for itself, and
-finds again what pending deletes took away when a key is used again.
+Why pending deletes: a query may have read the row of b before it was deleted there, and its answer
+comes after the deletion was noted. Why no pending inserts: a later insertion sends its own query,
+and finds again the rows that pending deletes removed when a key is used again.
 
-Assumptions: the key of every relation is shown by the view; answers and updates of a source arrive
+Assumptions: the view shows the key of every relation; answers and updates of a source arrive
 in the order in which they happened there (FIFO), so that every deletion whose effect an answer
 might lack has been noted.
 
 Deviations: the unit of the driver is a transaction of one source. Each atom that it changes is an
 update of its own here, all rows at once, first those deleted and then those inserted (a modified
 row is both); in T-Strobe the transaction is the unit. The source is sent link values and the join
-is done here, as in sweep.py. With an empty AL the view still says how far it has come.
+is done here, as in sweep.py. With an empty AL the view still installs its new position.
 """
 
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ class Strobe(Generic[D]):
         self._installed = mailbox.start
 
     def begin(self) -> Work[D] | None:
-        """An update is taken as soon as it is delivered, whatever else is under way."""
+        """Handles an update as soon as it is delivered, whatever else is under way."""
         if self._begun == self._mailbox.last_position:
             return None
         self._begun += 1
@@ -123,10 +123,10 @@ def source_evaluate(
     position: int,
     substituted: Mapping[Atom, D] = MappingProxyType({}),
 ) -> Maintenance[D, D | None]:
-    """The rows of the view made from inserted rows of an atom and what the other atoms hold now.
+    """The rows of the view made from inserted rows of an atom and the current rows of the others.
 
-    One atom after the other is asked; for the `substituted` ones rows are given (qualified). None
-    when nothing is left on the way.
+    Asks one atom after the other; for the `substituted` ones rows are given (qualified). None if
+    no row is left on the way.
     """
     partial = seed(way, inserted)
     for step in way.steps:
@@ -143,7 +143,7 @@ def source_evaluate(
 
 
 def applied(actions: list[Action[D]], copy: WorkingCopy[D]) -> D | None:
-    """Carries out AL on the working copy, which leaves AL empty; returns the change of the view."""
+    """Applies AL to the working copy and empties AL; returns the change of the view."""
     for atom, rows in actions:
         if atom is None:
             copy.insert(rows)

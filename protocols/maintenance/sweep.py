@@ -2,7 +2,7 @@
 
 For each update, in the order of delivery: start with its change, visit the other relations first
 to the left, then to the right, extend the partial change by the answer of each, and take the
-error terms of concurrent updates out of every answer before going on. What is left at the end is
+error terms of concurrent updates out of every answer before going on. The result at the end is
 exactly the change of the view from the state before the update to the state after it, so it is
 installed at once and every state of the delivery order becomes visible.
 
@@ -13,10 +13,10 @@ Deviations from the printed figure, all of them needed for correctness or for le
 * The source is sent the distinct link values of the partial change instead of the change itself,
   and returns its own matching rows; the join is done here (algorithms.md, Lemma 2).
 * An update may be a transaction over several relations, and a relation may occur several times in
-  the view. Each occurrence that changed starts a sweep of its own; those before it in FROM are
-  read after the update, those behind it before the update (the telescoping sum in algorithms.md,
+  the view. Each occurrence that changed starts a sweep of its own; those earlier in FROM are read
+  after the update, those later in FROM before the update (the telescoping sum in algorithms.md,
   section 5).
-* When the partial change has become empty, nothing is asked any more.
+* Once the partial change is empty, no further question is asked.
 * Selections are applied to changes here and evaluated by the sources in answers; the projection,
   with the multiplicities added up, comes last.
 """
@@ -47,11 +47,11 @@ class Sweep(Generic[D]):
         self._mailbox = mailbox
         self._read = read
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        #: The last position that was begun; all behind it are the paper's UpdateMessageQueue.
+        #: The last position that was begun; all after it are the paper's UpdateMessageQueue.
         self._begun = mailbox.start
 
     def begin(self) -> Work[D] | None:
-        """Process UpdateView: the first update in the queue, when the one before is done."""
+        """Process UpdateView: the first update in the queue, when the previous one is done."""
         if self._begun == self._mailbox.last_position:
             return None
         self._begun += 1
@@ -76,8 +76,8 @@ class Sweep(Generic[D]):
     ) -> Maintenance[D, tuple[D | None, int]]:
         """Function ViewChange: a change of one atom, joined with all others as of their cuts.
 
-        Atoms behind the origin are read at `before`, by default one position earlier. Returns the
-        change of the view and the number of questions that an empty partial made needless.
+        Atoms after the origin are read at `before`, by default one position earlier. Returns the
+        change of the view and the number of questions that an empty partial saved.
         """
         before = position - 1 if before is None else before
         partial = seed(way, change)

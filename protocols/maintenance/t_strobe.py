@@ -1,8 +1,8 @@
 """T-Strobe [ZGMW96]: Strobe for transactions of one source; strong consistency, needs quiescence.
 
 The transaction is one unit: opposite operations cancel, its deletions are noted first, and one
-query carries everything that it inserts. Half of it is never shown, because its query is in UQS
-until all its insertions are answered.
+query covers all its insertions. It is never shown in part, because its query is in UQS until all
+its insertions are answered.
 
     on transaction T   for its deletions (a, key):  pending(Q) gets it, for every Q in UQS;
                                                     AL gets key_delete(a, key)
@@ -55,7 +55,7 @@ class TStrobe(Generic[D]):
         self._installed = mailbox.start
 
     def begin(self) -> Work[D] | None:
-        """A transaction is taken as soon as it is delivered, whatever else is under way."""
+        """Handles a transaction as soon as it is delivered, whatever else is under way."""
         if self._begun == self._mailbox.last_position:
             return None
         self._begun += 1
@@ -63,7 +63,7 @@ class TStrobe(Generic[D]):
         return self._transaction(changes, self._begun)
 
     def _transaction(self, changes: Iterable[tuple[Atom, D]], position: int) -> Work[D]:
-        """Notes the deletions at once; the insertions are for the piece of work."""
+        """Notes the deletions at once, and leaves the insertions to the piece of work."""
         parts = [(atom, *apart(change)) for atom, change in changes]
         for atom, deleted, _ in parts:
             if not deleted.is_empty():
@@ -99,7 +99,7 @@ class TStrobe(Generic[D]):
         return [] if self._unanswered else self._installs(self._begun)
 
     def _installs(self, position: int) -> list[Install[D]]:
-        """AL, as one change; nothing if the view has come as far already."""
+        """The install of AL as one change; nothing if this position is installed already."""
         if position == self._installed:
             return []
         self._installed = position

@@ -1,10 +1,10 @@
 """Views that are more than an inner join: the batched sweep below, operators above.
 
-Complete in delivery order. The inner joins at the leaves of the view's tree change as the batched
-sweep says; every operator above them works out its own change from those of its inputs, for all
-positions of the batch, and what it has to know of the state before the batch is read as of that
-cut (operators/operator.py). Nothing depends on how many positions a batch has, so the same serves
-one update at a time, and the control that believes every answer.
+Complete in delivery order. The batched sweep computes the changes of the inner joins at the leaves
+of the view's tree. Every operator above them computes its own change from those of its inputs, for
+all positions of the batch; the state before the batch that it needs is read as of that cut
+(operators/operator.py). Nothing depends on the number of positions in a batch, so the same code
+keeps one update at a time, and runs the control that believes every answer.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from protocols.operators.validating import validated
 from protocols.views.tree import TreeView
 from protocols.views.view import View
 
-#: How the inner joins change: (view, mailbox) → work on a batch.
+#: Computes the changes of inner joins: (view, mailbox) → work on a batch.
 Leaves: TypeAlias = Callable[[View, Mailbox[Frame]], Changing]
 
 
@@ -50,14 +50,14 @@ class TreeSweep:
         memories: Memories | None = None,
         allows_too_few: bool = False,
     ) -> None:
-        """`memories` are what operators learnt of the state that the mailbox begins with."""
+        """`memories` hold what operators remember of the state that the mailbox begins with."""
         self._mailbox = mailbox
         self._at_most = at_most
         self._root = tree_at_work(view, mailbox, leaves, read, memories, allows_too_few)
         self._begun = mailbox.start
 
     def begin(self) -> Work[Frame] | None:
-        """Everything that was delivered meanwhile, or as much of it as a batch may have."""
+        """The next batch: everything that was delivered meanwhile, at most `at_most` positions."""
         first, last = self._begun + 1, self._mailbox.last_position
         if first > last:
             return None
@@ -73,21 +73,21 @@ class TreeSweep:
 
 
 def batched(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
-    """Whatever was delivered meanwhile at once."""
+    """The protocol that sweeps everything delivered meanwhile as one batch."""
     return TreeSweep(view, mailbox, memories=memories)
 
 
 def one_by_one(view: TreeView, mailbox: Mailbox[Frame], memories: Memories) -> TreeSweep:
-    """Each update by itself."""
+    """The protocol that sweeps each update by itself."""
     return TreeSweep(view, mailbox, at_most=1, memories=memories)
 
 
 def believing(view: TreeView, mailbox: Mailbox[Frame], _memories: Memories) -> TreeSweep:
-    """The control: each update by itself, every answer taken for the state that was wanted.
+    """The control: each update by itself, every answer treated as the state that was wanted.
 
-    It makes no use of what the first state, which was read rightly, has taught the operators:
-    where that is all that has to be known, there would be no answers to believe. And where it
-    believes that rows went which were not there, it has to go on.
+    It does not use what operators remember of the first state, which was read correctly: if that
+    were all they need, there would be no answers to believe. And where it believes that rows were
+    deleted that were not there, it has to continue.
     """
     return TreeSweep(view, mailbox, 1, _naive_leaves, as_answered, allows_too_few=True)
 
@@ -115,8 +115,8 @@ def validate(
 ) -> Maintenance[Frame, int]:
     """Reads again what the operators of a view remember (see operators/validating.py).
 
-    `position` is the last one that was installed; what is installed then has to be settled, and
-    nothing later. Without a `sample` everything is read.
+    `position` is the last one that was installed; operators must be settled up to it and no
+    further. Without a `sample` everything is read.
     """
 
     def core(node: View) -> Core:
@@ -134,7 +134,7 @@ def tree_at_work(
     memories: Memories | None = None,
     allows_too_few: bool = False,
 ) -> Operator:
-    """The operators of a view over what its mailbox receives."""
+    """The operators of a view over the updates that its mailbox receives."""
     changing = leaves or _batched_leaves
 
     def core(node: View) -> Core:
