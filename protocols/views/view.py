@@ -61,7 +61,7 @@ class Link:
     right: tuple[int, str]
 
     def seen_from(self, atom: int) -> tuple[tuple[int, str], str] | None:
-        """(the other end, our column), or None when the link does not touch this atom."""
+        """The other end and our column; None if the link does not touch this atom."""
         if self.left[0] == atom:
             return self.right, self.left[1]
         if self.right[0] == atom:

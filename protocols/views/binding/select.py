@@ -172,7 +172,7 @@ class Select:
             self.filter(having.this)
 
     def of_both(self) -> Scalars:
-        """For conditions that name columns of the query around as well."""
+        """Reads conditions that name columns of the query around as well."""
 
         def either(column: exp.Column) -> tuple[str, SqlType]:
             shown = self.scope.column(column)

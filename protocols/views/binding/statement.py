@@ -122,7 +122,7 @@ class Text:
         return called.start() if called else min(starts)
 
     def _offset_by_word(self, node: exp.Expr) -> int:
-        """The first such word after the nodes before; sqlglot gives no place for NULL and its like."""
+        """Finds a word like NULL, for which sqlglot notes no place, after the nodes before it."""
         before = 0
         for other in node.root().dfs():
             if other is node:

@@ -1,4 +1,4 @@
-"""Inner joins of relations as leaves, whatever order and shape they were written in.
+"""Inner joins of relations as leaves, regardless of the order and shape they were written in.
 
 A region of inner joins and conditions is taken apart into its parts. Relations that are linked by
 equalities of columns become one `Core`, which a protocol keeps with few questions; the other parts

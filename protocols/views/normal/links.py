@@ -149,7 +149,7 @@ def _pairs(left: _Side, right: _Side) -> list[tuple[Expression, Expression]]:
 
 
 def _reads(value: Expression, node: tree.Node) -> bool:
-    """Whether a value reads columns (at least one), and only columns of this node."""
+    """Whether a value reads at least one column, and only columns of this node."""
     read = columns_of(value)
     return bool(read) and read <= node.columns.keys()
 

@@ -1,4 +1,4 @@
-"""Regions: inner joins and conditions that belong together, in whatever order they were written."""
+"""Regions: inner joins and conditions that belong together, however they were written."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -20,7 +20,7 @@ def region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
 
 
 def joined(parts: Sequence[tree.Node], tests: Sequence[Condition]) -> tree.Node:
-    """The inverse: the parts from the left, under all conditions at once."""
+    """The inverse of `region`: joins the parts from the left, under all conditions at once."""
     return filtered(reduce(lambda left, right: tree.Join("inner", left, right, ()), parts), tests)
 
 
