@@ -106,7 +106,7 @@ def first_atom(of: Places, columns: Collection[str]) -> Atom:
 def _by_nulls(
     wanted: pl.DataFrame, places: Mapping[str, str]
 ) -> Iterator[tuple[Frame | None, tuple[str, ...]]]:
-    """The keys of one atom by the columns that have to be NULL: sources match no NULL."""
+    """Groups the keys of one atom by their columns that are NULL: sources match no NULL."""
     here = [name for name in wanted.columns if name in places]
     if not here:
         yield None, ()

@@ -43,7 +43,7 @@ class Counted:
     def check(
         self, numbers: pl.DataFrame, by: Sequence[str], counts: Sequence[str] = (COUNT,)
     ) -> None:
-        """Raises SourceViolation if a row has a count below zero; `by` are the rows' columns."""
+        """Raises SourceViolation if a count of a row is below zero; `by` are the row's columns."""
         if self.allows_too_few:
             return
         for count in counts:

@@ -352,7 +352,7 @@ def _failing(test: pl.Expr, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_side(node: tree.Join) -> tuple[pl.Expr | None, pl.Expr | None, pl.Expr | None]:
-    """Splits the condition by the columns it reads: only the left side's, only the right's, both."""
+    """Splits the condition by the columns it reads: of the left side, of the right, of both."""
     parts: tuple[list[Condition], list[Condition], list[Condition]] = ([], [], [])
     for test in conjuncts(node.condition):
         read = columns_read(test)

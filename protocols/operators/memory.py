@@ -82,7 +82,7 @@ class Memory:
         self._learnt = rows
 
     def seen(self, rows: pl.DataFrame, all_of_them: bool = False) -> None:
-        """Takes groups as they were before the batch; they stay so unless `learn` says otherwise."""
+        """Takes groups as they were before the batch; they stay so unless `learn` gets them too."""
         if all_of_them or not self._saw_all:
             self._seen, self._saw_all = rows, all_of_them
 

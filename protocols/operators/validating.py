@@ -62,7 +62,7 @@ def validated(
             if isinstance(keys, These):
                 others = without(read, keys.rows, keys.rows.columns)
             if not others.is_empty():
-                raise _differs(node, position, "no more than it knows", _text(others.head(1)))
+                raise _differs(node, position, "no such group", _text(others.head(1)))
     return compared
 
 
