@@ -1,15 +1,15 @@
 """The outer-join block of a view: joins and selections over leaves, in the names of aliases.
 
-A tree (`views/tree.py`) names each column once, whatever it was called below. The paper speaks of
-tables, and so does whoever reads a plan; here every column is `alias.column` again, and what a
-SELECT list computes on the way up is put into the conditions that use it.
+A tree (`views/tree.py`) names each column once, whatever its name was below. The paper and the
+reader of a plan think in tables. So here every column is `alias.column` again, and the values that
+SELECT lists compute on the way up are put into the conditions that use them.
 
-A leaf is what a protocol keeps as one inner join, so it has one alias or several; these come and go
-together. Whatever else a join can be over (groups, unions, rows that EXISTS lets through) is a leaf
-too, with what selects from it, and its one alias is the formula of it (`formula.py`).
+A leaf is kept by a protocol as one inner join, so it has one alias or several; these come and go
+together. Any other input of a join (groups, unions, rows that EXISTS lets through) is a leaf too,
+together with the selections on it, and its one alias is its formula (`formula.py`).
 
-So a block ends above a condition with a subquery, as `r.c NOT IN (SELECT …)`: the joins below it
-have the normal form that they would have without it.
+So a block ends above a condition with a subquery, such as `r.c NOT IN (SELECT …)`: the joins below
+it have the normal form that they would have without it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ Conditions: TypeAlias = tuple[ex.Condition, ...]
 
 @dataclass(frozen=True)
 class Leaf:
-    """An inner join that is looked at as one; Δ stands before the alias whose update is traced."""
+    """An inner join, treated as one; Δ stands before the alias whose update is traced."""
 
     aliases: tuple[str, ...]
-    #: The relation of each alias; None for a leaf that is no inner join of relations.
+    #: The relation of each alias; None for a leaf that is not an inner join of relations.
     relations: tuple[Relation, ...] | None
     conditions: Conditions
     updated: str | None = None
@@ -65,7 +65,7 @@ JoinKind: TypeAlias = Literal["inner", "left", "right", "full"]
 
 @dataclass(frozen=True)
 class Joined:
-    """The pairs for which all conditions are true, and what an outer join pads."""
+    """The pairs for which all conditions are true, and the rows that an outer join pads."""
 
     kind: JoinKind
     left: "Block"
@@ -82,7 +82,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class NullIf:
-    """Where one alias is padded, others are padded too; then what is subsumed is dropped.
+    """Pads further aliases where one alias is padded, then drops subsumed rows.
 
     The operator λ of the paper (4.1). The paper drops only duplicates afterwards, which is not
     enough: see `leftdeep`.
@@ -105,23 +105,23 @@ Block: TypeAlias = Leaf | Selection | Joined | NullIf
 
 @dataclass(frozen=True)
 class NamedBlock:
-    """A block, and what each column of the node that it was read from stands for."""
+    """A block, and the meaning of each column of the node that it was read from."""
 
     block: Block
     columns: Mapping[str, ex.Expression]
 
     def of(self, column: ex.Column) -> ex.Expression:
-        """What a column of the node stands for."""
+        """The value that a column of the node stands for."""
         return self.columns[column.name]
 
     @property
     def exposed(self) -> frozenset[str]:
-        """The columns `alias.column` that can be read off the node's rows as they are."""
+        """The columns `alias.column` that the node's rows contain unchanged."""
         return frozenset(v.name for v in self.columns.values() if isinstance(v, ex.Column))
 
 
 def outer_blocks(root: Node) -> Iterator[Node]:
-    """The highest nodes of a tree from which a block with an outer join reaches down."""
+    """The highest nodes of a tree at which a block with an outer join begins."""
     within = tuple(_within(root))
     if any(isinstance(node, Join) and node.kind != "inner" for node in within):
         yield root
@@ -132,7 +132,7 @@ def outer_blocks(root: Node) -> Iterator[Node]:
 
 
 def block_of(node: Node) -> NamedBlock:
-    """The block that reaches down from a node."""
+    """The block that begins at a node and reaches down from it."""
     if _is_other(node):
         return _other(node)
     match node:
@@ -148,7 +148,7 @@ def block_of(node: Node) -> NamedBlock:
             return NamedBlock(Selection(inner.block, conditions), inner.columns)
         case Join(_, left, right):
             return _joined(node, block_of(left), block_of(right))
-    raise AssertionError(f"{type(node).__name__} is no part of a block")
+    raise AssertionError(f"{type(node).__name__} is not part of a block")
 
 
 def leaves(block: Block) -> Iterator[Leaf]:
@@ -185,7 +185,7 @@ def _operand(block: Block) -> str:
 
 
 def _is_other(node: Node) -> bool:
-    """Whether a node is a leaf that is no inner join of relations."""
+    """Whether a node is a leaf that is not an inner join of relations."""
     match node:
         case Core():
             return False
@@ -198,12 +198,12 @@ def _is_other(node: Node) -> bool:
 
 
 def _is_within(node: Node) -> bool:
-    """Whether a node is no leaf of a block."""
+    """Whether a node is part of a block, but not a leaf."""
     return not isinstance(node, Core) and not _is_other(node)
 
 
 def _within(node: Node) -> Iterator[Node]:
-    """The nodes of the block that reaches down from a node, its leaves left out."""
+    """The nodes of the block that begins at a node, without its leaves."""
     if _is_within(node):
         yield node
         for below in inputs(node):
@@ -220,7 +220,7 @@ def _joined(node: Join, left: NamedBlock, right: NamedBlock) -> NamedBlock:
 
 
 def _equalities(pairs: Sequence[tuple[ex.Expression, ex.Expression]]) -> Iterator[ex.Condition]:
-    """That all pairs are equal; of columns of two types, which are joined on twice, said once."""
+    """The conditions that all pairs are equal; a pair of two types, joined on twice, gives one."""
     written = [ex.Comparison(_compared(a), "=", _compared(b)) for a, b in pairs]
     for number, (left, right) in enumerate(pairs):
         if written.count(written[number]) == 1:
@@ -230,7 +230,7 @@ def _equalities(pairs: Sequence[tuple[ex.Expression, ex.Expression]]) -> Iterato
 
 
 def _compared(value: ex.Expression) -> ex.Expression:
-    """What the text compares where a value of its type is joined on (`views/normal/links.py`)."""
+    """The value that the text compares, if a converted one is joined on (`normal/links.py`)."""
     match value:
         case ex.Call("cast", (inner,), _):
             return inner

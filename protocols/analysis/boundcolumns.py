@@ -1,16 +1,16 @@
-"""Bound columns: what is fixed once a row of the view is (Ceri and Widom, 5.1, 6.1 and 6.3).
+"""Bound columns: those that a row of the view fixes (Ceri and Widom, 5.1, 6.1 and 6.3).
 
-Two combinations of rows that satisfy the conditions and differ in a bound column differ in what
-they show. A column is bound
+Two combinations of rows that satisfy the conditions and differ in a bound column give different
+rows of the view. A column is bound
 
     if it is shown                                      (Definition 5.1, 1)
     if it equals a constant                             (5.1, 2; 6.1, 2)
     if it equals a bound column                         (5.1, 3a; 6.1, 1 and 3a; 6.3 for IN)
     if a key of its relation is bound                   (5.1, 3b; 6.1, 3b)
 
-A subquery's columns are *bound by correlation*: the same, begun with the bound columns around it.
-In both cases the columns of a key never are NULL here; the paper does not say what happens if two
-passengers have no frequent flier number.
+The columns of a subquery that are *bound by correlation* follow in the same way, starting from the
+bound columns around it. In both cases the columns of a key are assumed never to be NULL here; the
+paper does not say what happens if two passengers have no frequent flier number.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ from protocols.analysis.wording import condition_text, listed
 
 @dataclass(frozen=True)
 class BoundColumn:
-    """A column, and why it is bound."""
+    """A column, and the reason why it is bound."""
 
     column: str
     because: str
@@ -33,14 +33,14 @@ class BoundColumn:
 
 
 def bound_columns(select: Selected) -> tuple[BoundColumn, ...]:
-    """B(V), in the order in which they are found."""
+    """Finds B(V), in the order in which its columns are found."""
     found = dict.fromkeys(select.shown, "it is shown")
     _grow(found, select.references, select.conditions)
     return tuple(BoundColumn(*each) for each in found.items())
 
 
 def correlated_columns(subquery: Subquery, bound: Iterable[BoundColumn]) -> tuple[BoundColumn, ...]:
-    """C(V), the columns of a subquery that the bound columns around it bind."""
+    """Finds C(V), the columns of a subquery that the bound columns around it bind."""
     outer = {each.column: each.because for each in bound}
     found = dict(outer)
     _grow(found, subquery.references, subquery.conditions + subquery.compares)
@@ -48,7 +48,7 @@ def correlated_columns(subquery: Subquery, bound: Iterable[BoundColumn]) -> tupl
 
 
 def bound_key(reference: TableReference, bound: Iterable[BoundColumn]) -> tuple[str, ...] | None:
-    """The key of a relation that is bound, the one that binds the others if there are several."""
+    """The key of a relation that is bound; of several, the one that binds the others."""
     order = {each.column: place for place, each in enumerate(bound)}
     keys = (key for key in reference.keys if order.keys() >= set(key))
     return min(keys, key=lambda key: max(order[column] for column in key), default=None)

@@ -1,10 +1,10 @@
-"""COALESCE, recognised again where reading the SQL has written it out."""
+"""Recognises COALESCE where the reading of SQL has written it out."""
 
 from protocols.algebra import expressions as ex
 
 
 def coalesced(value: ex.Expression) -> tuple[ex.Expression, ...] | None:
-    """The arguments if the value is COALESCE of some: the first of them that is not NULL."""
+    """The arguments if the value is a COALESCE: the first of them that is not NULL."""
     match value:
         case ex.Case(branches, default, _):
             if all(test == ex.Not(ex.IsNull(then)) for test, then in branches):

@@ -1,21 +1,22 @@
-"""Which columns determine which, in the rows of every node of a view's tree.
+"""Dependencies between columns: which determine which, in the rows of every node of a tree.
 
 A *dependency* X -> Y says: rows that agree on X (NULL agreeing with NULL) agree on Y. Beside the
 columns there are *marks*: `#o` stands for "which row of o", so each key of a relation determines
-its mark, and the mark all its columns. A set of columns that determines all marks of a node
-determines its rows. What each node does:
+its mark, and the mark determines all its columns. A set of columns that determines all marks of a
+node determines its rows. Each node contributes:
 
-    Core, Filter, inner Join   equalities: a = b makes each determine the other, a = 5 makes a known
-    left Join                  a row of the left determines what it is joined on; the right side is
-                               padded
+    Core, Filter, inner Join   equalities: a = b makes each determine the other, a = 5 fixes a
+    left Join                  a row of the left determines the columns it is joined on; the right
+                               side is padded
     full Join                  both sides are padded; and if they are joined on their keys, COALESCE
                                of the two determines the row, unless it can be NULL
-    Compute                    a value is determined by what it is computed from
+    Compute                    the columns that a value reads determine it
     Group                      its keys determine its one mark, and that determines its aggregates
     Multiply, Union            rows repeat: nothing determines them
 
-Padding breaks X -> Y if X can be NULL elsewhere too, for then a padded row agrees with one that has
-some Y. It does not if Y is NULL wherever X is, and this stays so however often rows are padded.
+Padding breaks X -> Y if X can also be NULL in other rows, for then a padded row agrees with one in
+which Y has a value. It does not if Y is NULL wherever X is, and this stays so however often rows
+are padded.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,7 +43,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about all rows of a node."""
+    """Everything that is known about the rows of a node."""
 
     dependencies: tuple[Dependency, ...]
     #: All of them together tell its rows apart.
@@ -67,7 +68,7 @@ class Facts:
         return self.marks <= self.determined_by(columns)
 
     def has_no_null(self, value: ex.Expression) -> bool:
-        """Whether it is known of a value that it is NULL in no row."""
+        """Whether a value is known to be NULL in no row."""
         match value:
             case ex.Column(name):
                 return name in self.never_null
@@ -77,19 +78,19 @@ class Facts:
 
 
 def mark(alias: str) -> str:
-    """Stands for the row of an alias."""
+    """The mark for the row of an alias."""
     return f"#{alias}"
 
 
 def lacking_least(alias: str, relation: Relation, known: Collection[str]) -> tuple[str, ...]:
-    """What is not known of the key that lacks least; of a bag there is nothing to know."""
+    """The unknown columns of the key that lacks the fewest; none for a bag."""
     keys = [tuple(f"{alias}.{column}" for column in key) for key in relation.all_keys]
     lacking = (tuple(column for column in key if column not in known) for key in keys)
     return min(lacking, key=len, default=())
 
 
 def facts(node: Node) -> Facts:
-    """What is known about all rows of a node."""
+    """Collects the facts about all rows of a node."""
     match node:
         case Core():
             return _core(node)
@@ -111,7 +112,7 @@ def facts(node: Node) -> Facts:
 def inner_join(
     relations: Iterable[tuple[str, Relation]], conditions: Sequence[ex.Condition]
 ) -> Facts:
-    """What is known about an inner join of relations under their aliases."""
+    """Collects the facts about an inner join of relations under their aliases."""
     dependencies: list[Dependency] = []
     marks: set[str] = set()
     never_null: set[str] = set()
@@ -128,7 +129,7 @@ def inner_join(
 
 
 def conditioned(known: Facts, conditions: Sequence[ex.Condition]) -> Facts:
-    """The same about those rows only for which all conditions are true."""
+    """The facts about only those rows for which all conditions are true."""
     dependencies, never_null = list(known.dependencies), set(known.never_null)
     for condition in conditions:
         never_null |= never_null_where(condition, ex.columns_of(condition))
@@ -143,7 +144,7 @@ def conditioned(known: Facts, conditions: Sequence[ex.Condition]) -> Facts:
 
 
 def _core(core: Core) -> Facts:
-    """An inner join; `@` tells the columns of its atoms from those that the tree calls the same."""
+    """The facts of an inner join; `@` keeps the columns of its atoms apart from the tree's."""
     view = core.view
     conditions = [ex.renamed(each, lambda name: f"@{name}") for each in view.conditions]
     joined = inner_join(((f"@{atom.alias}", atom.relation) for atom in view.atoms), conditions)
@@ -159,7 +160,7 @@ def _join(node: Join) -> Facts:
     if node.kind == "inner":
         return conditioned(_beside(left, right), node.conditions)
     if node.kind == "left":
-        # Only rows of the right that satisfy the conditions are seen.
+        # Only rows of the right that satisfy the conditions are shown.
         met = tuple(c for c in node.conditions if ex.columns_of(c) <= node.right.columns.keys())
         on = frozenset(b for _, b in node.on)
         seen = conditioned(right, met)
@@ -181,9 +182,10 @@ def _beside(left: Facts, right: Facts) -> Facts:
 
 
 def _padded(known: Facts) -> Facts:
-    """The same about these rows and one that is NULL throughout.
+    """The facts about these rows plus one that is NULL throughout.
 
-    What a dependency lacks so that it holds for that row too is a column that is NULL nowhere else.
+    For a dependency to hold for that row too, its left side needs a column that is NULL nowhere
+    else.
     """
     return Facts(tuple(_holding_when_padded(known)), known.marks, _NOTHING)
 
@@ -198,7 +200,7 @@ def _holding_when_padded(known: Facts) -> Iterator[Dependency]:
 
 
 def _merged(node: Join, left: Facts, right: Facts) -> tuple[tuple[Dependency, ...], frozenset[str]]:
-    """What COALESCE of the columns of a full join says: in either order the same, and maybe all."""
+    """The facts about COALESCE of a full join's columns, which may even determine the row."""
     same = [d for a, b in node.on for d in _same(_coalesced(a, b), _coalesced(b, a))]
     ours, theirs = frozenset(a for a, _ in node.on), frozenset(b for _, b in node.on)
     one_to_one = left.tell_rows_apart(ours) and right.tell_rows_apart(theirs)
@@ -212,7 +214,7 @@ def _merged(node: Join, left: Facts, right: Facts) -> tuple[tuple[Dependency, ..
 
 
 def _coalesced(a: str, b: str) -> str:
-    """Stands for COALESCE(a, b)."""
+    """The name that stands for COALESCE(a, b)."""
     return f"coalesce of {a}, else {b}"
 
 
@@ -236,7 +238,7 @@ def _compute(known: Facts, values: Sequence[tuple[str, ex.Expression, object]]) 
 
 
 def _group(node: Group) -> Facts:
-    """A row per combination of keys; what its keys say of each other its rows say of theirs."""
+    """The facts of a row per combination of keys; dependencies among the keys hold here too."""
     inner = facts(node.input)
     own = frozenset({mark(f"group of {', '.join(node.columns)}")})
     keys = frozenset(node.keys)
@@ -250,7 +252,7 @@ def _group(node: Group) -> Facts:
 
 
 def _same(a: str, b: str) -> list[Dependency]:
-    """Two names of one value, NULL included."""
+    """The dependencies of two names of one value, NULL included."""
     one, other = frozenset({a}), frozenset({b})
     return [
         Dependency(one, other, null_with_null=True),

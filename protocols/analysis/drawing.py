@@ -1,8 +1,8 @@
-"""The subsumption and the maintenance graph as drawings: boxes with lines from above to below.
+"""The subsumption and the maintenance graph as drawings: boxes, with lines from top to bottom.
 
 Larger terms stand above smaller ones. In the maintenance graph a box says how its term is affected,
-D for directly and I for indirectly, as in the paper; the latter are dashed. Here a drawing becomes
-text for a terminal and Mermaid for Markdown; `svg` makes a picture of it.
+D for directly and I for indirectly, as in the paper; the boxes of the latter are dashed. Here a
+drawing becomes text for a terminal and Mermaid for Markdown; `svg` makes a picture of it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from protocols.analysis.subsumption import SubsumptionGraph
 
 @dataclass(frozen=True)
 class Box:
-    """A term, with what is marked on it."""
+    """A term, with its mark."""
 
     label: str
     dashed: bool = False
@@ -24,7 +24,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Boxes from above to below, and lines between them by their numbers."""
+    """Boxes from top to bottom, and the lines between them by their numbers."""
 
     title: str
     boxes: tuple[Box, ...]
@@ -32,13 +32,13 @@ class Drawing:
 
 
 def subsumption_drawing(graph: SubsumptionGraph) -> Drawing:
-    """Each term above those whose rows it can hide."""
+    """Draws each term above those whose rows it can hide."""
     boxes = tuple(Box(_label(term)) for term in graph.terms)
     return Drawing("subsumption", boxes, _lines(graph.terms, graph.edges))
 
 
 def maintenance_drawing(graph: MaintenanceGraph) -> Drawing:
-    """The terms that an update touches, with D or I as the paper marks them."""
+    """Draws the terms that an update touches, with D or I as the paper marks them."""
     terms = tuple(each.term for each in graph.affected)
     boxes = tuple(
         Box(
@@ -51,13 +51,13 @@ def maintenance_drawing(graph: MaintenanceGraph) -> Drawing:
 
 
 def reduced_drawing(graph: MaintenanceGraph) -> Drawing:
-    """The same of what foreign keys leave of it."""
+    """Draws the part of the graph that foreign keys leave."""
     title = f"maintenance, insertion or deletion of {graph.updated}, by foreign keys"
     return replace(maintenance_drawing(graph), title=title)
 
 
 def as_text(drawing: Drawing) -> str:
-    """A line per box with what is below it, for a terminal."""
+    """A line per box with the boxes below it, for a terminal."""
     lines = [drawing.title]
     for number, box in enumerate(drawing.boxes):
         below = [drawing.boxes[b].label for a, b in drawing.lines if a == number]

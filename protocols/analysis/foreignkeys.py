@@ -22,7 +22,7 @@ def joined_children(
     conditions: Iterable[ex.Condition],
     foreign_keys: Iterable[ForeignKey],
 ) -> frozenset[str]:
-    """The aliases that are joined with this one on a foreign key that references its relation."""
+    """The aliases joined with this one on a foreign key that references its relation."""
     equal = equal_columns(conditions)
     return frozenset(
         child
@@ -42,7 +42,7 @@ def equal_columns(conditions: Iterable[ex.Condition]) -> frozenset[frozenset[str
 
 
 def equality(condition: ex.Condition) -> frozenset[str] | None:
-    """The two columns that a condition sets equal, if that is all it does."""
+    """The two columns that a condition sets equal; None if it does anything else."""
     match condition:
         case ex.Comparison(ex.Column(left), "=", ex.Column(right)):
             return frozenset({left, right})

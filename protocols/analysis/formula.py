@@ -5,7 +5,7 @@
     (s ⊎ u)             UNION ALL
     (s ∩ u)  (s - u)    INTERSECT, EXCEPT; (s ∩ all u), (s - all u)
     (s ⋉ t)  (s ▷ t)    EXISTS, NOT EXISTS
-    σ[t](s)             rows of s chosen or shown with what a subquery over t says
+    σ[t](s)             rows of s chosen by a subquery over t, or shown with its value
 
 Conditions and columns are left out.
 """
@@ -45,7 +45,7 @@ _SET_OPERATIONS: Mapping[SetOperation, str] = {
 
 
 def formula(node: Node) -> str:
-    """The formula of a node, in brackets wherever an operator may follow."""
+    """The formula of a node, in brackets if an operator may follow it."""
     match node:
         case Core(view):
             return _in_brackets([atom.alias for atom in view.atoms], "⋈")
@@ -64,7 +64,7 @@ def formula(node: Node) -> str:
 
 
 def _with_subqueries(node: Node) -> str:
-    """A subquery that is counted in two ways stands twice in the tree, and is named once."""
+    """Names the subqueries of a node; one that is counted in two ways is named only once."""
     asked: list[Node] = []
     while isinstance(node, Filter | Compute) or (isinstance(node, Join) and node.of_subquery):
         if isinstance(node, Join):
@@ -82,7 +82,7 @@ def _relations(node: Node) -> tuple[Relation, ...]:
 
 
 def _without_group(node: Node) -> str:
-    """A subquery in an expression is always counted; that goes without saying."""
+    """Drops the group of a subquery, since a subquery in an expression is always counted."""
     while isinstance(node, Filter | Compute):
         node = node.input
     return _bare(formula(node.input if isinstance(node, Group) else node))

@@ -1,8 +1,8 @@
-"""The keys of a view: which of its columns tell any two of its rows apart.
+"""The keys of a view: sets of its columns that tell any two of its rows apart.
 
-A key says which row of the view a change is about; with one, an orphan is found by it, and a reader
-can follow the view row by row. Without one rows may repeat, and `missing` says what to show in
-addition.
+A key identifies the row of the view that a change is about. Orphans are found by it, and a reader
+can follow the view row by row. Without one rows may repeat, and `missing` names the columns to show
+in addition.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from protocols.views.tree import AnyView, Core, Node, TreeView, nodes
 
 @dataclass(frozen=True)
 class ViewKeys:
-    """The keys of a view; none of their columns can be spared."""
+    """The keys of a view; none of their columns can be left out."""
 
     keys: tuple[tuple[str, ...], ...]
-    #: Without a key: the columns `alias.column` that would make one if they were shown as well.
+    #: Without a key: the columns `alias.column` that would make one if they were shown too.
     missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class ViewKeys:
 
 
 def keys_of(view: AnyView) -> ViewKeys:
-    """The keys of a view: every minimal one that leaving out columns in turn leads to.
+    """Finds every minimal key that is reached by leaving out columns in turn.
 
     For `SELECT o.id, c.name FROM o LEFT JOIN c ON o.customer = c.id` it is (id).
     """
@@ -51,7 +51,7 @@ def keys_of(view: AnyView) -> ViewKeys:
 
 
 def _minimal(known: Facts, columns: Sequence[str]) -> frozenset[str]:
-    """What is left when each column is dropped, in this order, unless it is needed."""
+    """Drops each column, in this order, unless it is needed."""
     kept = frozenset(columns)
     for column in columns:
         if known.tell_rows_apart(kept - {column}):
@@ -60,7 +60,7 @@ def _minimal(known: Facts, columns: Sequence[str]) -> frozenset[str]:
 
 
 def _missing(root: Node, known: Facts, columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of keys of relations that would determine all rows if they were shown as well."""
+    """The columns of relations' keys that would determine all rows if they were shown too."""
     shown = set(columns)
     wanted: list[str] = []
     for node in nodes(root):

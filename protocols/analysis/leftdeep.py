@@ -1,22 +1,22 @@
 """The primary delta joined leaf by leaf: a left-deep tree (Larson and Zhou, 4.1).
 
-Nothing but the change is small, so no two leaves should be joined with each other first. The top of
-a right operand is pulled into the main path until every right operand is one leaf. With e the main
-path, p the condition of the join, and p speaking of a but not of b:
+Only the change is small, so no two leaves should be joined with each other first. The top of a
+right operand is pulled into the main path until every right operand is one leaf. With e the main
+path, p the condition of the join, and p mentioning a but not b:
 
     e ⋈ (a ⋈ b)  =  (e ⋈ a) ⋈ b         e ⟕ (a ⟕ b)  =  (e ⟕ a) ⟕ b
     e ⋈ (a ⟕ b)  =  (e ⋈ a) ⟕ b         e ⟕ (a ⋈ b)  =  λ[a unless b]((e ⟕ a) ⟕ b)
     e ⋈ (a ⟗ b)  =  (e ⋈ a) ⟕ b         e ⟕ (a ⟗ b)  =  (e ⟕ a) ⟕ b
     e ⋈ (a ⟖ b)  =  (e ⋈ a) ⋈ b         e ⟕ (a ⟖ b)  =  λ[a unless b]((e ⟕ a) ⟕ b)
 
-and a selection on the right goes into p. If p speaks of a and of b, it rejects what lacks either,
-so the join of a and b is an inner one; what speaks of b moves up to the second join.
+and a selection on the right goes into p. If p mentions a and b, it rejects rows that lack either,
+so the join of a and b is an inner one; the conditions on b move up to the second join.
 
-λ[a unless b] pads a where b is padded: a row of e that has partners in a, none of which has one in
-b, has to come out once and padded on both. The paper removes the duplicates that λ makes. That is
-not enough: if one partner has a partner in b and another has not, e's row comes out joined *and*
-padded, and the padded one is subsumed. So λ here also removes what is subsumed, among the rows of
-one row of e.
+λ[a unless b] pads a where b is padded: if a row of e has partners in a, but none of these has one
+in b, it has to come out once and padded on both. The paper removes the duplicates that λ makes.
+That is not enough: if one partner has a partner in b and another does not, e's row comes out joined
+*and* padded, and the padded one is subsumed. So λ here also removes subsumed rows, among the rows
+that come from one row of e.
 """
 
 from protocols.algebra import expressions as ex
@@ -31,7 +31,7 @@ from protocols.analysis.block import (
     reject_padding,
 )
 
-#: A join of a and b, met from the side of a: what of it is left for the join with b.
+#: A join of a and b, met from the side of a: the kind of join that remains for b.
 _FROM_THE_LEFT: dict[JoinKind, JoinKind] = {
     "inner": "inner",
     "left": "left",
@@ -47,10 +47,10 @@ _FROM_THE_RIGHT: dict[JoinKind, JoinKind] = {
 
 
 def left_deep(delta: Block) -> Block:
-    """The delta with one leaf to the right of every join, as far as the conditions allow.
+    """Rewrites the delta with one leaf to the right of every join, as far as conditions allow.
 
     `(Δt ⟕ u) ⋈ (r ⟗ s)` becomes `((Δt ⟕ u) ⋈ r) ⟕ s`. A right operand stays whole if no condition
-    leads to one of its sides alone, or none from there to the other.
+    leads to one of its sides alone, or none leads from there to the other.
     """
     match delta:
         case Selection(below, conditions):
@@ -62,7 +62,7 @@ def left_deep(delta: Block) -> Block:
 
 
 def _pulled(kind: JoinKind, path: Block, right: Block, conditions: Conditions) -> Block:
-    """The main path joined with a right operand, which is taken apart if it can be."""
+    """The main path joined with a right operand, taken apart if possible."""
     match right:
         case Selection(below, more):
             return _pulled(kind, path, below, conditions + more)
@@ -84,7 +84,7 @@ def _two_joins(
     between: Conditions,
     conditions: Conditions,
 ) -> Block | None:
-    """The main path joined with a and then with b; None if the condition leads to neither."""
+    """The main path joined with a and then with b; None if the conditions do not allow that."""
     then, b = second
     of_b = tuple(each for each in conditions if _speaks_of(each, b))
     of_a = tuple(each for each in conditions if each not in of_b)

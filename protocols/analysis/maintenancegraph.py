@@ -1,16 +1,16 @@
-"""Which terms an update of one relation touches, and how (Larson and Zhou, 3.1 and 6.2).
+"""The terms that an update of one relation touches, and how (Larson and Zhou, 3.1 and 6.2).
 
-    directly     the relation is in the term: rows of it come or go. Together they are the *primary
+    directly     the relation is in the term: rows of it come or go. These changes are the *primary
                  delta*
     indirectly   it is not, but it is in a parent: rows of the term become orphans or cease to be.
-                 Together they are the *secondary delta*
+                 These changes are the *secondary delta*
     not at all   otherwise; such terms are left out
 
-Foreign keys make it smaller. A parent that is just inserted, or that may be deleted, has no
-children, so a term in which it is joined with a child on the key is not touched after all; nor is
-an indirect term that is left without a direct parent.
+Foreign keys make the graph smaller. A parent that was just inserted, or that may be deleted, has no
+children. So a term in which it is joined with a child on the key is not touched after all, and
+neither is an indirect term that is left without a direct parent.
 
-That holds for what is inserted or deleted, not for a modification that is carried out as both. In a
+That holds for insertions and deletions, not for a modification that is carried out as both. In a
 transaction that inserts parent and child, the parent has to come first, so that it meets the
 children of before; in one that deletes both, the child has to.
 """
@@ -57,7 +57,7 @@ class MaintenanceGraph:
 
     @property
     def indirect(self) -> tuple[Affected, ...]:
-        """From large to small, the order in which their orphans have to be worked out."""
+        """From large to small, the order in which their orphans have to be computed."""
         return tuple(each for each in self.affected if each.how == "indirectly")
 
     @cached_property
@@ -111,7 +111,7 @@ def reduced(
 
 
 def _within(graph: MaintenanceGraph) -> MaintenanceGraph:
-    """The graph with those parents only that it has a node for, each on its own side."""
+    """The graph without parents that have no node in it; direct and indirect ones are separate."""
     direct = {each.term for each in graph.direct}
     indirect = {each.term for each in graph.indirect}
     return MaintenanceGraph(

@@ -1,18 +1,19 @@
 """The join-disjunctive normal form of an outer-join block (Larson and Zhou, 2.2).
 
 Every block is the *minimum union* of inner joins: all their rows, padded with NULL, less those that
-another row subsumes (equals wherever it is not NULL, and has more). Bottom up, over the block:
+another row subsumes (a row that is equal wherever the first is not NULL, and has more). Bottom up,
+over the block:
 
     leaf        one term
-    selection   the condition goes into each term; a term that lacks what the condition speaks of
+    selection   the condition goes into each term; a term that lacks the aliases of the condition
                 is padded there, so a condition that rejects NULL takes the whole term away
-    join        each term of the left with each of the right, as above; and what an outer join
-                preserves, once more by itself
+    join        each term of the left with each of the right, as above; and the terms that an outer
+                join preserves, once more by themselves
 
 A condition that can hold for padded rows (`s.x IS NULL` above a join that pads s) breaks this: it
 may keep a padded row whose complement it throws away. Such a block has no normal form.
 
-A term whose rows are all subsumed can be left out. A mandatory foreign key tells so: a child that
+A term whose rows are all subsumed can be left out. A mandatory foreign key shows this: a child that
 is joined with its parent on it, and on nothing else, never stands alone.
 """
 
@@ -41,7 +42,7 @@ from protocols.views.catalog import ForeignKey, Relation
 
 
 class NoNormalForm(WrongUse):
-    """The block is no minimum union of inner joins; the message names the condition to blame."""
+    """The block is not a minimum union of inner joins; the message names the condition to blame."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,12 @@ class Term:
 
 @dataclass(frozen=True)
 class NormalForm:
-    """The terms, those of most aliases first, and what the aliases stand for."""
+    """The terms, those of most aliases first, and the relations of the aliases."""
 
     terms: tuple[Term, ...]
-    #: The leaves by their aliases: what comes and goes together.
+    #: The leaves by their aliases, which come and go together.
     leaves: tuple[tuple[str, ...], ...]
-    #: None stands for what is no relation: a group or a union below the block.
+    #: None stands for a leaf that is not a relation: a group or a union below the block.
     relations: dict[str, Relation | None]
 
     @property
@@ -85,7 +86,7 @@ class NormalForm:
         return {alias: r for alias, r in self.relations.items() if r is not None}
 
     def aliases_of(self, relation: Relation) -> tuple[str, ...]:
-        """Where a relation occurs; twice if it is joined with itself."""
+        """The aliases under which a relation occurs; two if it is joined with itself."""
         return tuple(alias for alias, r in self.relations.items() if r == relation)
 
     def never_null(self, term: Term) -> frozenset[str]:
@@ -143,7 +144,7 @@ def _product(left: Term, right: Term) -> Term:
 
 
 def _selected(term: Term, conditions: Conditions) -> Term | None:
-    """The term under more conditions; None if one of them rejects what the term lacks."""
+    """The term under further conditions; None if one of them rejects NULL for an alias it lacks."""
     lacking = {c: aliases_in(c) - term.sources for c in conditions}
     speaking = {c: absent for c, absent in lacking.items() if absent}
     if any(rejects_null(c, columns_of_aliases(c, absent)) for c, absent in speaking.items()):
@@ -169,10 +170,10 @@ def _never_stands_alone(term: Term, form: NormalForm, keys: tuple[ForeignKey, ..
 def _always_extended(
     term: Term, other: Term, form: NormalForm, keys: tuple[ForeignKey, ...]
 ) -> bool:
-    """Whether each row of the term has partners in all further aliases of the other one.
+    """Whether each row of the term has partners in all further aliases of the other term.
 
-    Parents are added one by one, each by a foreign key of a child that is there; in the end no
-    condition of the other term may be left that no key vouches for.
+    Parents are added one by one, each by a foreign key of a child that is there; at the end no
+    condition of the other term may remain that no key guarantees.
     """
     there, vouched = set(term.sources), set[frozenset[str]]()
     references, never_null = list(_references(other, form, keys)), form.never_null(term)

@@ -1,4 +1,4 @@
-"""What a group over an outer join has to count (Larson and Zhou, 3.3).
+"""The counts that a group over an outer join needs (Larson and Zhou, 3.3).
 
 Beside its aggregates a group keeps the number of its rows, which says when it is gone, and how many
 of them are not padded on each table that is padded in some term: at zero, every aggregate of that
@@ -19,7 +19,7 @@ from protocols.views.tree import Aggregate, Group
 
 @dataclass(frozen=True)
 class AggregateCounter:
-    """An aggregate, and the count that says whether there was any value for it."""
+    """An aggregate, and the count that says whether it had any value."""
 
     aggregate: str
     counter: str
@@ -32,9 +32,9 @@ class AggregateCounter:
 class GroupCounters:
     """All counts that a group needs beside its aggregates."""
 
-    #: Tables (leaves by their aliases) whose rows that are not padded are counted.
+    #: Tables (leaves by their aliases) whose unpadded rows are counted.
     tables: tuple[tuple[str, ...], ...]
-    #: Columns and values that are counted where they are not NULL.
+    #: Columns and values whose rows are counted where they are not NULL.
     values: tuple[str, ...]
     aggregates: tuple[AggregateCounter, ...]
 
@@ -68,7 +68,7 @@ def group_counters(group: Group) -> GroupCounters:
 def _counter(
     form: NormalForm, padded: tuple[tuple[str, ...], ...], value: ex.Expression
 ) -> str | None:
-    """The count of rows or of a table that will do; None if the value needs its own."""
+    """The count of rows or of a table that is enough; None if the value needs its own."""
     if not isinstance(value, ex.Column):
         return None
     alias = value.name.rpartition(".")[0]

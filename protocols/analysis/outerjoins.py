@@ -1,6 +1,6 @@
-"""All that is known about the outer joins of a view, block by block.
+"""The analysis of the outer joins of a view, block by block.
 
-A secondary delta can come from the view only where the view's rows are those of the block: at the
+A secondary delta can come from the view only if the view's rows are those of the block: at the
 root, not below a group or a union.
 """
 
@@ -21,11 +21,11 @@ from protocols.views.tree import Core, Group, Join, Node, inputs, nodes
 
 @dataclass(frozen=True)
 class UpdateAnalysis:
-    """What an update of one alias does to a block."""
+    """The effects of an update of one alias on a block."""
 
     alias: str
     graph: MaintenanceGraph
-    #: The same for insertions and deletions, less what foreign keys rule out.
+    #: The same for insertions and deletions, less the terms that foreign keys rule out.
     reduced: MaintenanceGraph
     #: The primary delta as an expression; for the reduced graph empty if there is none.
     primary: str
@@ -47,13 +47,13 @@ class BlockAnalysis:
     form: NormalForm
     subsumption: SubsumptionGraph
     updates: tuple[UpdateAnalysis, ...]
-    #: What the group right above it counts, if there is one.
+    #: The counts of the group right above it, if there is one.
     counters: GroupCounters | None
 
 
 @dataclass(frozen=True)
 class WithoutNormalForm:
-    """A block of which nothing of this is known, and why."""
+    """A block that cannot be analysed this way, and the reason."""
 
     block: str
     reason: str
@@ -62,13 +62,13 @@ class WithoutNormalForm:
 def outer_joins(
     root: Node, foreign_keys: Iterable[ForeignKey] = ()
 ) -> tuple[BlockAnalysis | WithoutNormalForm, ...]:
-    """The analysis of every outer-join block of a tree."""
+    """Analyses every outer-join block of a tree."""
     keys = tuple(foreign_keys)
     return tuple(_block(root, node, keys) for node in outer_blocks(root))
 
 
 def padded(node: Node) -> frozenset[str]:
-    """The aliases of FROM that some outer join there pads with NULL where there is no partner."""
+    """The aliases of FROM that some outer join pads with NULL if there is no partner."""
     match node:
         case Join(kind, left, right) if kind in ("semi", "anti") or node.of_subquery:
             return padded(left)
@@ -81,7 +81,7 @@ def padded(node: Node) -> frozenset[str]:
 
 
 def _aliases(node: Node) -> frozenset[str]:
-    """The aliases of FROM, those of subqueries in conditions left out."""
+    """The aliases of FROM, without those of subqueries in conditions."""
     match node:
         case Core(view):
             return frozenset(atom.alias for atom in view.atoms)

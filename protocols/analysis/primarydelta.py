@@ -1,17 +1,17 @@
-"""The primary delta: all that comes or goes with rows of one relation (Larson and Zhou, 4 and 6.1).
+"""The primary delta: all rows that contain a changed row (Larson and Zhou, 4 and 6.1).
 
     1. On the way from the updated relation up to the root, its side is put on the left.
-    2. On that way a full join becomes a left join and a right join an inner join: what they would
-       add is padded on the updated relation, and so no part of the delta.
+    2. On that way a full join becomes a left join and a right join an inner join: the rows that
+       they would add are padded on the updated relation, and so not part of the delta.
     3. The relation is replaced by its change.
 
-What remains on the way is selections, inner joins and left joins, with the change as their left
-input, so the whole is as small as the change makes it.
+Only selections, inner joins and left joins remain on the way, with the change as their left input,
+so the whole is as small as the change makes it.
 
-A foreign key that references the updated relation makes it smaller still: nothing that references
-the new rows is there yet, and nothing that references the deleted ones any more. `simplified` is
-the paper's procedure SimplifyTree, except that it wants the key's equality in the very join that it
-takes away; it holds where a reduced maintenance graph does (see `maintenancegraph`).
+A foreign key that references the updated relation makes it smaller still: no row references the new
+rows yet, and none references the deleted ones any more. `simplified` is the paper's procedure
+SimplifyTree, except that it requires the key's equality in the very join that it removes; it holds
+where a reduced maintenance graph does (see `maintenancegraph`).
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ _EXCHANGED: dict[JoinKind, JoinKind] = {
 
 
 def primary_delta(block: Block, updated: str) -> Block:
-    """The expression of the primary delta for an update of one alias.
+    """Builds the primary delta for an update of one alias, as an expression.
 
     For t in `(r ⟗ s) ⟕ (t ⟗ u)` it is `(Δt ⟕ u) ⋈ (r ⟗ s)`.
     """
@@ -59,7 +59,7 @@ def primary_delta(block: Block, updated: str) -> Block:
 
 
 def simplified(delta: Block, foreign_keys: Iterable[ForeignKey]) -> Block | None:
-    """The delta of rows that nothing references; None if it is empty whatever the rows are.
+    """The delta of rows that nothing references; None if it is always empty.
 
     With a foreign key from u to t, `(Δt ⟕ u) ⋈ r` is `Δt ⋈ r`, and `Δt ⋈ u` is empty.
     """
@@ -67,7 +67,7 @@ def simplified(delta: Block, foreign_keys: Iterable[ForeignKey]) -> Block | None
 
 
 class _Simplification:
-    """A walk from the change up to the root, with the aliases that found nothing to join so far."""
+    """Walks from the change up to the root and keeps the aliases that cannot find partners."""
 
     def __init__(self, delta: Block, foreign_keys: tuple[ForeignKey, ...]) -> None:
         self.foreign_keys = foreign_keys
@@ -95,7 +95,7 @@ class _Simplification:
         raise WrongUse(f"{delta} is joined relation by relation already; simplify it before that")
 
     def _never_hold(self, conditions: Conditions) -> bool:
-        """Whether they need a row that references the change, or one that is not there."""
+        """Whether they need a row that references the change, or one that found no partner."""
         if joined_children(self.updated, self.relations, conditions, self.foreign_keys):
             return True
         return reject_padding(conditions, self.absent)

@@ -9,9 +9,9 @@ Three places matter, because rows that come and go there do different things to 
 The paper counts `<> ANY` among the negative ones (Section 7). In SQL it is true if *some* row
 differs, so it is positive; its negation is `= ALL`.
 
-Binding says what names mean and which conditions there are (`views/binding/resolved.py`). Below, a
-SELECT is refused where the paper's criteria do not speak of its clauses. A subquery of which they
-do not speak is kept as the relations that it mentions, which are `elsewhere`.
+Binding resolves the names and collects the conditions (`views/binding/resolved.py`). Below, a
+SELECT is refused if it has clauses that the paper's criteria do not cover. A subquery that they do
+not cover is kept only as the relations that it mentions, which are `elsewhere`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ _COVERED_CLAUSES = {"expressions", "from_", "joins", "where", "distinct", "kind"
 
 @dataclass(frozen=True)
 class TableReference:
-    """One occurrence of a relation, by a name that is its own in the whole view."""
+    """One occurrence of a relation, by a name that is unique in the whole view."""
 
     name: str
     relation: Relation
@@ -55,9 +55,9 @@ class Subquery:
 
     kind: SubqueryKind
     references: tuple[TableReference, ...]
-    #: They all hold for a row of the subquery that matters, `compares` too.
+    #: The conditions that hold for a deciding row of the subquery; so does `compares`.
     conditions: tuple[ex.Condition, ...]
-    #: Both sides of what IN, ANY and ALL compare.
+    #: Both sides of the comparison of IN, ANY or ALL.
     compared: tuple[ex.Expression, ...]
     compares: tuple[ex.Condition, ...]
     node: exp.Expr = field(compare=False)
@@ -70,12 +70,12 @@ class Selected:
     """One SELECT of a view."""
 
     references: tuple[TableReference, ...]
-    #: The columns that it shows as they are.
+    #: The columns that it shows unchanged.
     shown: tuple[str, ...]
-    #: They all have to hold.
+    #: The conditions that all have to hold.
     conditions: tuple[ex.Condition, ...]
     subqueries: tuple[Subquery, ...]
-    #: Relations where the paper's criteria do not reach.
+    #: Relations that the paper's criteria do not cover.
     elsewhere: tuple[TableReference, ...]
     distinct: bool
     node: exp.Select = field(compare=False)
@@ -85,7 +85,7 @@ class Selected:
 def selects_of(sql: str, catalog: Catalog) -> tuple[Selected, ...]:
     """The SELECTs of a view: one, or all that UNION or INTERSECT connect (Section 8).
 
-    ViewRefused says what in the view the criteria do not speak of.
+    ViewRefused names the part of the view that the criteria do not cover.
     """
     text = Text(sql)
     query = text.query()
@@ -109,7 +109,7 @@ def _selects(text: Text, query: exp.Expr) -> Iterator[exp.Select]:
 
 
 def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
-    """The part of a SELECT that the criteria do not speak of, and what to say of it."""
+    """The part of a SELECT that the criteria do not cover, and the message about it."""
     for clause, value in select.args.items():
         if value and clause not in _COVERED_CLAUSES:
             name = clause.strip("_").upper()
@@ -173,7 +173,7 @@ def _subquery(test: SubqueryTest) -> Subquery:
 
 
 def _compare(test: SubqueryTest, value: ex.Expression, item: ex.Expression) -> ex.Condition:
-    """What holds for a row that decides; of … ALL that is one that rules the row outside out."""
+    """The condition on a deciding row; for … ALL, on a row that excludes the row outside."""
     if not test.asked.every:
         return ex.Comparison(value, test.asked.op, item)
     if test.asked.op == "<>":

@@ -1,19 +1,19 @@
 """The statements that would keep a view in a single database (Ceri and Widom, 5.4, 6.2 and 7.2).
 
-viewsweep follows updates over many sources and does not run these; they say what a safe reference
-saves: a statement over a few changed rows instead of one over everything. For a reference T:
+viewsweep follows updates over many sources and does not run these. They show the savings of a safe
+reference: a statement over a few changed rows instead of one over everything. For a reference T:
 
     inserted_T, deleted_T, old_updated_T, new_updated_T    the rows that a transaction changed
     old_T                                                  all rows as they were before it
-    inserted_V                                             what it has added to the view so far
+    inserted_V                                             the rows it has added to the view so far
 
 All deletions from the view run before all insertions. Rows are compared with IN, as in the paper,
 so a view whose columns can be NULL would need another comparison.
 
 Two rules for negative references are not the paper's. After a deletion that is not DU-safe, Section
-7.2 inserts whatever the deleted rows excluded; but another row may still exclude it. And after an
-update that changes nothing that matters, its two rules delete what is not there, and then insert
-it. In both cases the whole condition is tested again here.
+7.2 inserts all rows that the deleted rows excluded; but other rows may still exclude them. And
+after an update that changes nothing relevant, its two rules delete rows that are not there, and
+then insert them. In both cases the whole condition is tested again here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ EVENTS: tuple[Event, ...] = ("inserted", "deleted", "old_updated", "new_updated"
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done to the view when rows of one reference have changed."""
+    """The statement to run on the view when rows of one reference have changed."""
 
     reference: str
     relation: Relation
@@ -42,7 +42,7 @@ class Rule:
 
 
 def rules_of(select: Selected, view: str) -> tuple[Rule, ...]:
-    """The rules of all references; those that take rows out of the view first."""
+    """The rules of all references; first those that take rows out of the view."""
     safeties = {safety.reference: safety for safety in analysis_of(select).references}
     writing = _Writing(select, view)
     rules = []
@@ -80,7 +80,7 @@ class _Writing:
     def positive(
         self, reference: TableReference, place: exp.Expr, event: Event, safety: Safety
     ) -> Rule:
-        """At the top or in a positive subquery: what comes makes rows, what goes takes them."""
+        """At the top or in a positive subquery: new rows add to the view, old rows take from it."""
         if event in ("inserted", "new_updated"):
             if event == "new_updated" and not safety.insert_safe:
                 return self.anew(reference, event)
@@ -98,7 +98,7 @@ class _Writing:
         event: Event,
         safety: Safety,
     ) -> Rule:
-        """In a negative subquery: what comes takes rows of the view, what goes brings them."""
+        """In a negative subquery: new rows take from the view, old rows add to it."""
         if event in ("inserted", "new_updated"):
             if not safety.insert_safe:
                 return self.anew(reference, event)
@@ -113,7 +113,7 @@ class _Writing:
         return self._insert(reference, event, brought, look=not safety.delete_safe)
 
     def anew(self, reference: TableReference, event: Event) -> Rule:
-        """The view worked out from nothing."""
+        """Computes the whole view again."""
         again = self.select.node.sql("duckdb")
         statement = f"DELETE FROM {self.view}; INSERT INTO {self.view} {again}"
         return Rule(reference.name, reference.relation, event, "rematerialize", statement)
@@ -142,7 +142,7 @@ class _Writing:
     ) -> exp.Select:
         """The SELECT with changed rows in one place, and others as they were before.
 
-        If `within` is a negative subquery, its condition is turned round.
+        If `within` is a negative subquery, its condition is negated.
         """
         nodes = list(self.select.node.walk())
         select = self.select.node.copy()
@@ -157,7 +157,7 @@ class _Writing:
 
 
 def _restrict(select: exp.Select, further: exp.Expr) -> None:
-    """One condition more in WHERE."""
+    """Adds a condition to WHERE."""
     where = select.args.get("where")
     if where is None:
         select.set("where", exp.Where(this=further))
@@ -167,7 +167,7 @@ def _restrict(select: exp.Select, further: exp.Expr) -> None:
 
 
 def _turned(negative: exp.Expr) -> exp.Expr:
-    """What holds wherever a negative condition is not true: it may also be unknown."""
+    """The condition that a negative condition is not true: it may also be unknown."""
     if isinstance(negative, exp.Not) and isinstance(negative.this, exp.Exists):
         return negative.this
     return exp.not_(exp.Is(this=exp.paren(negative), expression=exp.true()))
@@ -178,7 +178,7 @@ def _is_among(table: exp.Expr, tables: Sequence[exp.Expr]) -> bool:
 
 
 def _rename(table: exp.Expr, prefix: str) -> None:
-    """Another table under the same alias."""
+    """Puts another table under the same alias."""
     assert isinstance(table, exp.Table)
     if prefix:
         name = table.alias_or_name

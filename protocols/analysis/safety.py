@@ -1,17 +1,17 @@
-"""Duplicates, and which references are safe: where updates can be followed change by change.
+"""Duplicates, and safe references: those whose updates can be followed change by change.
 
 A reference is *safe* if one of its keys is bound (Ceri and Widom, Definitions 5.4 and 6.3): then a
 row of the view comes from one of its rows only, so it goes when that row goes. In a negative
 subquery a row that comes makes rows of the view go, and the other way round:
 
-    I-safe    (7.1) the subquery speaks of nothing outside but bound columns: whatever it excludes
-              it excludes with all that looks alike in the view
+    I-safe    (7.1) the subquery mentions nothing outside but bound columns: if it excludes a row,
+              it excludes all that look alike in the view
     DU-safe   (7.3) I-safe, and a key is bound by correlation: the row that goes was the only one
-              that excluded
+              that excluded rows
 
 Two things are added to the paper. NOT IN and … ALL become true when the last row goes, and unknown
-by a NULL; so for DU-safety what they compare must never be NULL. And a deletion that is not DU-safe
-has to look whether another row still excludes (see `rules`).
+by a NULL; so for DU-safety the values that they compare must never be NULL. And after a deletion
+that is not DU-safe it must be checked whether another row still excludes (see `rules`).
 """
 
 from collections.abc import Collection
@@ -30,8 +30,8 @@ from protocols.analysis.references import Selected, Subquery, TableReference, se
 from protocols.analysis.wording import listed, value_text
 from protocols.views.catalog import Catalog
 
-#: How a change is followed: from itself alone, with a look at the rows that the view or the
-#: relations have, or by working the view out anew.
+#: How a change is followed: from the change alone, with a look at the rows of the view or of the
+#: relations, or by computing the whole view again.
 Way: TypeAlias = Literal["alone", "with a look", "anew"]
 Place: TypeAlias = Literal["top", "positive", "negative", "elsewhere"]
 
@@ -81,7 +81,7 @@ class Safety:
 
 @dataclass(frozen=True)
 class SelectAnalysis:
-    """What is known about one SELECT of a view."""
+    """The results for one SELECT of a view."""
 
     bound: tuple[BoundColumn, ...]
     #: For each subquery, the columns that are bound by correlation.
@@ -94,12 +94,12 @@ class SelectAnalysis:
 
 
 def analysed(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...]:
-    """The analysis of each SELECT of a view; ViewRefused says where the criteria do not reach."""
+    """Analyses each SELECT of a view; ViewRefused names the part that the criteria do not cover."""
     return tuple(analysis_of(select) for select in selects_of(sql, catalog))
 
 
 def analysis_of(select: Selected) -> SelectAnalysis:
-    """The analysis of one SELECT."""
+    """Analyses one SELECT."""
     bound = bound_columns(select)
     correlated = tuple(correlated_columns(each, bound) for each in select.subqueries)
     safeties = [_by_key(reference, "top", bound) for reference in select.references]
@@ -119,7 +119,7 @@ def _duplicates(select: Selected, bound: tuple[BoundColumn, ...]) -> Duplicates:
 
 
 def _by_key(reference: TableReference, place: Place, bound: tuple[BoundColumn, ...]) -> Safety:
-    """A reference at the top or in a positive subquery."""
+    """The verdict on a reference at the top or in a positive subquery."""
     key = bound_key(reference, bound)
     if key is None:
         return _safety(reference, place, (False, False), _unbound(reference, bound))
@@ -139,7 +139,7 @@ def _negative(
     mentioned = {column for each in conditions for column in columns_of(each)}
     free = sorted(mentioned - own - {each.column for each in bound})
     if free:
-        why = f"its subquery speaks of {listed(free)}, which is not bound; show it"
+        why = f"its subquery mentions {listed(free)}, which is not bound; show it"
         return _safety(reference, "negative", (False, False), why)
     key = bound_key(reference, correlated)
     if key is None:
@@ -154,8 +154,8 @@ def _negative(
 
 def _elsewhere(reference: TableReference) -> Safety:
     why = (
-        "its subquery is no condition by itself, or has more than inner joins and a WHERE without"
-        " subqueries"
+        "its subquery is not a condition by itself, or has more than inner joins and a WHERE"
+        " without subqueries"
     )
     return _safety(reference, "elsewhere", (False, False), why)
 
@@ -177,7 +177,7 @@ def _safety(
 
 
 def _unbound(reference: TableReference, bound: Collection[BoundColumn]) -> str:
-    """Why no key is bound, and what is missing for the one that comes nearest."""
+    """The reason why no key is bound, and the columns that the nearest key lacks."""
     if not reference.keys:
         return f"no key of {reference.relation} is known"
     columns = {each.column for each in bound}
@@ -193,7 +193,7 @@ def _columns(key: tuple[str, ...]) -> str:
 
 
 def _nullable(subquery: Subquery, select: Selected) -> list[str]:
-    """What a subquery compares and no key or condition keeps from being NULL."""
+    """The values that a subquery compares and that no key or condition keeps from being NULL."""
     relations = ((r.name, r.relation) for r in (*select.references, *subquery.references))
     known = inner_join(relations, (*select.conditions, *subquery.conditions))
     return sorted(value_text(each) for each in subquery.compared if not known.has_no_null(each))

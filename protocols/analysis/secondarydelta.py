@@ -1,21 +1,21 @@
 """The secondary delta: orphans that come and go because another relation changed (Section 5).
 
 After an insertion, orphans of an indirectly affected term that found a partner leave the view;
-after a deletion, rows whose last partner went come into it. Both follow from the primary delta and,
-where that is enough, from the view as it stands:
+after a deletion, rows that lost their last partner enter it. Both follow from the primary delta
+and, where that is enough, from the view as it stands:
 
     insertion   of the view's rows of the term, those that are part of a new row of a direct parent
     deletion    of the parts of deleted rows of direct parents, those that no row of the view has
 
 For both the view must show columns that determine the term's rows. For an insertion it must also
 tell the term's rows from those of every other term, by a column that is NULL in one of them and
-never in the other. What it does not show has to be read from the relations: which rows had, or
-still have, a partner in a direct parent (Section 5.3).
+never in the other. Otherwise the relations have to be read, to find the rows that had, or still
+have, a partner in a direct parent (Section 5.3).
 
-Two things are different from the printed paper. Terms are worked out from large to small, each
+Two things are different from the printed paper. Terms are computed from large to small, each
 against a view that already has the orphans of the larger ones; or a candidate is left out if it is
-joined with what only an indirect parent adds (`unless`), which the paper asks for in Section 5.3
-only. Taken literally, 5.2 makes orphans of what another orphan contains.
+joined with an alias that only an indirect parent adds (`unless`), which the paper requires in
+Section 5.3 only. Taken literally, 5.2 makes orphans of rows that another orphan contains.
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ UpdateKind: TypeAlias = Literal["insertion", "deletion"]
 
 @dataclass(frozen=True)
 class SecondaryDelta:
-    """How the orphans of one term follow one kind of update."""
+    """The way in which the orphans of one term follow one kind of update."""
 
     term: Term
     updated: str
@@ -41,7 +41,7 @@ class SecondaryDelta:
     parents: tuple[Term, ...]
     #: A row of the primary delta that has one of these contains a larger orphan instead.
     unless: tuple[str, ...]
-    #: The columns that the view lacks for it; with none missing it follows from the view.
+    #: The columns that the view lacks for it; if none is missing, the view is enough.
     missing: tuple[str, ...]
     #: Otherwise: the relations that have to be read, by alias.
     reads: tuple[str, ...]
@@ -55,7 +55,7 @@ class SecondaryDelta:
         if self.update == "insertion":
             what = f"orphans {self.term.name} that are part of a new row {parents} leave the view"
         else:
-            what = f"parts {self.term.name} of deleted rows {parents} come into it as orphans"
+            what = f"parts {self.term.name} of deleted rows {parents} enter the view as orphans"
             what += ", unless a row of the view contains them"
         if self.unless:
             what += f"; rows with {listed(self.unless)} do not count"
@@ -74,7 +74,7 @@ def secondary_deltas(
     """The secondary delta of every indirectly affected term, from large to small.
 
     `exposed` are the columns `alias.column` that the view shows; None if its rows are not those of
-    the block, as those of a view that aggregates, so that no further column would help.
+    the block, as in a view that aggregates: then no further column would help.
     """
     return tuple(_secondary(form, graph, each, update, exposed) for each in graph.indirect)
 
@@ -109,7 +109,7 @@ def _secondary(
 
 
 def _facts_of(form: NormalForm, term: Term) -> Facts | None:
-    """What is known about the rows of a term; None if one of its leaves is no relation."""
+    """The facts about the rows of a term; None if one of its leaves is not a relation."""
     if not term.sources <= form.known_relations.keys():
         return None
     return inner_join(((a, form.known_relations[a]) for a in term.aliases), term.conditions)
@@ -118,7 +118,7 @@ def _facts_of(form: NormalForm, term: Term) -> Facts | None:
 def _key_columns_wanted(
     form: NormalForm, term: Term, shown: frozenset[str]
 ) -> tuple[str, ...] | None:
-    """The columns to show in addition so that the term's rows are determined, if any would do."""
+    """The columns to add so that the shown ones determine the term's rows; None if none suffice."""
     known = _facts_of(form, term)
     if known is None:
         return None
@@ -136,7 +136,7 @@ def _key_columns_wanted(
 def _telling_columns_wanted(
     form: NormalForm, term: Term, shown: frozenset[str]
 ) -> tuple[str, ...] | None:
-    """The columns to show in addition so that no other term's rows look alike, if any would do."""
+    """The columns to add so that no other term has rows that look alike; None if none suffice."""
     wanted: list[str] = []
     for other in form.terms:
         if other == term:

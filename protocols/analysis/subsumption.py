@@ -1,9 +1,9 @@
-"""Which terms can hide rows of which others, and what is left of each (Larson and Zhou, 2.3, 2.4).
+"""Which terms can hide rows of which others, and the remainder of each (Larson and Zhou, 2.3, 2.4).
 
 A row of a term can only be subsumed by rows of terms with more aliases. It is enough to look at the
-*parents*, the terms with a minimal superset of its aliases: whoever is subsumed further up is
-subsumed there as well. What is left of a term is its *net contribution*, and the view is the plain
-union of those, each of which can be maintained by itself.
+*parents*, the terms with a minimal superset of its aliases: a row that is subsumed further up is
+subsumed there as well. The rest of a term is its *net contribution*, and the view is the plain
+union of these, each of which can be maintained by itself.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from protocols.analysis.wording import listed
 
 @dataclass(frozen=True)
 class NetContribution:
-    """The rows of a term that are no part of a row of its parents."""
+    """The rows of a term that are not part of a row of its parents."""
 
     term: Term
     parents: tuple[Term, ...]

@@ -1,8 +1,8 @@
 """A drawing as one SVG document, without scripts, fonts or other files.
 
-Each box stands in the layer that the longest way from above leads to. A line that passes a layer
-gets a place of its own there, so that it does not run through a box. A label that is too long for
-its box ends in "…"; viewers show all of it where the pointer rests.
+Each box stands in the layer given by the longest path from the top. A line that passes a layer gets
+a place of its own there, so that it does not run through a box. A label that is too long for its
+box ends in "…"; viewers show all of it under the pointer.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from itertools import pairwise
 from protocols.analysis.drawing import Box, Drawing
 
 _CHARACTER, _PADDING, _HEIGHT = 7.5, 14.0, 30.0
-#: A box has room for so much of a label.
+#: The widest label that fits into a box.
 _ROOM = 56
 _BETWEEN_BOXES, _BETWEEN_LAYERS, _MARGIN, _TITLE = 24.0, 44.0, 16.0, 30.0
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a box, or a line on its way, stands: its middle, and its upper and lower edge."""
+    """The place of a box, or of a line on its way: its middle, and its upper and lower edge."""
 
     x: float
     top: float
@@ -47,7 +47,7 @@ def as_svg(drawing: Drawing) -> str:
 
 
 def _layers(drawing: Drawing) -> tuple[list[list[int]], list[list[int]]]:
-    """The layers from above, and each line as the numbers that it passes.
+    """The layers from the top, and each line as the numbers that it passes.
 
     Numbers beyond the boxes are lines on their way through a layer.
     """
@@ -68,7 +68,7 @@ def _layers(drawing: Drawing) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def _untangle(layers: list[list[int]], steps: Sequence[tuple[int, int]]) -> None:
-    """Puts what belongs together near each other: each by the middle of what is above it."""
+    """Moves connected items near each other: each to the middle of the items above it."""
     for upper, lower in pairwise(layers):
         place = {number: index for index, number in enumerate(upper)}
         above = {n: [place[a] for a, b in steps if b == n] for n in lower}
@@ -76,7 +76,7 @@ def _untangle(layers: list[list[int]], steps: Sequence[tuple[int, int]]) -> None
 
 
 def _places(drawing: Drawing, layers: Sequence[Sequence[int]]) -> list[_Place]:
-    """Each layer centred below the one before, by the numbers of what stands in it."""
+    """Places each layer centred below the one before; returns places by number."""
 
     def width(number: int) -> float:
         return _width(drawing.boxes[number]) if number < len(drawing.boxes) else 0.0
@@ -101,7 +101,7 @@ def _shown(box: Box) -> str:
 
 
 def _line(way: Sequence[_Place]) -> str:
-    """From the lower edge of the first to the upper edge of the last, straight down in between."""
+    """Draws from the lower edge of the first to the upper edge of the last, straight in between."""
     first, *between, last = way
     points = [(first.x, first.bottom)]
     points += [point for p in between for point in ((p.x, p.top), (p.x, p.bottom))]

@@ -37,7 +37,7 @@ def condition_text(condition: ex.Condition) -> str:
 
 
 def conditions_text(conditions: tuple[ex.Condition, ...]) -> str:
-    """All of them at once; TRUE when there are none."""
+    """All of them, joined by AND; TRUE when there are none."""
     return " AND ".join(_in_brackets(each) for each in conditions) or "TRUE"
 
 

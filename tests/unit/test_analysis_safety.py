@@ -135,7 +135,7 @@ def test_definition_7_1_a_subquery_may_only_speak_of_bound_columns() -> None:
     assert (flight.insert_safe, flight.delete_safe) == (False, False)
     assert (flight.inserted, flight.deleted, flight.updated) == ("anew", "with a look", "anew")
     assert str(flight) == (
-        "flight is not I-safe: its subquery speaks of res.flight_id, which is not bound; show it"
+        "flight is not I-safe: its subquery mentions res.flight_id, which is not bound; show it"
     )
 
 

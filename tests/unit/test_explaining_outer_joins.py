@@ -186,7 +186,7 @@ def test_secondary_deltas_are_on_the_page() -> None:
     told = words_of(JOINED)
     assert "I: orphans {r} that are part of a new row {r, s} leave the view: from the view" in told
     assert (
-        "I: parts {r} of deleted rows {r, s} come into it as orphans, unless a row of the view"
+        "I: parts {r} of deleted rows {r, s} enter the view as orphans, unless a row of the view"
         " contains them: from the view"
     ) in told
 
@@ -212,5 +212,5 @@ def test_no_column_is_advised_for_orphans_below_a_group() -> None:
     told = words_of(
         "SELECT r.x, COUNT(*) AS n FROM db.r r LEFT JOIN db.s s ON s.x = r.x GROUP BY r.x"
     )
-    assert "come into it as orphans, unless a row of the view contains them: from s" in told
+    assert "enter the view as orphans, unless a row of the view contains them: from s" in told
     assert "the view would do" not in told
