@@ -1,6 +1,6 @@
-"""What would make a view cheaper to keep, in the spirit of a dialogue with whoever wrote it.
+"""Advice that would make a view cheaper to keep, written to the author of the view.
 
-Three kinds of advice: columns that sources should find rows by, columns to show, and places that
+There are three kinds: columns by which sources should find rows, columns to show, and places that
 read relations whole because no key leads there.
 """
 
@@ -21,12 +21,12 @@ from protocols.views.tree import Node
 _AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nulls=False))
 
 
-#: Source → relation → columns that it finds rows by.
+#: Source → relation → columns by which it finds rows.
 Indexes: TypeAlias = Mapping[str, Mapping[str, Collection[str]]]
 
 
 def advice(root: Node, costs: Costs, keys: ViewKeys, indexed: Indexes) -> tuple[str, ...]:
-    """All of it, the most expensive places first; no index that is there already."""
+    """Gives all advice, the most expensive places first; leaves out indexes that exist already."""
     places = (each for node in tree.nodes(root) for each in _of_node(node))
     return (*dict.fromkeys(places), *_columns_to_show(keys), *_indexes(costs, indexed))
 
@@ -45,26 +45,26 @@ def _of_node(node: Node) -> Iterator[str]:
             for each in aggregates:
                 if each.distinct and each.function not in ("min", "max"):
                     yield (
-                        f"{aggregate_text(each)} reads its groups anew with every change; over a"
-                        " subquery in FROM that says SELECT DISTINCT first, the plain"
+                        f"{aggregate_text(each)} reads its groups again with every change; over a"
+                        " subquery in FROM with SELECT DISTINCT, the plain"
                         f" {each.function.upper()} is remembered"
                     )
 
 
 def _without_link(node: tree.Join, left: Node, right: Node) -> str:
-    """A join with something of one row, which everything meets."""
+    """A join with an input of one row, which every row meets."""
     sides = [_relations(side) for side in (left, right)]
     tests = label(node).partition(" on ")[2]
     what = f"by {tests} only" if tests else "by nothing"
     return (
-        f"{listed(sides[0])} and what is computed of all {listed(sides[1])} are linked {what}, so"
-        " a change there concerns every row here; link them by an equality of columns (NOT IN: say"
-        " NOT EXISTS with the equality in its WHERE, if NULLs may be left out of account)"
+        f"{listed(sides[0])} and the result over all {listed(sides[1])} are linked {what}, so"
+        " a change there concerns every row here; link them by an equality of columns (for NOT IN"
+        " write NOT EXISTS with the equality in its WHERE, if NULLs do not matter)"
     )
 
 
 def _computed(what: str, below: Node, columns: frozenset[str]) -> Iterator[str]:
-    """Keys that no source knows."""
+    """Advice where keys are computed values, by which no source can be asked."""
     if not isinstance(below, tree.Compute):
         return
     whole = _whole(_AFRESH.before(below, Wanted(columns, frozenset(), MANY)))
@@ -88,7 +88,7 @@ def _columns_to_show(keys: ViewKeys) -> Iterator[str]:
 
 
 def _indexes(costs: Costs, indexed: Indexes) -> Iterator[str]:
-    """One index per column that is asked by; of several columns one will do."""
+    """One index per column that is asked by; of several columns one is enough."""
     columns: dict[Relation, dict[str, None]] = {}
     for each in costs.asks:
         known = indexed.get(each.relation.source, {}).get(each.relation.name, ())

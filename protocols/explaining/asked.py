@@ -1,7 +1,7 @@
-"""Questions without rows: who is asked, by which columns, and what has to wait for what.
+"""Questions without rows: which relations are asked, by which columns, and in which order.
 
-A task of maintenance (`exchange/questions.py`) yields rounds of questions. Here a task is just
-its rounds; like there, tasks go on one after the other or side by side.
+A task of maintenance (`exchange/questions.py`) yields rounds of questions. Here a task is just its
+rounds; as there, tasks run one after the other or side by side.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Ask:
     relation: Relation
     #: The column sets of its keys; a row has to match one of them.
     keys: tuple[tuple[str, ...], ...]
-    #: Columns that have to be NULL besides, which no key can say.
+    #: Columns that have to be NULL besides, which no key can express.
     nulls: tuple[str, ...] = ()
 
     @property
@@ -34,26 +34,26 @@ class Ask:
         return f"{self.relation} by {' or '.join(tests)}" if tests else f"all of {self.relation}"
 
 
-#: The questions of a task: what stands in one round goes out together.
+#: The questions of a task: those of one round go out together.
 Rounds: TypeAlias = tuple[tuple[Ask, ...], ...]
 
 
 def ask(atom: Atom, *keys: tuple[str, ...], nulls: tuple[str, ...] = ()) -> Ask:
-    """A question about an atom."""
+    """Makes a question about an atom."""
     return Ask(atom.relation, tuple(dict.fromkeys(keys)), nulls)
 
 
 def after_another(*tasks: Rounds) -> Rounds:
-    """Each task when the one before has its answers."""
+    """Each task starts when the one before has its answers."""
     return tuple(round_ for rounds in tasks for round_ in rounds)
 
 
 def side_by_side(tasks: Sequence[Rounds]) -> Rounds:
-    """The tasks in step, their rounds as one."""
+    """The tasks in step, each round merged into one."""
     in_step = zip_longest(*tasks, fillvalue=())
     return tuple(tuple(each for round_ in rounds for each in round_) for rounds in in_step)
 
 
 def number(rounds: Rounds) -> int:
-    """How many questions these are."""
+    """The number of these questions."""
     return sum(map(len, rounds))

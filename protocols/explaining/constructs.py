@@ -1,6 +1,6 @@
-"""The constructs of SQL with an example each: what is kept, what is refused, what it costs.
+"""The constructs of SQL with an example each: kept or refused, and at what cost.
 
-Each example is read and followed like any view, so the table cannot say what is not so.
+Each example is read and followed like any view, so the table always agrees with the code.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from protocols.explaining.costs import Costs, RelationCosts, costs_of
 from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 
-#: What the examples are over.
+#: The relations of the examples.
 CATALOG = catalog_from_json(
     {
         "crm": {
@@ -131,7 +131,7 @@ EXAMPLES: dict[str, str] = {
     "`WITH RECURSIVE`": """
         WITH RECURSIVE r AS (SELECT id FROM crm.customers UNION ALL SELECT id FROM r)
         SELECT id FROM r""",
-    "what is not the same each time (`RANDOM()`, `NOW()`)": """
+    "values that differ each time (`RANDOM()`, `NOW()`)": """
         SELECT id, RANDOM() AS x FROM sales.orders""",
 }
 
@@ -143,7 +143,7 @@ class Construct:
     name: str
     #: The example.
     sql: str
-    #: Why it is refused; None if it is kept.
+    #: The reason why it is refused; None if it is kept.
     refused: str | None
     costs: Costs | None
 
@@ -153,12 +153,12 @@ class Construct:
 
     @property
     def questions(self) -> str:
-        """Per relation: the first time → when what it meets is remembered."""
+        """Per relation: the first time → when the touched rows are remembered."""
         return "; ".join(_per_update(each) for each in self.costs.relations) if self.costs else "-"
 
 
 def constructs() -> Iterator[Construct]:
-    """All examples, read and followed."""
+    """Reads and follows all examples."""
     for name, sql in EXAMPLES.items():
         try:
             costs = costs_of(parse_view("example", sql, CATALOG))

@@ -1,8 +1,8 @@
 """The questions that keeping a view costs: per relation and kind of update, and per batch.
 
-Twice each: the first time that an update meets its groups, and when the operators remember them
-(`operators/memory.py`). The protocols that keep trees ask the same for a single update, and so does
-the batched sweep over an inner join.
+There are two numbers each: for the first time that an update meets its groups, and for when the
+operators remember them (`operators/memory.py`). The protocols that keep trees ask these questions
+for a single update, and so does the batched sweep over an inner join.
 """
 
 from collections.abc import Iterator
@@ -24,23 +24,23 @@ KINDS: tuple[Kind, ...] = ("insertion", "deletion", "modification")
 
 @dataclass(frozen=True)
 class Cost:
-    """What one occasion asks at most."""
+    """The most questions that one occasion asks."""
 
-    #: When nothing is remembered of what it meets.
+    #: When nothing is remembered of the rows it meets.
     first: Rounds
-    #: When everything is.
+    #: When everything is remembered.
     remembered: Rounds
-    #: More questions than that, if keys that may be NULL are: (first, remembered).
+    #: Additional questions if keys that may be NULL are: (first, remembered).
     more_with_nulls: tuple[int, int]
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """How many questions: first, remembered."""
+        """The number of questions: first, remembered."""
         return number(self.first), number(self.remembered)
 
     @property
     def most(self) -> tuple[int, int]:
-        """The same, whatever is NULL."""
+        """The number of questions for any NULLs: first, remembered."""
         return (
             self.numbers[0] + self.more_with_nulls[0],
             self.numbers[1] + self.more_with_nulls[1],
@@ -59,17 +59,17 @@ class Cost:
 
 @dataclass(frozen=True)
 class RelationCosts:
-    """What the updates of one relation cost."""
+    """The costs of the updates of one relation."""
 
     relation: Relation
     kinds: dict[Kind, Cost]
-    #: Which of its updates need no question whatever is remembered, in words.
+    #: Its updates that never need a question, in words.
     spared: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What keeping a view costs."""
+    """The costs of keeping a view."""
 
     relations: tuple[RelationCosts, ...]
     #: A batch of updates of all relations, of any size.
@@ -89,7 +89,7 @@ def root_of(view: AnyView) -> Node:
 
 
 def costs_of(view: AnyView) -> Costs:
-    """What every kind of update costs, and a batch of all."""
+    """Computes the cost of every kind of update, and of a batch of all."""
     root = root_of(view)
     relations = tuple(
         RelationCosts(
@@ -103,7 +103,7 @@ def costs_of(view: AnyView) -> Costs:
 
 
 def _cost(root: Node, relations: frozenset[Relation], kind: Kind | None) -> Cost:
-    """None stands for a batch with updates of all kinds."""
+    """The cost of one kind; None stands for a batch with updates of all kinds."""
     rows = {"insertion": 1, "deletion": 1, "modification": 2}.get(kind or "", MANY)
 
     def asked(remembered: bool, nulls: bool) -> Rounds:
@@ -125,7 +125,7 @@ def _whole(asked: Rounds) -> tuple[Relation, ...]:
 
 
 def _spared(root: Node, relation: Relation) -> Iterator[str]:
-    """Updates that the view never notices: other columns, and rows that a condition drops."""
+    """Updates that the view never notices: of other columns, or of rows that a condition drops."""
     atoms = [atom for atom in _atoms(root) if atom.relation == relation]
     read = {column for atom in atoms for column in _read(atom)}
     unread = [column for column in relation.column_names if column not in read]
@@ -147,6 +147,6 @@ def _atoms(root: Node) -> Iterator[Atom]:
 
 
 def _read(atom: Atom) -> set[str]:
-    """The columns that the view reads of it, those of its own condition included."""
+    """The columns of an atom that the view reads, in the atom's own condition too."""
     tested = set() if atom.condition is None else columns_of(atom.condition)
     return {*atom.columns, *tested}

@@ -1,4 +1,4 @@
-"""All that is known of one view before it is kept."""
+"""Everything that is known of one view before it is kept."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,18 +39,18 @@ class Explanation:
 
     view: AnyView
     picture: Branch
-    #: What it is made of, in words.
+    #: Its parts, in words.
     made_of: str
     protocols: tuple[Entry, ...]
     costs: Costs
     memories: tuple[Memory, ...]
     outer_joins: tuple[BlockAnalysis | WithoutNormalForm, ...]
-    #: Those between relations of the view, across sources too.
+    #: The foreign keys between relations of the view, across sources too.
     foreign_keys: tuple[ForeignKey, ...]
-    #: The aliases that the text has padded with NULL, and of which no padding is ever seen.
+    #: The aliases that the text pads with NULL, but whose padding is never seen.
     never_padded: tuple[str, ...]
     keys: ViewKeys
-    #: A text says why the criteria of safe references do not reach.
+    #: A text gives the reason why the criteria of safe references do not cover the view.
     safety: tuple[SelectAnalysis, ...] | str
     advice: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class Explanation:
         return forest([drawing(self.picture, self.view.name), *graphs])
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The JSON form, for programs."""
         view = self.view
         return {
             "view": view.name,
@@ -99,7 +99,7 @@ class Explanation:
 
 
 def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = None) -> Explanation:
-    """All about a view; ViewRefused says what cannot be kept. `indexed`: what sources say of it."""
+    """Explains a view; ViewRefused says why it cannot be kept. `indexed` comes from the sources."""
     view = parse_view(name, sql, catalog)
     root, costs, keys = root_of(view), costs_of(view), keys_of(view)
     return Explanation(

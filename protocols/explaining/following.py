@@ -1,13 +1,13 @@
-"""An update on its way through a view's tree, and the questions that it leads to.
+"""Follows an update through a view's tree, and collects the questions that it leads to.
 
-Operators say themselves what they ask (`operators/statements.py`), and are followed by that:
-`change` is what their inputs ask and what they ask because of it, `before` what it takes to know
-some of their rows as they were. No row is looked at, so a question that may be spared because
-nothing is left to ask for counts as asked: the numbers are what an update asks at most, and what it
-asks if it finds partners everywhere.
+Operators state what they ask (`operators/statements.py`), and these statements are followed:
+`change` gives the questions of an operator's inputs and its own that result from them, `before` the
+questions for some of its rows as they were. No row is read, so a question counts as asked even if
+it may be spared because there is nothing left to ask for: the numbers are the most that an update
+asks, and exact if it finds partners everywhere.
 
-What is not known of rows is said by the occasion: which relations change, whether rows come or go,
-whether the groups that they meet are remembered, and whether a key that may be NULL is.
+The occasion makes up for the unread rows: it says which relations change, whether rows come or go,
+whether the groups that they meet are remembered, and whether keys that may be NULL are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,17 +24,17 @@ from protocols.views.catalog import Relation
 from protocols.views.plan import plan, step_to
 from protocols.views.view import Atom, View
 
-#: More rows than anybody counts.
+#: More rows than anyone counts.
 MANY = 1_000_000
 _NOTHING: Rounds = ()
 
 
 @dataclass(frozen=True)
 class Occasion:
-    """What happens, and what is known then."""
+    """The events to follow, and the knowledge that is there then."""
 
     relations: frozenset[Relation]
-    #: Of each relation at most so many rows change.
+    #: The most rows that change in each relation.
     rows: int
     #: Whether rows go: a deletion, or the old half of a modification.
     goes: bool
@@ -48,10 +48,10 @@ class Occasion:
 
 @dataclass(frozen=True)
 class Change:
-    """What is known of the change of a node."""
+    """The known facts about the change of a node."""
 
     asked: Rounds
-    #: At most so many rows; 0 says that it does not change.
+    #: The most rows that change; 0 says that the node does not change.
     rows: int
     comes: bool
     goes: bool
@@ -62,12 +62,12 @@ _UNCHANGED = Change(_NOTHING, 0, False, False)
 
 @dataclass(frozen=True)
 class Wanted:
-    """Keys that somebody asks a node for."""
+    """Keys that a node is asked for."""
 
     columns: frozenset[str]
     #: Those of them that may be NULL in a key.
     nulls: frozenset[str]
-    #: At most so many keys.
+    #: The most keys.
     rows: int
 
 
@@ -75,15 +75,15 @@ _NO_KEY = Wanted(frozenset(), frozenset(), MANY)
 
 
 class Following:
-    """One occasion, followed through a tree."""
+    """Follows one occasion through a tree."""
 
     def __init__(self, occasion: Occasion) -> None:
         self._occasion = occasion
 
-    # -- what a change asks ----------------------------------------------------------------------
+    # -- questions of a change -------------------------------------------------------------------
 
     def change(self, node: tree.Node) -> Change:
-        """How a node changes, and what is asked for that."""
+        """How a node changes, and the questions for that."""
         if isinstance(node, tree.Core):
             return self._change_of_core(node.view)
         below = [self.change(each) for each in tree.inputs(node)]
@@ -94,7 +94,7 @@ class Following:
         return _changed(node, asked, below)
 
     def _read(self, node: tree.Node, read: Read, changes: Sequence[Change]) -> Rounds:
-        """What an operator reads of an input because of these changes."""
+        """The questions for rows of an input that an operator reads because of these changes."""
         concerned = [changes[i] for i in read.because_of if not self._spares(read, i, changes[i])]
         rows = sum(each.rows for each in concerned)
         if not rows:
@@ -107,12 +107,12 @@ class Following:
         return self.before(below, Wanted(keys, nulls, rows))
 
     def _spares(self, read: Read, place: int, change: Change) -> bool:
-        """Whether the keys of a change are left out, since they are remembered."""
+        """Whether the keys of a change are left out because they are remembered."""
         remembered = self._occasion.remembered and place in read.unless_known
         return remembered and not (read.doubted and change.goes)
 
     def _change_of_core(self, view: View) -> Change:
-        """The batched sweep, from every atom that changes."""
+        """The questions of the batched sweep, from every atom that changes."""
         happens = self._occasion
         bound = {atom: [atom] for atom in view.atoms if atom.relation in happens.relations}
         if not bound:
@@ -133,10 +133,10 @@ class Following:
         alone = len(view.atoms) == 1
         return Change(tuple(asked), happens.rows if alone else MANY, happens.comes, happens.goes)
 
-    # -- what the rows of before ask -------------------------------------------------------------
+    # -- questions for rows before ---------------------------------------------------------------
 
     def before(self, node: tree.Node, wanted: Wanted | None) -> Rounds:
-        """What is asked for the rows that match keys; None wants all."""
+        """The questions for the rows that match keys; None wants all."""
         if isinstance(node, tree.Core):
             return self._core_before(node.view, wanted)
         stated, below = statement(node), tree.inputs(node)
@@ -150,7 +150,7 @@ class Following:
         return side_by_side([self.before(*each) for each in zip(below, named, strict=True)])
 
     def _core_before(self, view: View, wanted: Wanted | None) -> Rounds:
-        """The rows of one atom by its keys, then the others one after the other."""
+        """Asks for the rows of one atom by its keys, then for the others one after the other."""
         if wanted is None:
             wanted = _NO_KEY
         of = places(view)
@@ -164,14 +164,14 @@ class Following:
         return side_by_side(sweeps)
 
     def _patterns(self, columns: tuple[str, ...], rows: int) -> Iterator[tuple[str, ...]]:
-        """Which of these columns may be NULL together: each time a question of its own."""
+        """The sets of these columns that may be NULL together: each needs a question of its own."""
         if not self._occasion.nulls:
             return iter([()])
         every = (some for size in range(len(columns) + 1) for some in combinations(columns, size))
         return islice(every, rows)
 
     def _join_before(self, node: tree.Join, named: Sequence[Wanted | None]) -> Rounds:
-        """The dearest way that keys may take, depending on what they have NULL in."""
+        """The most expensive way for these keys, depending on their NULLs."""
         leads = [each is not None for each in named]
         void = [each is not None and self._may_be_null(each) for each in named]
         cases = [(left, right) for left in {False, void[0]} for right in {False, void[1]}]
@@ -179,7 +179,7 @@ class Following:
         return self._dearest([self._led_by(node, first, named) for first in firsts])
 
     def _led_by(self, node: tree.Join, first: int | None, named: Sequence[Wanted | None]) -> Rounds:
-        """One side by the keys, the other by what is found there; or both whole."""
+        """Asks one side by the keys, the other by the rows found there; or both whole."""
         below = (node.left, node.right)
         if first is None:
             return side_by_side([self.before(side, None) for side in below])
@@ -189,11 +189,11 @@ class Following:
         return after_another(found, self.before(below[1 - first], links))
 
     def _dearest(self, ways: Sequence[Rounds]) -> Rounds:
-        """Of several ways, of which rows decide, the one that asks most."""
+        """The way that asks most, since the rows decide between them."""
         return max(ways, key=_size)
 
     def _may_be_null(self, wanted: Wanted) -> bool:
-        """Whether some key may say nothing but NULL."""
+        """Whether some key may be all NULL."""
         return self._occasion.nulls and wanted.columns <= wanted.nulls
 
 
@@ -201,7 +201,7 @@ class Following:
 
 
 def _swept(view: View, atom: Atom, keys: tuple[str, ...], nulls: tuple[str, ...]) -> Rounds:
-    """The rows of a join that come from some rows of one atom."""
+    """Asks for the rows of a join that come from some rows of one atom."""
     first = ask(atom, keys, nulls=nulls) if keys else ask(atom, nulls=nulls)
     others = (
         (ask(step.atom, tuple(column for column, _ in step.keys)),)
@@ -211,7 +211,7 @@ def _swept(view: View, atom: Atom, keys: tuple[str, ...], nulls: tuple[str, ...]
 
 
 def _handed_on(wanted: Wanted | None, names: Mapping[str, str]) -> Wanted | None:
-    """The keys as an input has them; None when it has none of their columns."""
+    """The keys in the names of an input; None if it has none of their columns."""
     if wanted is None:
         return None
     columns, nulls = (
@@ -246,7 +246,7 @@ def _added(asked: Rounds, parts: Sequence[Change]) -> Change:
 
 
 def _size(asked: Rounds) -> tuple[int, bool]:
-    """Whole relations weigh more."""
+    """The number of questions; if equal, ways with whole relations count as larger."""
     return number(asked), any(each.whole for round_ in asked for each in round_)
 
 

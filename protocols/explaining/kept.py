@@ -1,8 +1,9 @@
-"""What the operators of a view remember between batches, and of which order that is.
+"""The memories of a view's operators between batches, and their order of size.
 
-A memory is never needed: what is not in it is read as of the cut before the batch, and the page
-says how. It is of the order of the view where every remembered row is at least one row of the view;
-elsewhere, of what is in the relations. Both have an end: `memory.ROOM` rows, those met last.
+A memory is never needed: anything not in it is read as of the cut before the batch, and the page
+says how. It has the order of the view if every remembered row is at least one row of the view;
+otherwise the order of the relations' contents. Both are limited: to the last `memory.ROOM` rows
+met.
 """
 
 from collections.abc import Iterator
@@ -22,13 +23,13 @@ _AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nu
 
 @dataclass(frozen=True)
 class Memory:
-    """What one operator remembers."""
+    """The memory of one operator."""
 
     operator: str
-    #: None if it cannot go on from what it knew, and reads its groups anew each time.
+    #: None if it cannot go on from a memory, and reads its groups again each time.
     holds: str | None
     of_the_view: bool
-    #: The questions that bring it back.
+    #: The questions that fill it again.
     refilled: tuple[Ask, ...]
 
     def __str__(self) -> str:
@@ -36,23 +37,23 @@ class Memory:
         if self.holds is None:
             return (
                 f"{self.operator}: nothing, for different values can only be told apart by reading"
-                f" them; a group that changes is read anew from {again}"
+                f" them; a group that changes is read again from {again}"
             )
         order = (
             "as many as the view has rows"
             if self.of_the_view
-            else f"as many as there are, shown by the view or not, up to {ROOM:,}"
+            else f"all of them, shown by the view or not, up to {ROOM:,}"
         )
         return f"{self.operator}: {self.holds}; {order}; read again from {again}"
 
 
 def memories(root: Node) -> tuple[Memory, ...]:
-    """What the operators of a tree remember, from above."""
+    """The memories of the operators of a tree, from the root down."""
     return tuple(_memories(root, True))
 
 
 def _memories(node: Node, seen: bool) -> Iterator[Memory]:
-    """`seen` says that each row of the node is one of the view, or several."""
+    """`seen` says that each row of the node is one row of the view, or several."""
     match node:
         case tree.Group():
             yield _of_group(node, seen)
@@ -88,7 +89,7 @@ def _of_group(node: tree.Group, seen: bool) -> Memory:
 def _of_partners(node: tree.Join, read: Read) -> Memory:
     below = (node.left, node.right)[read.input]
     wanted = Wanted(frozenset(read.by), frozenset(), MANY)
-    holds = f"per {listed(read.by)} how many rows there are"
+    holds = f"per {listed(read.by)} the number of rows"
     return Memory(headline(node), holds, False, _read_again(below, wanted))
 
 

@@ -1,4 +1,4 @@
-"""What is known of a view as a page that a person reads, top to bottom."""
+"""The explanation of a view as a page for a reader, from top to bottom."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -56,8 +56,8 @@ def _kept_by(found: Explanation) -> Iterator[str]:
 
 def _questions(found: Explanation) -> Iterator[str]:
     yield from _item(
-        "At most so many per update: with nothing remembered, as after a restart → with everything."
-        " What is joined by + goes out together; an answer without rows saves what would follow."
+        "The most per update: with nothing remembered, as after a restart → with everything."
+        " Questions joined by + go out together; an answer without rows saves those after it."
     )
     for each in found.costs.relations:
         yield ""
@@ -71,7 +71,7 @@ def _questions(found: Explanation) -> Iterator[str]:
 
 
 def _of_relation(costs: RelationCosts) -> Iterator[str]:
-    """Kinds that cost the same are told together."""
+    """Writes kinds of equal cost as one."""
     yield str(costs.relation)
     alike: dict[tuple[Rounds, Rounds], list[Kind]] = {}
     for kind, each in costs.kinds.items():
@@ -109,21 +109,21 @@ def _arrow(numbers: tuple[int, int]) -> str:
 
 
 def _with_nulls(cost: Cost) -> str:
-    """More questions, where sources match no NULL."""
+    """The number of questions with NULLs, if it is larger: sources match no NULL."""
     if not any(cost.more_with_nulls):
         return ""
     return f" (with NULLs among the keys up to {_arrow(cost.most)})"
 
 
-# -- what the texts say ----------------------------------------------------------------------------
+# -- results of the analysis -----------------------------------------------------------------------
 
 
 def _outer_joins(found: Explanation) -> Iterator[str]:
     if found.never_padded:
         yield from _item(
             f"! rows without {listed(found.never_padded)} are never seen: a condition drops what"
-            " the outer join adds, so it is kept as if the text did not say it. Should they be"
-            " seen, the condition belongs into the ON of the join"
+            " the outer join adds, so the join is kept without these rows. If they should be"
+            " seen, move the condition into the ON of the join"
         )
     for each in found.outer_joins:
         yield from _item(each.block)
@@ -134,7 +134,7 @@ def _outer_joins(found: Explanation) -> Iterator[str]:
 
 
 def _block(joins: BlockAnalysis) -> Iterator[str]:
-    yield "is the union of these inner joins, less what is part of a row of a larger one:"
+    yield "is the union of these inner joins, less rows that are part of a row of a larger one:"
     for term in joins.form.terms:
         yield from _item(str(term), "  ")
     yield from as_text(subsumption_drawing(joins.subsumption)).splitlines()
@@ -151,7 +151,7 @@ def _block(joins: BlockAnalysis) -> Iterator[str]:
 
 
 def _spared(update: UpdateAnalysis) -> Iterator[str]:
-    """What foreign keys leave of an update that only inserts, or only deletes."""
+    """The rest of an update that only inserts, or only deletes, after foreign keys."""
     if not update.reduced.affected:
         yield f"an insertion or deletion of {update.alias} touches nothing, by foreign keys"
         return
@@ -196,5 +196,5 @@ def _item(text: str, indent: str = "") -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    # A command stays in one line: it is to be pasted.
+    # A command stays on one line, so that it can be pasted.
     return [*wrapped, f"{indent}  {command}"] if command else wrapped

@@ -13,7 +13,7 @@ from protocols.views.view import Atom, View
 
 @dataclass(frozen=True)
 class Branch:
-    """One line of the tree, and what stands below it."""
+    """One line of the tree, and the branches below it."""
 
     label: str
     below: tuple["Branch", ...] = ()
