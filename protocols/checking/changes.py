@@ -1,4 +1,4 @@
-"""How a view, or what a run shows of it, changes from step to step: signed counts of its rows."""
+"""Changes of a view, or of its shown states, from step to step: signed counts of its rows."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Changes:
     counts: Ints
 
     def minus(self, other: "Changes") -> "Changes":
-        """What is left after the other's counts are taken away; zeros go."""
+        """The difference to other changes, without zeros."""
         return summed(
             np.concatenate([self.rows, other.rows]),
             np.concatenate([self.steps, other.steps]),

@@ -1,16 +1,16 @@
-"""The checker: how consistent was a run, and if not enough, why not.
+"""The checker: finds how consistent a run was, and if not enough, why not.
 
-`check` goes from the cheapest evidence to the dearest:
+`check` goes from the cheapest evidence to the most expensive:
 
 1. the claims themselves (`claims`);
 2. complete in delivery order, which is exact at any size: all states against V@k, in one join;
 3. a witness: the delivered prefixes at the states' positions, or the vectors that the run claims,
    prove `strong`, and steps of one transaction prove `complete`;
-4. for what is still open, the search over all vectors (`lattice`), if the trace is small enough;
-   else the answer is `unknown`, and says what would decide it.
+4. for levels that are still open, the search over all vectors (`lattice`), if the trace is small
+   enough; else the answer is `unknown`, and says what would decide it.
 
-Each level is answered for itself, holds / fails / unknown; a level that holds implies the weaker
-ones, one that fails denies the stronger ones. The verdict is the answer to the level asked for, and
+Each level gets its own answer, holds / fails / unknown; a level that holds implies the weaker ones,
+one that fails rules out the stronger ones. The verdict is the answer to the level asked for, and
 `invalid` comes with a contradiction in words, after Elle [Kingsbury, Alvaro, VLDB 2020].
 """
 
@@ -55,7 +55,7 @@ def check(trace: Trace, asked: Level, budget: Budget | None = None) -> Verdict:
 
 
 class _Answers:
-    """What is known of each level so far, and what proves or refutes it."""
+    """The answers for the levels so far, with their proof or refutation."""
 
     def __init__(self) -> None:
         self.known: dict[str, Answer] = {}
@@ -65,17 +65,17 @@ class _Answers:
         self.undecided: str | None = None
 
     def open(self) -> bool:
-        """Whether a level is left that is neither proved nor refuted."""
+        """Whether some level is neither proved nor refuted."""
         return any(level.name not in self.known for level in LEVELS)
 
     def holds(self, level: Level, witness: Vectors | None = None) -> None:
-        """It holds, and so do the weaker ones."""
+        """Records that a level holds, and so do the weaker ones."""
         for weaker in LEVELS[: LEVELS.index(level) + 1]:
             self.known.setdefault(weaker.name, "holds")
         self.witness = witness if witness is not None else self.witness
 
     def fails(self, level: Level, story: Callable[[], str]) -> None:
-        """It fails, and so do the stronger ones."""
+        """Records that a level fails, and so do the stronger ones."""
         for stronger in LEVELS[LEVELS.index(level) :]:
             if stronger.name not in self.known:
                 self.known[stronger.name] = "fails"
@@ -120,7 +120,7 @@ def _convergent(evidence: Evidence, answers: _Answers) -> None:
 
 
 def _negative(evidence: Evidence, answers: _Answers) -> None:
-    """A state with less than none of a row is no state of any view."""
+    """Refutes states with a row count below zero, which no view has."""
     order = np.lexsort((evidence.shown.steps, evidence.shown.rows))
     rows, counts = evidence.shown.rows[order], evidence.shown.counts[order]
     running = np.cumsum(counts)
@@ -134,14 +134,14 @@ def _negative(evidence: Evidence, answers: _Answers) -> None:
 
 
 def _by_prefixes(evidence: Evidence, answers: _Answers) -> None:
-    """The delivered prefixes at the states' positions, as a witness."""
+    """Tries the delivered prefixes at the states' positions as a witness."""
     reached = np.maximum.accumulate(np.minimum(evidence.positions, evidence.last))
     if not len(evidence.wrong.rows):
         _by_chain(evidence, answers, evidence.order.prefixes[reached])
 
 
 def _by_claims(evidence: Evidence, answers: _Answers) -> None:
-    """The vectors that the states claim, as a witness."""
+    """Tries the vectors that the states claim as a witness."""
     chain = np.array([evidence.order.row(s.vector) for s in evidence.trace.states], dtype=np.int64)
     if (chain > evidence.order.prefixes[evidence.last]).any() or not is_monotone(chain):
         return
@@ -150,7 +150,7 @@ def _by_claims(evidence: Evidence, answers: _Answers) -> None:
 
 
 def _by_chain(evidence: Evidence, answers: _Answers, chain: Vectors) -> None:
-    """What a chain proves along which the view is what the states show."""
+    """Records the levels that a chain proves along which the view equals the states."""
     if (chain[0] != evidence.order.prefixes[0]).any() or first_half(evidence.order, chain):
         return
     answers.holds(STRONG, chain)
@@ -203,7 +203,7 @@ def _verdict(evidence: Evidence, answers: _Answers, asked: Level) -> Verdict:
     known: dict[str, Answer] = {
         level.name: answers.known.get(level.name, "unknown") for level in LEVELS
     }
-    # What only delivery order forbids is no finding at a weaker level.
+    # Trouble that only delivery order forbids is not a finding at a weaker level.
     listed = [trouble for trouble in evidence.troubles if trouble.refused or asked is DELIVERY]
     refused = next((trouble for trouble in evidence.troubles if trouble.refused), None)
     answer = known[asked.name]

@@ -1,10 +1,10 @@
-"""What a run says about itself, held against what it did.
+"""Checks the claims of a run about itself against its lines.
 
-A state claims a position and a vector. Some claims cannot be true whatever the view holds: a
-position twice or out of order, a state of something not delivered yet, a vector beyond its
-position. Those are refused at every level. Others only keep a run from being complete in delivery
-order: a position without a state, a vector behind its position, a position that splits a global
-transaction.
+A state claims a position and a vector. Some claims cannot be true for any contents of the view: a
+position twice or out of order, a state of a transaction that is not delivered yet, a vector beyond
+its position. Those are refused at every level. Others only keep a run from being complete in
+delivery order: a position without a state, a vector behind its position, a position that splits a
+global transaction.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class Trouble:
 
 
 def troubles(trace: Trace, order: Order, last: int) -> list[Trouble]:
-    """All of them, by position; `last` is the last position that is judged."""
+    """Finds all of them, by position; `last` is the last position that is judged."""
     found = [*_first(trace), *_in_order(trace), *_vectors(trace, order)]
     found += [*_left_out(trace, order, last), *_halves(trace, order), *_end(trace, order)]
     return sorted(found, key=lambda trouble: (trouble.position, not trouble.refused))

@@ -1,7 +1,7 @@
-"""The contradictions in words: what a level asks for, however what the run shows.
+"""Writes the contradictions: a requirement of the level, and how the run breaks it.
 
-Which update a wrong row is due to, `explanation.py` finds; which states a wrong one is most like,
-`nearest.py`.
+`explanation.py` finds the update that a wrong row is due to; `nearest.py` finds the states that a
+wrong one is most like.
 """
 
 from collections.abc import Mapping
@@ -53,10 +53,10 @@ def wrong_state(evidence: Evidence, state: int) -> str:
 
 
 def _nearest_position(evidence: Evidence, state: int) -> str:
-    """Which delivered state a wrong one is most like."""
+    """The sentence about the delivered state that a wrong one is most like."""
     position = int(min(evidence.positions[state], evidence.last))
     found = nearest_step(evidence.shown.until(state), evidence.expected, evidence.last)
-    # A value of the view lasts until the next position that changes it.
+    # A state of the view lasts until the next position that changes it.
     place = min(found.places, key=lambda each: abs(each - position))
     vector = _vector(evidence.order.vector(evidence.order.prefixes[place]))
     if found.off == 0:
@@ -68,7 +68,7 @@ def _nearest_position(evidence: Evidence, state: int) -> str:
 
 
 def _nearest_vectors(evidence: Evidence, state: int, lattice: Lattice) -> str:
-    """The vectors at which the view is most like a state that is no view at all."""
+    """The sentence about the vectors whose view is most like a state that matches none."""
     found = lattice.nearest(evidence.shown.until(state))
     if found is None:
         return _nearest_position(evidence, state)
@@ -81,14 +81,14 @@ def _nearest_vectors(evidence: Evidence, state: int, lattice: Lattice) -> str:
 
 
 def _reach(evidence: Evidence, scene: Scene, difference: Mapping[int, int]) -> int:
-    """The last position that a wrong row may have to do with."""
+    """The last position that may be related to a wrong row."""
     chosen = np.isin(evidence.expected.steps, np.arange(scene.position, evidence.last + 1))
     chosen &= np.isin(evidence.expected.rows, list(difference))
     return int(evidence.expected.steps[chosen].max(initial=scene.position))
 
 
 def wrong_end(evidence: Evidence) -> str:
-    """The contradiction of a last state that is not the view after all that was delivered."""
+    """The contradiction of a last state that is not the view after all deliveries."""
     if not len(evidence.positions):
         return sentence(evidence.troubles[0])
     state = len(evidence.positions) - 1
@@ -111,7 +111,7 @@ def wrong_end(evidence: Evidence) -> str:
 
 
 def below_none(evidence: Evidence, state: int, row: int, count: int) -> str:
-    """The contradiction of a state that has less than none of a row."""
+    """The contradiction of a state with a row count below zero."""
     shown = shown_row(evidence.history.view.rows([row])[row])
     return (
         f"A view holds a row at least 0 times; however the state of position "
@@ -151,7 +151,7 @@ def no_vector(evidence: Evidence, level: Level, found: Found, lattice: Lattice) 
 
 
 def _at(evidence: Evidence, lattice: Lattice, flat: int) -> Mapping[str, int]:
-    """The vector that a place on the grid stands for: of sources that it lacks, the first."""
+    """The vector of a place on the grid; sources that are not an axis keep their first version."""
     whole: list[int] = evidence.order.prefixes[0].tolist()
     for axis, version in zip(lattice.axes, lattice.vector(flat), strict=True):
         whole[axis] = version
@@ -167,5 +167,5 @@ def _copies(number: int) -> str:
 
 
 def sentence(trouble: Trouble) -> str:
-    """What is wrong with the claims themselves, as a contradiction."""
+    """A contradiction in the claims themselves."""
     return f"{trouble.words}: a contradiction."

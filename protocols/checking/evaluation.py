@@ -1,7 +1,7 @@
-"""A view that is not linear in its relations, at many version vectors: its plain SQL at each.
+"""Evaluates the plain SQL of a view that is not linear in its relations, at many version vectors.
 
-Over the rows alive there, at many vectors in one statement, as a subquery that depends on the
-vector: DuckDB takes that apart by itself, in a tenth of the time that as many statements take.
+One statement evaluates many vectors over the rows alive there, with a subquery that depends on the
+vector. DuckDB decorrelates it by itself, in a tenth of the time that as many statements take.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from protocols.checking.rewriting import ViewText
 from protocols.checking.versions import Versions
 from protocols.checking.viewrows import ViewRows
 
-# DuckDB is given so many vectors at once, or fewer where relations are large. (A vector is a bit.)
+# The most vectors in one statement; fewer where relations are large. (A vector is a bit.)
 _VECTORS_AT_ONCE = 60
 _ROWS_AT_ONCE = 1_000_000
 
@@ -27,7 +27,7 @@ class Evaluation:
         self._view = view
 
     def at(self, vectors: Vectors, differences: bool) -> Changes:
-        """The plain SQL at each vector; for differences only where one that matters moves."""
+        """Evaluates the SQL at each vector; for differences, only where a source of it moves."""
         steps = np.arange(len(vectors), dtype=np.int64)
         if differences:
             sources = [self._versions.source[relation.source] for relation in self._text.relations]
@@ -67,12 +67,12 @@ class Evaluation:
         )
 
     def _at_each(self, vectors: Vectors, first: int) -> str:
-        """The view for the rows of `_vector`, which are these."""
+        """SQL for the view at each row of `_vector`, which holds these vectors."""
         if self._text.fits_lateral:
             view = self._text.over(self._versions.alive("_vector.at_{}".format))
             return f"SELECT v.*, _step, _mark FROM _vector, LATERAL ({view}) AS v"
         views = (self._text.over(self._versions.alive(at.item)) for at in vectors)
-        # Each by itself, beside its row of `_vector`.
+        # Each view by itself, beside its row of `_vector`.
         parts = (
             f"SELECT v.*, _step, _mark FROM ({view}) AS v, (FROM _vector WHERE _step = {step})"
             for step, view in enumerate(views, first)
@@ -80,7 +80,7 @@ class Evaluation:
         return " UNION ALL ".join(parts)
 
     def _drop_what_stays(self, vectors: int) -> None:
-        """Leaves out rows that are there once at each of so many vectors: nearly all of them."""
+        """Drops the rows that occur once at each of these vectors: nearly all rows."""
         names = self._view.names
         self._versions.run(
             f"CREATE OR REPLACE TABLE evaluated AS SELECT {names}, unnest(_steps) AS _step "

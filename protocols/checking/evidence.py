@@ -1,4 +1,4 @@
-"""What a run showed, beside what it should have shown."""
+"""The shown states of a run beside the expected ones."""
 
 import numpy as np
 
@@ -17,16 +17,16 @@ class Evidence:
         self.order = order
         self.history = history
         self.positions = np.array([state.position for state in trace.states], dtype=np.int64)
-        # The last position that is judged: all of them, or in a trace without end the last shown.
+        # The last position that is judged: of all, or of those shown if the trace has no end line.
         self.last = order.last
         if trace.end is None and len(self.positions):
             self.last = int(min(order.last, self.positions.max()))
         self.troubles = troubles(trace, order, self.last)
-        # What the view should do by position; what the states show by their own number.
+        # The expected changes of the view by position; the shown changes by number of the state.
         self.expected: Changes = history.along(order.prefixes[: self.last + 1])
         self.shown: Changes = history.view.shown(trace.states)
-        # Which state first includes a position; len(states) if none does.
+        # The first state that includes a position; len(states) if none does.
         running = np.maximum.accumulate(np.minimum(self.positions, self.last))
         self.including = np.searchsorted(running, np.arange(self.last + 1), side="left")
-        # By state: what is too much or too little, against the delivered prefixes.
+        # By state: the rows too many or too few, against the delivered prefixes.
         self.wrong = self.shown.minus(self.expected.at(self.including))

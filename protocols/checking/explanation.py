@@ -1,17 +1,17 @@
-"""Why a state is wrong, in words.
+"""Explains in words why a state is wrong.
 
 A row is explained by the combinations of source rows that give it, each row with its life: the
 version that brought it and the version that took it away. Against the vector x at which the state
-should stand, a source row is *early* (its version is beyond x), *late* (x has taken it away
-already) or right. The combination that is least wrong names the update to blame:
+should stand, a source row is *early* (its version is beyond x), *late* (at x it is already gone) or
+right. The least wrong combination names the update to blame:
 
 - extra, early rows:           the state shows the effect of an update before its turn;
 - extra, late rows:            the effect of an update that should be in is not;
 - extra, early and late rows:  an error term: the join of two rows that never existed together;
 - missing:                     the update that brought it was lost, or one that takes it came early.
 
-For views that are no select-project-join there are no combinations; there the row's own changes
-along the positions say the same, a little less exactly.
+A view that is not a select-project-join has no combinations; there the row's own changes along the
+positions say the same, a little less exactly.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,12 +31,12 @@ _FEW = 3
 
 @dataclass(frozen=True)
 class Scene:
-    """A wrong state: where it should stand, and how the view really moves.
+    """A wrong state: where it should stand, and the expected changes of the view.
 
     `vector` has a version per source; `position` is the delivered position that the state carries.
     `since` is the first position that belongs to this state and not to the one before.
-    `expected` has the view's changes by position. `missed` has what the states of the run show too
-    much or too little, by position: a later entry of the other sign makes up for it.
+    `expected` has the view's changes by position. `missed` has the rows that the states of the run
+    show too often or too rarely, by position: a later entry of the other sign corrects it.
     """
 
     history: History
@@ -49,9 +49,9 @@ class Scene:
 
 
 def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
-    """Which rows are extra and which are missing, and the update that explains the first ones.
+    """Names the extra and the missing rows, and the updates that explain the first of them.
 
-    `wrong` has the difference by row (positive: extra), `due` what the view should hold of them.
+    `wrong` has the difference by row (positive: extra), `due` the right counts of these rows.
     """
     rows = scene.history.view.rows(wrong)
     parts = []
@@ -87,7 +87,7 @@ def updates_at(order: Order, position: int) -> str:
 
 
 def update_rows(commit: Commit) -> str:
-    """The changes of a transaction, the first few of them."""
+    """The first few changes of a transaction."""
     named = [
         f"{change.count:+d} x {shown_row(change.row)} of {commit.source}.{change.relation}"
         for change in commit.changes[:_FEW]
@@ -96,7 +96,7 @@ def update_rows(commit: Commit) -> str:
 
 
 def half_shown(scene: Scene, state: dict[int, int], reach: int) -> str | None:
-    """If a state is right but for half of a global transaction near its position: the words."""
+    """A sentence if a state is right with only half of a global transaction near its position."""
     tried = 0
     for name, parts in scene.order.globals.items():
         places = [scene.order.position(part) for part in parts]
@@ -114,7 +114,7 @@ def half_shown(scene: Scene, state: dict[int, int], reach: int) -> str | None:
 
 
 def _view_at(scene: Scene, parts: Sequence[Part], chosen: Sequence[Part]) -> dict[int, int]:
-    """The view at the scene's vector, but of these parts of a transaction only the chosen ones."""
+    """The view at the scene's vector, with only the chosen parts of a transaction."""
     vector = list(scene.vector)
     for source, version in parts:
         if (source, version) in chosen:
@@ -146,7 +146,7 @@ def _extra(scene: Scene, id_: int, count: int, due: int) -> str:
         since = _delivered(scene, _latest(scene, found))
         return f"the view has it {_times(due)}, last by {since}: it is counted too often"
     if scene.history.text.is_spj:
-        return "no rows of the sources, of whatever versions, combine to it"
+        return "no rows of the sources, of any version, combine to it"
     return _extra_by_position(scene, id_)
 
 
@@ -212,7 +212,7 @@ def _extra_by_position(scene: Scene, id_: int) -> str:
 
 
 def _made_up(scene: Scene, id_: int, count: int) -> str:
-    """If a later state corrects the row: where."""
+    """The position of a later state that corrects the row, in words."""
     later = [p for p, n in scene.missed.of(id_) if p > scene.position and n * count < 0]
     if not later:
         return ""
@@ -233,7 +233,7 @@ def _late(scene: Scene, lives: Iterable[Life]) -> list[Life]:
 
 
 def _distance(scene: Scene, lives: Sequence[Life], count: int) -> tuple[int, int, bool]:
-    """How wrong a combination is: how many of its rows, then how far off in positions."""
+    """How wrong a combination is: the number of wrong rows, then their distance in positions."""
     early, late = _early(scene, lives), _late(scene, lives)
     places = [_position(scene, life.born) for life in early]
     places += [_position(scene, _gone(life)) for life in late]
@@ -256,7 +256,7 @@ def _gone(life: Life) -> Part:
 
 
 def _position(scene: Scene, part: Part) -> int:
-    """Where an update was delivered; beyond the last position if it never was."""
+    """The position at which an update was delivered; beyond the last one if it never was."""
     known = scene.order.position(part)
     return scene.order.last + 1 if known is None else known
 

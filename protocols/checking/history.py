@@ -1,4 +1,4 @@
-"""What the view should have been, at every step of a chain of vectors at once.
+"""The expected view, at every step of a chain of vectors at once.
 
 Each relation's history is a table of signed rows tagged with the version that brought them (initial
 rows: 0). Along a chain x_0 <= x_1 <= … (the delivered prefixes, or the vectors that a run claims)
@@ -9,14 +9,15 @@ exists in the intersection of their intervals, and intervals on a line meet if t
     ONE join, of lives, on the view's own conditions and the overlap of each pair of lives
 
 yields every result row that ever existed, from its first step to its last: its count is added at
-the one and taken away at the other, and their sum per (row, step) is V[x_i] - V[x_(i-1)] for all i.
+the first and subtracted after the last, and the sum per (row, step) is V[x_i] - V[x_(i-1)] for all
+i.
 
 (The textbook form joins the signed rows themselves and tags a result with the largest step among
-its atoms: V[x] is then the sum of what is tagged <= x, for *every* vector x. That is what the
-lattice search needs, and `tagged` gives it; but a row that changed m times at each of n sources has
-m**n such combinations, most of which cancel, and only about n*m lives that meet.)
+its atoms: V[x] is then the sum of all results tagged <= x, for *every* vector x. The lattice search
+needs this form, and `tagged` gives it; but a row that changed m times at each of n sources has m**n
+such combinations, most of which cancel, and only about n*m lives that meet.)
 
-A view that is no select-project-join is not linear in its relations. Then its plain SQL is
+A view that is not a select-project-join is not linear in its relations. Then its plain SQL is
 evaluated at each vector (`evaluation.py`).
 
 Nothing here comes from the protocols: no compensation, no algebra, no parser of views.
@@ -51,7 +52,7 @@ class History:
         self.versions.close()
 
     def along(self, chain: Vectors) -> Changes:
-        """The expected changes of the view along a chain; the whole V[x_0] is at step 0."""
+        """The expected changes of the view along a chain; step 0 has the whole V[x_0]."""
         if not self.text.is_spj:
             return self._plain.at(chain, differences=True)
         history, met = self.versions.table("history"), self.versions.table("met")
@@ -70,7 +71,7 @@ class History:
         return self.view.identified("found")
 
     def tagged(self) -> tuple[Ints, dict[int, Ints], Ints]:
-        """Result rows of the signed histories, their version per source, their counts."""
+        """Result rows of the signed histories, with their versions per source and their counts."""
         sources = sorted({self.versions.source[atom.relation.source] for atom in self.text.atoms})
         extra = [self._product("_count"), *(self._largest("_version", s) for s in sources)]
         inner = self.text.tagged(self.versions.table("history"), ("_count", "_version"), extra)

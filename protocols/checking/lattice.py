@@ -4,7 +4,7 @@ The vectors between the first state and the top form a grid, one axis per source
 reads. Every distinct row gets a random 128-bit number; a state's fingerprint is the sum of its
 counts times these numbers, so equal states have equal fingerprints and different ones almost never.
 Fingerprints are linear, so those of V[x] for all x at once are the prefix sums, along every axis,
-of what is tagged with exactly x.
+of the fingerprints of the rows tagged with exactly x.
 
 - weak: each state's fingerprint occurs in the grid.
 - strong: `reached` is the set of vectors at which state i can stand; for the next state it is the
@@ -36,7 +36,7 @@ _SEED = 20_260_101
 
 @dataclass(frozen=True)
 class Budget:
-    """How much work a search may be: vectors in the grid, evaluations of SQL, steps of the walk."""
+    """Limits of a search: vectors in the grid, evaluations of SQL, cells, steps of the walk."""
 
     vectors: int = 2_000_000
     evaluations: int = 20_000
@@ -45,12 +45,12 @@ class Budget:
 
 
 class BudgetError(Exception):
-    """The search would be, or became, more work than allowed; says what would decide it."""
+    """The search exceeds its budget; the message says what would decide the question."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """How far a search got: the level holds with a vector per state, or fails at a state."""
+    """The result of a search: the level holds with a vector per state, or fails at a state."""
 
     holds: bool
     failed_at: int = 0
@@ -58,7 +58,7 @@ class Found:
 
 
 class Lattice:
-    """The grid of vectors over the sources that a view reads, and which states it explains."""
+    """The grid of vectors over the sources that a view reads, to match with states."""
 
     def __init__(
         self, history: History, order: Order, shown: Changes, states: int, top: Any, budget: Budget
@@ -82,14 +82,14 @@ class Lattice:
         # Global transactions as (axis, coordinate) of their parts.
         self.globals = _globals_on(order, self.axes, self.low)
         self.legal = self._legal()
-        #: Result rows with their places on the grid and counts, if the view has such.
+        #: Result rows with their places on the grid and counts; None if the view has no such rows.
         self._tagged: tuple[Ints, tuple[Ints, ...], Ints] | None = None
         self._first, self._second = self._fingerprints(history, shown, states)
         self._order = np.argsort(self._first, axis=None, kind="stable")
         self._sorted = self._first.ravel()[self._order]
 
     def matches(self, state: int) -> Ints:
-        """The legal vectors, as flat numbers, at which the view is what the state shows."""
+        """The legal vectors, as flat numbers, at which the view equals the state."""
         first, second = self.states[0][state], self.states[1][state]
         start = np.searchsorted(self._sorted, first, side="left")
         stop = np.searchsorted(self._sorted, first, side="right")
@@ -131,13 +131,13 @@ class Lattice:
             chosen.append(here)
             above = np.zeros(self.shape, dtype=np.bool_)
             above.flat[here] = True
-        # Everything lies below the top, so that the last state, or its repetition, may stand there.
+        # Everything lies below the top, so the last state, or its repetition, may stand there.
         if self.size - 1 not in self.matches(states - 1):
             return Found(False, states - 1)
         return Found(True, vectors=self._chain(chosen, kept, states))
 
     def _chain(self, chosen: list[Ints], kept: list[int], states: int) -> tuple[Point, ...]:
-        """A vector per state, from the top downwards."""
+        """Picks a vector per state, from the top downwards."""
         at = int(chosen[-1][-1])
         downwards = [at]
         for here in reversed(chosen[:-1]):
@@ -185,7 +185,7 @@ class Lattice:
         return tuple(reversed(path))
 
     def _steps(self, flat: int) -> list[int]:
-        """The legal vectors that are one transaction further; a global one goes as a whole."""
+        """The legal vectors one transaction further; a global transaction goes as a whole."""
         point = tuple(int(p) for p in np.unravel_index(flat, self.shape))
         onward = (self._advanced(point, axis) for axis in range(len(point)))
         return [int(np.ravel_multi_index(p, self.shape)) for p in onward if p is not None]
@@ -223,7 +223,7 @@ class Lattice:
     def _fingerprints(
         self, history: History, shown: Changes, states: int
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Those of all vectors (returned) and of all states (kept in `states`)."""
+        """Computes those of all vectors (returned) and of all states (kept in `states`)."""
         if history.text.is_spj:
             rows, versions, counts = history.tagged()
             tags = [versions[axis] for axis in self.axes]
@@ -267,7 +267,7 @@ def _globals_on(
     found = []
     for parts in order.globals.values():
         placed = [(on_axis(s), v - low[on_axis(s)]) for s, v in parts if s in axes]
-        # Parts that the first state holds already are at or below 0, those undelivered beyond.
+        # Parts in the first state are at or below 0, undelivered ones beyond the grid.
         if len(placed) > 1 and any(c > 0 for _, c in placed):
             found.append([(a, max(c, 0)) for a, c in placed])
     return found

@@ -67,7 +67,7 @@ LEVELS = (CONVERGENT, WEAK, STRONG, COMPLETE, DELIVERY)
 
 
 def level_named(name: str) -> Level:
-    """The level of that name; WrongUse lists them."""
+    """The level of that name; WrongUse lists all names."""
     for level in LEVELS:
         if level.name == name:
             return level

@@ -1,4 +1,4 @@
-"""Which version vectors come closest to a wrong state: fewest copies of rows too many or missing.
+"""The version vectors nearest to a wrong state: fewest copies of rows too many or missing.
 
 A state that is the view at no vector is easier to understand beside the view that it nearly is.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from protocols.checking.changes import Changes, Ints
 
-#: More numbers than this are not laid out to compare a state with every vector.
+#: A comparison of a state with every vector lays out no more numbers than this.
 _CELLS = 4_000_000
 
 
@@ -25,7 +25,7 @@ class Nearest:
 
 
 def nearest_step(held: Mapping[int, int], expected: Changes, last: int) -> Nearest:
-    """The steps of a chain, up to the last, whose view comes closest to what a state holds."""
+    """The steps of a chain, up to the last, whose view comes closest to a state's rows."""
     away = dict(held)
     off = sum(map(abs, away.values()))
     order = np.argsort(expected.steps, kind="stable")
@@ -35,7 +35,7 @@ def nearest_step(held: Mapping[int, int], expected: Changes, last: int) -> Neare
         expected.counts[order].tolist(),
         strict=True,
     )
-    # Distances change only where the view does: begin before everything, keep the best spots.
+    # Distances change only with the view: begin before everything, keep the best places.
     best: dict[int, int] = {}
     before = 0
     for step, row, count in moves:
@@ -58,10 +58,10 @@ def nearest_vectors(
     shape: tuple[int, ...],
     legal: npt.NDArray[np.bool_],
 ) -> Nearest | None:
-    """The same over a whole grid of vectors, as flat numbers; None if that is too much to lay out.
+    """The nearest of a whole grid of vectors, as flat numbers; None if the grid is too large.
 
     `tagged` has rows, their places in the grid and their counts; the view at a vector is the sum of
-    what lies at or below it.
+    all entries at or below it.
     """
     rows, place, counts = tagged
     names = np.unique(np.concatenate([rows, np.fromiter(held, np.int64, len(held))]))

@@ -1,8 +1,8 @@
-"""The order of delivery: what belongs to which position, and which vectors are legal.
+"""The order of delivery: the transactions of each position, and the legal vectors.
 
-Row k of `prefixes` is the version vector after the first k positions; row 0 is what the first state
-holds already. A chain of vectors x_0 <= x_1 <= … is an array of the same shape, and everything that
-is computed "along a chain" works for prefixes and for claimed vectors alike.
+Row k of `prefixes` is the version vector after the first k positions; row 0 is the vector of the
+first state. A chain of vectors x_0 <= x_1 <= … is an array of the same shape, and all computations
+"along a chain" work for prefixes and for claimed vectors alike.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ class Order:
         return len(self.prefixes) - 1
 
     def position(self, part: Part) -> int | None:
-        """Where a version was delivered; None if it never was."""
+        """The position at which a version was delivered; None if it never was."""
         source, version = part
         known = self.positions[source]
         return int(known[version]) if version < len(known) else None
@@ -56,7 +56,7 @@ class Order:
 
 
 def order_of(trace: Trace) -> Order:
-    """Reads the order of delivery off a trace."""
+    """Reads the order of delivery from a trace."""
     sources = trace.run.catalog.sources
     number = {source: i for i, source in enumerate(sources)}
     at: dict[int, list[Part]] = defaultdict(list)
@@ -96,7 +96,7 @@ def is_monotone(chain: Vectors) -> bool:
 
 
 def first_half(order: Order, chain: Vectors) -> tuple[int, str] | None:
-    """The first step of a monotone chain that has a global transaction in part, and which one."""
+    """The first step of a monotone chain that has a global transaction in part, and its name."""
     halves = []
     for name, parts in order.globals.items():
         steps = [int(first_steps(chain, source, version)) for source, version in parts]

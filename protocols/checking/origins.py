@@ -1,4 +1,4 @@
-"""Where a row of the view comes from: the rows of the relations, each with its life."""
+"""The origins of a row of the view: the rows of the relations, each with its life."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from protocols.checking.versions import FOREVER, cells, quoted
 
 @dataclass(frozen=True)
 class Life:
-    """A row of a relation, its multiplicity, and the versions from which and until which."""
+    """A row of a relation, its multiplicity, and the versions that brought it and took it away."""
 
     atom: Atom
     row: Row
@@ -23,7 +23,7 @@ class Life:
 
 
 def origins(history: History, id_: int, limit: int = 1000) -> list[tuple[Life, ...]]:
-    """Combinations of lives that give a row, whether or not they ever met."""
+    """Finds combinations of lives that give a row, whether or not they ever met."""
     if not history.text.is_spj:
         return []
     row = history.view.rows([id_])[id_]

@@ -1,4 +1,4 @@
-"""How DuckDB, as the judge of views, makes its plans."""
+"""Settings for DuckDB's plans when it judges views."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import duckdb
 
 from protocols.errors import WrongUse
 
-#: A rewriting makes AVG a quotient of two DOUBLEs in some plans: other digits than AVG itself.
+#: In some plans this rewriting makes AVG a quotient of two DOUBLEs, with other digits than AVG.
 _LEFT_OUT = "aggregate_function_rewriter"
 
 
 class NotEvaluated(WrongUse):
-    """DuckDB cannot evaluate the view, so nothing can be said of the run."""
+    """DuckDB cannot evaluate the view, so the run cannot be judged."""
 
 
 def judging(database: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """The same database, told to keep AVG an AVG."""
+    """Sets the database to keep AVG as AVG, and returns it."""
     database.execute(f"SET GLOBAL disabled_optimizers = '{_LEFT_OUT}'")
     return database
 
@@ -23,9 +23,10 @@ def judging(database: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 def executed(
     database: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """The statement's result. Some views make the optimizer of DuckDB 2.0 fall over ("INTERNAL
-    Error", or an error without a kind, such as "unordered_map::at"), about one drawn view in five
-    thousand; their plans are then made without it.
+    """Runs a statement; if the optimizer of DuckDB 2.0 falls over, runs it again without it.
+
+    It does so with "INTERNAL Error", or an error without a kind, such as "unordered_map::at", on
+    about one drawn view in five thousand.
     """
     try:
         return database.execute(sql, values or [])

@@ -1,7 +1,7 @@
-"""The view's SQL over other tables than it names.
+"""Rewrites the view's SQL over other tables than it names.
 
-The checker never parses a view into an algebra of its own. It takes the SQL text, puts other tables
-in the place of the relations, and lets DuckDB evaluate it:
+The checker never parses a view into an algebra of its own. It takes the SQL text, replaces the
+relations by other tables, and lets DuckDB evaluate it:
 
     SELECT R.x FROM a.r R JOIN b.s ON …     -- as written
     SELECT R.x FROM (SELECT …) AS R JOIN (SELECT …) AS s ON …                    -- `over`
@@ -9,8 +9,8 @@ in the place of the relations, and lets DuckDB evaluate it:
     FROM (SELECT …, _count AS _count_0 FROM history_0) AS R JOIN (…) AS s ON …
 
 The second form carries the counts and tags of the rows through the join. It is right only for
-select-project-join views, where each result row is one combination of rows, one per atom; whether
-a view is one is decided by a list of what may occur, so that anything unknown takes the first form.
+select-project-join views, where each result row is one combination of rows, one per atom. A view is
+one only if all its parts are on a list, so that anything unknown takes the first form.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ _SELECT_PARTS = {"expressions", "from_", "joins", "where"}
 
 @dataclass(frozen=True)
 class Atom:
-    """One occurrence of a relation: its number, the name it goes by, and what it is."""
+    """One occurrence of a relation: its number, its name in the text, and the relation."""
 
     number: int
     alias: str
@@ -114,7 +114,7 @@ class ViewText:
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
             other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
-            # Joins in parentheses hang on the table that they begin with.
+            # Joins in parentheses belong to the table that they begin with.
             other.set("joins", node.args.get("joins"))
             node.replace(other)
         return query.sql("duckdb")
@@ -128,7 +128,7 @@ class ViewText:
     ) -> str:
         """The view's SQL over tables that have the columns `tags` besides the relation's own.
 
-        Tag t of atom i goes by t_i inside; `extra` are further output columns made of them.
+        Inside, tag t of atom i is called t_i; `extra` are further output columns made of tags.
         """
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
@@ -179,7 +179,7 @@ def _relation(node: exp.Table, catalog: Catalog) -> Relation:
 
 
 def _aliases(nodes: Sequence[exp.Table]) -> list[str]:
-    """The names that the atoms go by; two of one bare name get their source's in front."""
+    """The names of the atoms; two with the same bare name get the name of their source in front."""
     bare = [node.name.lower() for node in nodes if not node.alias]
     return [
         node.alias
@@ -239,7 +239,7 @@ def _tagged_atom(atom: Atom, table: str, tags: Sequence[str]) -> exp.Expr:
 
 
 def _without(column: exp.Expr, atoms: Sequence[Atom], tags: Sequence[str]) -> exp.Expr:
-    """A star without the tags; any other output column as it is."""
+    """The output column; a star leaves out the tags."""
     if isinstance(column, exp.Column) and isinstance(column.this, exp.Star):
         atoms = [atom for atom in atoms if atom.alias.lower() == column.table.lower()]
     elif not isinstance(column, exp.Star):

@@ -1,4 +1,4 @@
-"""The trace: what a run did, line by line, in the order in which it happened.
+"""The trace: the events of a run, line by line, in the order in which they happened.
 
 A run of the simulator and a live run write the same JSON Lines:
 
@@ -8,12 +8,12 @@ A run of the simulator and a live run write the same JSON Lines:
     query    the warehouse asked a source about a relation (`*`: a join of several), for a position
     answer   … and got rows, evaluated at a version of that source
     state    the view became visible: its change since the state before, the vector it claims
-    end      what had been delivered when the run stopped                         (last line)
+    end      the delivered versions when the run stopped                          (last line)
 
 Positions are 1, 2, …, one per transaction; the parts of a global transaction share one. `deliver`
-lines with position 0 belong to the first state already: a live view that was loaded when its
-sources stood at later versions. Keys that this file does not know are left alone, so that a trace
-can say more than the checker reads.
+lines with position 0 belong to the first state already: a live view was loaded when its sources
+stood at later versions. Keys that this file does not know are ignored, so that a trace can say more
+than the checker reads.
 
 Here are the lines as data; `tracewriting.py` writes them to a file and `tracereading.py` reads one.
 """
@@ -27,13 +27,13 @@ from protocols.views.catalog import Catalog
 
 Row = tuple[Any, ...]
 
-#: In place of the relation of a query: the source evaluates a join of its relations.
+#: Takes the place of a query's relation: the source evaluates a join of its relations.
 JOINT = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of a relation and how many of it came (positive) or went (negative)."""
+    """A row of a relation and the number that came (positive) or went (negative)."""
 
     relation: str
     row: Row
@@ -150,7 +150,7 @@ class Trace:
 
 
 def shown_row(row: Sequence[Any]) -> str:
-    """A row as it is written in a finding: (1, 'p', NULL)."""
+    """A row in the form of findings: (1, 'p', NULL)."""
     return f"({', '.join('NULL' if value is None else _shown(value) for value in row)})"
 
 

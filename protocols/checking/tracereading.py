@@ -30,7 +30,7 @@ from protocols.views.catalog import Catalog, catalog_from_json
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
-    """Reads a trace; WrongUse names the line that is not as it has to be."""
+    """Reads a trace; WrongUse names a line that is malformed."""
     reader = _Reader()
     read: list[Line] = []
     for number, text in enumerate(lines, 1):
@@ -46,29 +46,29 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
         raise WrongUse("the trace is empty: it has no run line")
     if isinstance(read[-1], End):
         return Trace(tuple(read))
-    return Trace(tuple(read), ("the trace has no end line: the run was cut off, or is going on",))
+    return Trace(tuple(read), ("the trace has no end line: the run was cut off, or still runs",))
 
 
 class _BrokenError(Exception):
-    """What is wrong with the line at hand."""
+    """The current line is malformed; the message says how."""
 
 
 class _Reader:
-    """Turns one line after the other into its dataclass, against what the lines before said."""
+    """Turns the lines into dataclasses one by one, and checks each against those before."""
 
     def __init__(self) -> None:
-        # None until the run line was read; `ended` from the end line on.
+        # None until the run line was read; `ended` is set from the end line on.
         self.catalog: Catalog | None = None
         self.ended = False
         # The last version per source; the two dicts have every source of the catalog.
         self.committed: dict[str, int] = {}
         self.delivered: dict[str, int] = {}
-        # The last position, and whether a global transaction holds it: only those are shared.
+        # The last position, and whether it holds a global transaction: only those share a position.
         self.position = 0
         self.shared = False
         # The global transactions, by (source, version).
         self.globals: dict[tuple[str, int], str] = {}
-        # Per (source, relation): the types that its rows are decoded by.
+        # Per (source, relation): the types that decode its rows.
         self.types: dict[tuple[str, str], tuple[ColumnType, ...]] = {}
         self.asked: set[int] = set()
         self.answered: set[int] = set()

@@ -1,4 +1,4 @@
-"""The lines of a trace as they stand in its file; `trace.py` says what each means."""
+"""The lines of a trace in the form of its file; `trace.py` says what each means."""
 
 import datetime
 import decimal
@@ -100,7 +100,7 @@ def end_line(delivered: Mapping[str, int]) -> bytes:
 
 
 def write_trace(lines: Iterable[Line]) -> Iterator[bytes]:
-    """The lines of a trace as they stand in its file."""
+    """Writes the lines of a trace."""
     for line in lines:
         yield _written(line)
 
@@ -135,7 +135,7 @@ def _json_row(row: Sequence[Any]) -> list[Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """The form that `ColumnType.encode` gives it, told by the Python value alone."""
+    """The value in the form of `ColumnType.encode`, found from the Python value alone."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, decimal.Decimal):

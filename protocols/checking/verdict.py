@@ -1,4 +1,4 @@
-"""What the checker says of a run."""
+"""The verdict of the checker on a run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,14 +13,14 @@ Answer = Literal["holds", "fails", "unknown"]
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run did; `compensated` answers held more than was asked for: real concurrency."""
+    """The numbers of a run; `compensated` answers held more than asked for: real concurrency."""
 
     updates: int
     undelivered: int
     positions: int
     states: int
     queries: int
-    #: Questions that an empty partial change made needless, as far as the trace says so.
+    #: Questions that an empty partial change made needless, if the trace says so.
     skipped: int
     queries_per_update: float
     answers: int
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def counts_of(trace: Trace, order: Order) -> Counts:
-    """What a run did, as its trace has it."""
+    """Counts the events of a run in its trace."""
     source = {name: i for i, name in enumerate(order.sources)}
     asked = {query.id: query for query in trace.queries}
     compensated = 0

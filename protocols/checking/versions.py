@@ -16,15 +16,15 @@ from protocols.checking.trace import Row, Trace, shown_row
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation
 
-# The end of a life that does not end.
+# The end of a life that is still going on.
 FOREVER = 2**62
 
 
 class Versions:
-    """Of the i-th relation, all in its source's versions:
+    """All versions of each relation; the i-th has the tables
 
     history_i  signed rows, each tagged with the version that brought it (initial rows: 0)
-    life_i     rows with the versions from which and until which they are there so many times
+    life_i     rows with their count, and the versions from which and until which it holds
     copy_i     lives, each as often as its row is there
     """
 
@@ -32,7 +32,7 @@ class Versions:
         self._number = {relation: i for i, relation in enumerate(text.relations)}
         #: The number of a source in vectors.
         self.source = {source: i for i, source in enumerate(order.sources)}
-        # In memory; spills to nowhere.
+        # In memory; nothing is spilled.
         self._db = judging(duckdb.connect(":memory:"))
         self._db.execute("SET preserve_insertion_order = false")
         self._load(trace)
@@ -88,14 +88,14 @@ class Versions:
             f"SELECT *, unnest(range(_count)) AS _copy FROM life_{i})"
         )
 
-    # What they hold
+    # Contents
 
     def table(self, kind: str) -> Callable[[Relation], str]:
-        """The tables of a kind: history, life, copy, or one that was made of them."""
+        """The tables of a kind: history, life, copy, or one made from them."""
         return lambda relation: f"{kind}_{self._number[relation]}"
 
     def alive(self, version: Callable[[int], object]) -> Callable[[Relation], str]:
-        """The rows that relations have, for FROM, at a version of each source (by its number)."""
+        """The rows of relations, for FROM, at a version of each source (by its number)."""
 
         def rows(relation: Relation) -> str:
             at = version(self.source[relation.source])
@@ -107,20 +107,20 @@ class Versions:
         return rows
 
     def copies(self) -> int:
-        """How many rows all versions have together, equal ones as often as they are there."""
+        """The number of rows of all versions together, each counted as often as it is there."""
         counts = (self.run(f"SELECT count(*) FROM copy_{i}") for i in self._number.values())
         return int(sum(count.fetchall()[0][0] for count in counts))
 
     # The database
 
     def register(self, name: str, frame: pl.DataFrame) -> None:
-        """Makes it a table, in the place of the one that has the name."""
+        """Makes the frame a table, replacing any of that name."""
         self._db.register("arriving", frame.to_arrow())
         self.run(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM arriving")
         self._db.unregister("arriving")
 
     def fetched(self, sql: str) -> dict[str, Ints]:
-        """The columns of whole numbers that a query yields."""
+        """The integer columns that a query yields."""
         return {name: np.asarray(v, np.int64) for name, v in self.run(sql).fetchnumpy().items()}
 
     def run(self, sql: str, values: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
@@ -145,7 +145,7 @@ def lives(relation: Relation, table: str) -> str:
 
 
 def cells(row: Any) -> Sequence[Any]:
-    """The values of what `row(…)` gives in SQL."""
+    """The values of a `row(…)` of SQL."""
     return list(row.values()) if isinstance(row, dict) else list(row)
 
 
@@ -154,7 +154,7 @@ def _column_list(relation: Relation) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name for SQL text."""
+    """The name in quotes, for SQL text."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -1,4 +1,4 @@
-"""The rows of a view by numbers, so that everything after is arithmetic on whole numbers."""
+"""Numbers the rows of a view, so that everything later is arithmetic on whole numbers."""
 
 from collections.abc import Iterable, Sequence
 
@@ -34,13 +34,13 @@ class ViewRows:
         versions.run(f"CREATE TABLE numbered (id BIGINT, {self.typed})")
 
     def identified(self, table: str) -> Changes:
-        """The changes in a table that has them as columns of the view, `_step` and `_n`."""
+        """The changes in a table with the view's columns, `_step` and `_n`."""
         self.number(table)
         found = self._versions.fetched(f"SELECT r.id, f._step, f._n FROM {table} f {self.numbers}")
         return summed(found["id"], found["_step"], found["_n"])
 
     def number(self, table: str) -> None:
-        """Gives a number to each row of a table that has none yet."""
+        """Numbers each row of a table that has no number yet."""
         self._versions.run(
             f"INSERT INTO numbered SELECT (SELECT count(*) FROM numbered) + "
             f"row_number() OVER () - 1, {self.names} FROM (SELECT DISTINCT {self.names} "
@@ -54,7 +54,7 @@ class ViewRows:
 
     @property
     def numbers(self) -> str:
-        """For FROM, behind a table `f` of rows: their numbers."""
+        """For FROM, after a table `f` of rows: joins their numbers."""
         return f"JOIN numbered r ON {self._same}"
 
     def rows(self, ids: Iterable[int]) -> dict[int, Row]:
@@ -96,7 +96,7 @@ class ViewRows:
 
     @property
     def typed(self) -> str:
-        """For a table that holds rows."""
+        """The column definitions of a table that holds rows."""
         return ", ".join(f"c{i} {type_.name}" for i, (_, type_) in enumerate(self.columns))
 
     @property
@@ -104,7 +104,7 @@ class ViewRows:
         return ", ".join(f"c{i}" for i in range(len(self.columns)))
 
     def casts(self) -> str:
-        """What DuckDB found, in the types in which rows are compared."""
+        """DuckDB's results cast to the types in which rows are compared."""
         return ", ".join(f"{self.cast(i)} AS c{i}" for i in range(len(self.columns)))
 
     def cast(self, i: int) -> str:
@@ -118,7 +118,7 @@ def _view_columns(text: ViewText, versions: Versions) -> tuple[tuple[str, Column
 
 
 def _known_type(name: str) -> ColumnType:
-    """The type that values of a view's column are compared in."""
+    """The type in which values of a view's column are compared."""
     try:
         return column_type(_AS_KNOWN.get(name, name))
     except ValueError:

@@ -176,9 +176,7 @@ def test_a_state_that_never_was_is_only_convergent() -> None:
     story.shows(2, (1, 1), ((5, 5), -1), ((1, 1), 1))
     verdict = story.checked("weak")
     assert (verdict.verdict, str(verdict.reached)) == ("invalid", "convergent")
-    assert "no rows of the sources, of whatever versions, combine to it" in str(
-        verdict.contradiction
-    )
+    assert "no rows of the sources, of any version, combine to it" in str(verdict.contradiction)
 
 
 def test_beyond_the_budget_the_answer_is_unknown() -> None:
