@@ -290,9 +290,9 @@ class Feed:
         whole = was.version if was.order == was.size else was.version - 1
         return (
             f"after record {was.order} of version {was.version} comes record {comes.order} of"
-            f" {comes.size} of version {comes.version}: the records between are missing. If the"
-            " topic lost them, recreate the view (remove its directory); if the publisher"
-            f" skipped them, let it publish again from version {whole + 1}"
+            f" {comes.size} of version {comes.version}: what comes between is missing. If the topic"
+            " lost it, recreate the view (remove its directory); if the publisher skipped it, let"
+            f" it publish again from version {whole + 1}"
         )
 
     def _receive(self, chunks: Sequence[Chunk]) -> None:

@@ -244,7 +244,7 @@ def test_a_record_that_is_none_of_ours(
 
 def test_a_version_gap(kept: Command) -> None:
     wrong = _other_topic(kept.world, lambda values, at: values[:at] + values[at + 1 :])
-    kept.is_refused(3, "source b", "topic", "offset", "the records between are missing", toml=wrong)
+    kept.is_refused(3, "source b", "topic", "offset", "what comes between is missing", toml=wrong)
     kept.goes_on()
 
 
