@@ -1,1 +1,1 @@
-"""The command `viewsweep`: one file for each subcommand, and what they show on a terminal."""
+"""The command `viewsweep`: one file for each subcommand, and their output on a terminal."""

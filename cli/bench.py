@@ -1,4 +1,4 @@
-"""`viewsweep bench`: ours beside what else there is, over one burst of updates.
+"""`viewsweep bench`: our engine beside others, over one burst of updates.
 
 Exit code: 0 when our results and states were right, 1 when one was wrong or a run of ours failed.
 """
@@ -25,14 +25,12 @@ _MARK = "bench"
 
 @dataclass(frozen=True)
 class Benched:
-    """What is measured, how often, and where it is put."""
+    """The measurement: engines, load, repeats and output."""
 
-    engines: Annotated[str | None, typer.Option(help="Only these, with commas between them.")] = (
-        None
-    )
-    workload: Annotated[str, typer.Option(help=f"What is joined: {NAMES}.")] = "chain4"
+    engines: Annotated[str | None, typer.Option(help="Only these engines, comma-separated.")] = None
+    workload: Annotated[str, typer.Option(help=f"The workload: {NAMES}.")] = "chain4"
     base_rows: Annotated[
-        int | None, typer.Option(min=100, help="Of all relations together.  [default: 1000000]")
+        int | None, typer.Option(min=100, help="Rows of all relations.  [default: 1000000]")
     ] = None
     updates: Annotated[
         int | None, typer.Option(min=100, help="Single-row transactions.  [default: 100000]")
@@ -40,23 +38,23 @@ class Benched:
     rate: Annotated[
         float | None,
         typer.Option(
-            min=1, help="Instead of a burst: our freshness at so many updates per second."
+            min=1, help="Measure our freshness at so many updates per second, without a burst."
         ),
     ] = None
-    seconds: Annotated[int, typer.Option(min=1, help="How long, with --rate.")] = 300
+    seconds: Annotated[int, typer.Option(min=1, help="Duration with --rate.")] = 300
     repeats: Annotated[
         int, typer.Option(min=1, help="Runs of each engine, in turns; medians are shown.")
     ] = 3
     quick: Annotated[
         bool, typer.Option("--quick", help="A small burst; its figures mean little.")
     ] = False
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw updates per second into this file (SVG).")
     ] = None
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+        typer.Option(help="Put the table into this Markdown file, between its marks."),
     ] = None
 
 
@@ -79,7 +77,7 @@ def bench(options: Benched) -> None:
 
 
 def _compared(options: Benched) -> dict[str, Any]:
-    # The engines bring Spark and others, and no other command needs them.
+    # Imported here: the engines import Spark and more, which no other command needs.
     from bench.burst import Settings
     from bench.engines import engines as engines_of
     from bench.engines.path import SteadyPath
@@ -102,7 +100,7 @@ def _compared(options: Benched) -> dict[str, Any]:
 
 
 def _failed(row: dict[str, Any]) -> bool:
-    """Whether it is ours and not as it should be."""
+    """Whether it is a run of ours that failed or was wrong."""
     ours = row["engine"].startswith(_OURS)
     return ours and bool(row["right"] is False or row["wrong_states"] or row["failure"])
 
@@ -177,7 +175,7 @@ def _remark(row: dict[str, Any]) -> str:
 
 
 def _markdown(report: dict[str, Any]) -> str:
-    """The table, and what was measured."""
+    """The table, and the settings of the measurement."""
     rows = [[*_cells(row), row["about"]] for row in _measured(report)]
     settings = ", ".join(
         f"{name} {value}" for name, value in report["settings"].items() if name != "machine"

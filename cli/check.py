@@ -1,4 +1,4 @@
-"""`viewsweep check`: reads a trace, says how consistent the run was, and if not enough, why.
+"""`viewsweep check`: reads a trace and says how consistent the run was, and why not more.
 
 Exit code 0: the level is reached; 1: it is not, or could not be decided; 2: wrong use.
 """
@@ -39,7 +39,7 @@ def check(
             "By default the one that the protocol claims."
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Check how consistent a run was: verdict, level reached, and a contradiction in words."""
     try:
@@ -61,7 +61,7 @@ def _claimed_by(protocol: str) -> Level:
     """The level that a protocol promises; WrongUse if there is no such protocol here."""
     if protocol not in PROTOCOLS:
         raise WrongUse(
-            f"the protocol {protocol!r} promises no level that is known here; name one of "
+            f"the level of protocol {protocol!r} is not known here; name one with --level: "
             f"{', '.join(map(str, LEVELS))}"
         )
     return PROTOCOLS[protocol].level
@@ -80,7 +80,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def show_verdict(verdict: Verdict) -> None:
-    """For a person: the verdict first, then the contradiction, then the figures."""
+    """Prints the verdict for a person: the verdict, the contradiction, the figures."""
     console = Console()
     heading = Text(verdict.verdict.upper(), style=_STYLES[verdict.verdict])
     heading.append(f"  {_MEANING[verdict.verdict]}", style="default")
@@ -106,7 +106,7 @@ def show_verdict(verdict: Verdict) -> None:
 
 
 def _witness(verdict: Verdict) -> str:
-    """The vectors of the states: all of a few, the ends of many."""
+    """The vectors of the states: all if there are few, else the first and last ones."""
     steps = list(verdict.witness)
     named = [f"{position} → ({_vector(vector)})" for position, vector in steps]
     if len(named) > 5:
@@ -119,7 +119,7 @@ def _vector(vector: Mapping[str, int]) -> str:
 
 
 def _queries(counts: Counts) -> str:
-    """With those that were not asked, the total is n - 1 per update where the sources differ."""
+    """The questions asked and not needed; together n - 1 per update if all sources differ."""
     asked = f"{counts.queries:,} ({counts.queries_per_update:g} per update)"
     return asked + (f", and {counts.skipped:,} not needed" if counts.skipped else "")
 

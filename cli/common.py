@@ -1,4 +1,4 @@
-"""What several commands share: options that mean the same, a line for the person who watches."""
+"""Options that several commands share, and the line that reports progress."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,10 @@ ConfigOption = Annotated[
     Path, typer.Option("--config", "-c", help="The warehouse.toml that describes everything.")
 ]
 ViewOption = Annotated[
-    str | None, typer.Option("--view", help="Which of the views, if there are several.")
+    str | None, typer.Option("--view", help="The view to use, if there are several.")
 ]
 
 
 def report(message: str) -> None:
-    """A line for the person who watches."""
+    """Prints a line of progress on stderr."""
     Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)

@@ -27,7 +27,7 @@ _LISTED = "protocols"
 
 @dataclass(frozen=True)
 class Compared:
-    """What is measured, and where it is put."""
+    """The measurement and its output."""
 
     only: Annotated[
         list[str] | None,
@@ -42,18 +42,18 @@ class Compared:
     runs: Annotated[
         int, typer.Option(min=1, help="Random runs per protocol that the checker judges.")
     ] = Settings.runs
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw messages per update into this file (SVG).")
     ] = None
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the tables between the marks that this Markdown file has for them."),
+        typer.Option(help="Put the tables into this Markdown file, between its marks."),
     ] = None
 
     @property
     def settings(self) -> Settings:
-        """What is measured."""
+        """The settings of the comparison."""
         names = tuple(protocol(name).name for name in self.only or PROTOCOLS)
         sizes = tuple(sorted({*Settings.sizes, self.relations}))
         return Settings(names, self.relations, sizes=sizes, updates=self.updates, runs=self.runs)
@@ -83,7 +83,7 @@ def compare(options: Compared) -> None:
 
 
 def protocols() -> None:
-    """List the protocols with what they promise and what they need."""
+    """List the protocols with their consistency levels and requirements."""
     console = _console()
     shown = Table(box=None, pad_edge=False)
     for heading in _CAPABILITIES:
@@ -210,7 +210,7 @@ def _charts(found: Comparison) -> list[Chart]:
 
 
 def _console() -> Console:
-    """Tables need room: where nobody looks at the width, they get it."""
+    """A console; a wide one if the output is not a terminal, because tables need room."""
     return Console() if Console().is_terminal else Console(width=120)
 
 

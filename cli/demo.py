@@ -1,4 +1,4 @@
-"""`viewsweep demo`: everything for real on one machine, and a verdict at the end."""
+"""`viewsweep demo`: the real system on one machine, and a verdict at the end."""
 
 import contextlib
 import sys
@@ -31,35 +31,35 @@ from sources.workloads import workload as workload_named
 from streaming.figures.measuring import FRESH_SECONDS
 from streaming.localsystem import STREAMS, VIEW, Load, LocalSystem
 
-#: The views of the workloads beside their inner joins.
+#: The further views of the workloads, besides their inner joins.
 _FURTHER = ", ".join(f"{v} ({w.name})" for w in WORKLOADS.values() for v in w.further)
 
-#: Rows of the view that are shown at the end.
+#: So many rows of the view are shown at the end.
 _ROWS = 5
 _FURTHER_ON = (
-    "Go on in README.md, 'By hand' (the same, step by step) and 'Your own sources'; docs/sources.md"
-    " says what a source of your own has to do"
+    "Go on with README.md, 'By hand' (the same, step by step) and 'Your own sources';"
+    " docs/sources.md specifies a source of your own"
 )
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown, on what."""
+    """The demo's protocol, view and load."""
 
     protocol: Annotated[
-        str, typer.Option(help=f"Which protocol keeps the view: {', '.join(PROTOCOLS)}.")
+        str, typer.Option(help=f"The protocol that keeps the view: {', '.join(PROTOCOLS)}.")
     ] = DEFAULT
     workload: Annotated[
         str | None,
         typer.Option(
-            help=f"What the sources do: {', '.join(WORKLOADS)}.",
+            help=f"The sources' workload: {', '.join(WORKLOADS)}.",
             show_default="retail, or shop for a protocol that needs one source",
         ),
     ] = None
     view: Annotated[
         str | None,
         typer.Option(
-            help=f"Which view is kept: {_FURTHER}.",
+            help=f"The view to keep: {_FURTHER}.",
             show_default="the workload's inner join",
         ),
     ] = None
@@ -67,7 +67,7 @@ class Shown:
         int | None,
         typer.Option(
             min=1,
-            help="How many transactions, over all sources.",
+            help="Number of transactions, over all sources.",
             show_default="2100, or 100 for a protocol that needs one source",
         ),
     ] = None
@@ -83,19 +83,19 @@ class Shown:
     broker: Annotated[
         str | None, typer.Option(help="A Kafka broker to use instead of starting one.")
     ] = None
-    keep: Annotated[
-        Path | None, typer.Option(help="Leave everything in this (new) directory to look at.")
-    ] = None
+    keep: Annotated[Path | None, typer.Option(help="Keep all files in this (new) directory.")] = (
+        None
+    )
     json: Annotated[
         bool, typer.Option("--json", help="The job's figures and the verdict as JSON on stdout.")
     ] = False
 
     @property
     def load(self) -> Load:
-        """What the sources do, unless said otherwise something that the protocol can keep up with.
+        """The sources' load; by default one that the protocol can keep up with.
 
         The ECA family corrects each unanswered query for each update: its work grows with the cube
-        of what piles up while it is at work.
+        of the backlog.
         """
         entry = protocol_named(self.protocol)
         usual = ("shop", 100, 3.0) if entry.one_source else ("retail", 2100, 60.0)
@@ -107,10 +107,10 @@ class Shown:
 
 @taking(Shown)
 def demo(options: Shown) -> None:
-    """Show it all at work: broker, sources, job, and the checker's verdict on the run.
+    """Run everything: broker, sources, job, and the checker's verdict on the run.
 
     Exit code 0 when the run was as consistent as the protocol claims, 1 when it was not; with
-    --protocol naive, which takes no errors out of answers, it is not.
+    --protocol naive, which does not correct answers, it is not.
     """
     load = options.load
     with (
@@ -139,24 +139,24 @@ def _directory(keep: Path | None) -> Iterator[Path]:
             yield made
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise WrongUse(f"--keep {keep}: it exists and is no empty directory")
+        raise WrongUse(f"--keep {keep}: it exists and is not an empty directory")
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.absolute()
-    _say(f"left in {keep}: the Delta tables in lake/demo, trace.jsonl, and the processes' logs")
+    _say(f"kept in {keep}: the Delta tables in lake/demo, trace.jsonl, and the processes' logs")
 
 
 def _play(system: LocalSystem) -> dict[str, Any]:
-    """From the first source to the last update installed; returns the job's figures."""
+    """Runs sources and job until the last update is installed; returns the job's figures."""
     _say(f"making the sources {', '.join(system.load.sources)} ({system.load.workload})")
     system.make_sources()
     for name, address in system.serve(at_rest=True).items():
         _say(f"source {name} answers at {address}")
     job = system.start_job()
     shown = _wait(system, job, 0, lambda: STREAMS in job.log.read_text(errors="replace"))
-    # What was committed earlier would not be concurrent with anything.
+    # Earlier commits would not be concurrent with anything.
     system.begin()
     load = system.load
-    _say(f"the sources commit {load.transactions:,} transactions, {load.rate:g} in a second")
+    _say(f"the sources commit {load.transactions:,} transactions, {load.rate:g} a second")
     shown = _wait(system, job, shown, system.everything_is_installed)
     figures = system.stop_job(job)
     _show_new_lines(job, shown)
@@ -164,7 +164,7 @@ def _play(system: LocalSystem) -> dict[str, Any]:
 
 
 def _wait(system: LocalSystem, job: OwnedProcess, shown: int, done: Callable[[], bool]) -> int:
-    """Shows what the job says until it is so; returns how many lines that were."""
+    """Shows the job's messages until `done` is true; returns the number of lines shown."""
     since = time.monotonic()
     while not done():
         shown = _show_new_lines(job, shown)
@@ -205,7 +205,7 @@ def _summarise(summary: dict[str, Any]) -> None:
 
 
 def _show_rows(system: LocalSystem) -> None:
-    """The first rows of the view as a reader finds them."""
+    """Shows the first rows of the view as a reader finds them."""
     rows = pl.read_delta(str(system.directory / "lake" / VIEW / "current"))
     _say(f"the view has {rows.height:,} different rows; the first are")
     _say(f"[dim]{escape(rows.sort(rows.columns[0]).head(_ROWS).write_csv().rstrip())}[/dim]")

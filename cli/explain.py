@@ -1,6 +1,6 @@
-"""`viewsweep explain` and `constructs`: what keeping a view costs, before anything is made.
+"""`viewsweep explain` and `constructs`: the cost of keeping a view, before anything is created.
 
-What the sources hold is known from a configuration (whose sources are asked), from a scenario's
+The relations of the sources come from a configuration (whose sources are asked), from a scenario's
 "sources", or from a built-in workload. Exit code 2 for a view that cannot be kept.
 """
 
@@ -34,53 +34,51 @@ from sources.workloads import NAMES, WORKLOADS
 from sources.workloads import workload as workload_named
 from streaming.settings.sqlfiles import sql_in
 
-#: Somebody sits in front of it: silent sources are asked again for no longer than this.
+#: A person waits for it, so silent sources are asked again for no longer than this.
 _PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A view, over what, and how it is told."""
+    """A view, its relations, and the form of the explanation."""
 
     view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)]
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="A warehouse.toml: its sources say what they hold."),
+        typer.Option("--config", "-c", help="A warehouse.toml: its sources say their relations."),
     ] = None
     catalog: Annotated[
         Path | None,
-        typer.Option(help='A JSON file with "sources", such as a scenario: what they hold.'),
+        typer.Option(help='A JSON file with "sources" and their relations, such as a scenario.'),
     ] = None
     workload: Annotated[
         str | None,
         typer.Option(help=f"A built-in workload: {', '.join(WORKLOADS)}, {NAMES}."),
     ] = None
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
-    svg: Annotated[Path | None, typer.Option(help="Draw its tree and graphs into this file.")] = (
-        None
-    )
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
+    svg: Annotated[
+        Path | None, typer.Option(help="Draw the view's tree and graphs into this file.")
+    ] = None
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="Its tree and graphs in Mermaid's language.")
+        bool, typer.Option("--mermaid", help="Print the view's tree and graphs as Mermaid.")
     ] = False
 
     def refuse_contradictions(self) -> None:
-        """WrongUse unless they say once what there is, and ask for one form."""
+        """WrongUse unless the options name one set of relations and one form."""
         given = sum(each is not None for each in (self.config, self.catalog, self.workload))
         if given > 1:
             raise WrongUse(
-                "give one of --config, --catalog and --workload: each says what there is"
+                "give one of --config, --catalog and --workload: each names the relations"
             )
         if not given:
-            raise WrongUse(
-                "say over which relations: --config FILE, --catalog FILE or --workload NAME"
-            )
+            raise WrongUse("name the relations: --config FILE, --catalog FILE or --workload NAME")
         if self.json and self.mermaid:
             raise WrongUse("either --json or --mermaid")
 
 
 @taking(Asked)
 def explain(options: Asked) -> None:
-    """Say what a view means, which questions its updates lead to, and what would be cheaper.
+    """Explain a view: its meaning, the questions that updates lead to, and cheaper variants.
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """
@@ -94,18 +92,18 @@ def explain(options: Asked) -> None:
     elif options.mermaid:
         sys.stdout.write(as_mermaid(found.drawing))
     else:
-        # Lines keep their shape: a tree that is wrapped is none.
+        # Without wrapping, which would break the lines of a tree.
         Console().out(page(found), end="", highlight=False)
 
 
 def constructs(
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the table between the marks that this Markdown file has for it."),
+        typer.Option(help="Put the table into this Markdown file, between its marks."),
     ] = None,
 ) -> None:
-    """List what SQL a view may have, what is refused and why, and what it costs per update."""
+    """List the SQL that a view may use, with its cost per update, and the SQL that is refused."""
     found = list(all_constructs())
     if into is not None:
         put(into, _LISTED, listed())
@@ -148,7 +146,7 @@ def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
 
 
 def _catalog(options: Asked) -> tuple[Catalog, Indexes]:
-    """What the sources hold, and what they find rows by as far as that is known."""
+    """The sources' relations, and their indexes as far as they are known."""
     if options.config is not None:
         return _held_by_sources(options.config)
     if options.catalog is not None:
@@ -174,8 +172,8 @@ def _written_down(file: Path) -> Catalog:
 
 
 def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
-    """What the sources of a configuration say of themselves."""
-    # The way to the sources takes long to import, and the other ways need none of it.
+    """The relations and indexes in the statuses of a configuration's sources."""
+    # Imported here: this takes long, and only --config needs it.
     from streaming.intake.asking import Sources, catalog_in
     from streaming.settings.configuration import read_configuration
     from streaming.settings.declared import declared

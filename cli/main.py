@@ -1,7 +1,7 @@
 """The command `viewsweep`: one subcommand per thing that a user wants to do.
 
-Exit codes: 0 good, 1 the answer is no, 2 wrong use, 3 something broke. Whatever goes wrong is one
-message on stderr. If it may be a defect of viewsweep, the traceback goes into a file that it names.
+Exit codes: 0 good, 1 the answer is no, 2 wrong use, 3 something broke. Every error is one message
+on stderr. If it may be a defect of viewsweep, the traceback goes into a file that it names.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from cli.trace import trace
 from infra.errors import InfraError
 from protocols.errors import ViewsweepError
 
-#: What Typer makes of Ctrl-C, without a word.
+#: Typer's exit code for Ctrl-C, which it does not report.
 _INTERRUPTED = 130
 
 app = typer.Typer(
@@ -86,13 +86,13 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends without Python's teardown, in which DuckDB's binding reports leaks when pyspark or
-    Flight were loaded beside it. Everything that has to be closed is closed by now.
+    """Ends without Python's teardown, in which DuckDB's binding reports leaks if pyspark or Flight
+    are loaded too. Everything that has to be closed is closed by now.
     """
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        pass  # whoever read it has seen enough
+        pass  # the reader has seen enough
     except OSError as error:
         _complain(f"not all of the output could be written: {error.strerror}")
         code = code or ViewsweepError.exit_code

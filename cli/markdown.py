@@ -1,4 +1,4 @@
-"""Tables in Markdown files, between marks that say which table belongs there."""
+"""Tables in Markdown files, between marks that name the table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,13 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def put(file: Path, mark: str, text: str) -> None:
-    """Replaces what stands between `<!-- MARK -->` and `<!-- end of MARK -->`."""
+    """Replaces the text between `<!-- MARK -->` and `<!-- end of MARK -->`."""
     before, after = around(file, mark)
     write(file, f"{before}\n{text}\n{after}")
 
 
 def around(file: Path, mark: str) -> tuple[str, str]:
-    """What stands before the place of a table, and behind it, with the marks."""
+    """The text before the place of a table, and the text after it, with the marks."""
     begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     try:
         content = file.read_text()

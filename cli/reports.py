@@ -1,8 +1,8 @@
-"""How an error reaches the user: one message on stderr, never a traceback.
+"""Errors for the user: one message on stderr, never a traceback.
 
-The traceback of what may be a defect of viewsweep goes into a file that the message names. Threads
-hand their errors on; an exception that ends one all the same is told as well, and libraries that
-print stacks of their own (py4j logs them, destructors have them printed) are silenced.
+If it may be a defect of viewsweep, the traceback goes into a file that the message names. Threads
+hand their errors on; an exception that ends one nevertheless is reported as well. Libraries that
+print stacks of their own (py4j's log, destructors) are silenced.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ _WORTH_KNOWING = (
     "confluent-kafka",
 )
 _SECRET = "--token"
-#: As it was when the command began: a job's own directory for such files goes with the job.
+#: Read when the command begins: a job later sets a directory of its own, which it removes.
 _PLACE = tempfile.gettempdir()
 _GOES_ON = "What was committed stays, and the same command goes on"
 
 
 def message_of(error: BaseException) -> tuple[str, int]:
-    """What to tell the user, and the exit code; writes the report if there may be a defect."""
+    """The message for the user, and the exit code; writes the report if there may be a defect."""
     ours = as_ours(error)
     if not ours.deserves_report:
         return str(ours), ours.exit_code
@@ -46,7 +46,7 @@ def message_of(error: BaseException) -> tuple[str, int]:
 
 
 def without_tracebacks(say: Callable[[str], None]) -> None:
-    """From now on nothing but `say` tells of what goes wrong, in whatever thread it does."""
+    """From now on only `say` reports errors, in every thread."""
 
     def ended(thread: threading.ExceptHookArgs) -> None:
         if thread.exc_value is not None and not isinstance(thread.exc_value, SystemExit):
@@ -54,14 +54,14 @@ def without_tracebacks(say: Callable[[str], None]) -> None:
             say(f"thread {name} ended: {message_of(thread.exc_value)[0]}")
 
     threading.excepthook = ended
-    # Destructors: nobody can do anything about what goes wrong in there.
+    # Destructors: nobody can act on their errors.
     sys.unraisablehook = lambda _: None
-    # Without any handler, Python prints whatever libraries log.
+    # Without any handler, Python prints what libraries log.
     logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _written(error: ViewsweepError) -> str | None:
-    """The file with the report on an error, if there is room for one."""
+    """Writes the report on an error; its file, or None if it could not be written."""
     lines = [
         f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {' '.join(_arguments())}",
         f"Python {platform.python_version()}, {platform.platform()}",
@@ -78,7 +78,7 @@ def _written(error: ViewsweepError) -> str | None:
 
 
 def _arguments() -> list[str]:
-    """As given, without the secret."""
+    """The arguments as given, without the secret."""
     shown: list[str] = []
     for argument in sys.argv:
         secret = bool(shown) and shown[-1] == _SECRET

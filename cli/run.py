@@ -21,12 +21,12 @@ def run(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help=f"Instead of the configured one: {', '.join(PROTOCOLS)}."
-            " `viewsweep protocols` says what each does and needs."
+            help=f"Use this protocol, not the configured one: {', '.join(PROTOCOLS)}."
+            " `viewsweep protocols` describes them."
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Install what is in the topics now, then stop.")
+        bool, typer.Option("--once", help="Install the updates now in the topics, then stop.")
     ] = False,
     summary: Annotated[
         Path | None, typer.Option(help="Write the run's figures to this file (JSON).")
@@ -40,7 +40,7 @@ def run(
     views = list(configuration.views.values()) if view is None else [configuration.view(view)]
     if protocol is not None:
         views = [settings.with_protocol(protocol) for settings in views]
-    # Spark takes seconds to import, and no other command needs it.
+    # Imported here: Spark takes seconds to import, and no other command needs it.
     from streaming.spark.sparkjob import run as run_job
     from streaming.spark.sparkprocess import spark_process
 
@@ -58,7 +58,7 @@ def run(
 
 
 def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:
-    """Unreachable if all that is there was to be installed and something had to wait."""
+    """Reports updates that are held back; Unreachable if `once` was to install all of them."""
     if once and held:
         raise Unreachable(
             f"{'. '.join(map(str, held))}. The same command goes on when the topics have the rest"

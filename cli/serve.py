@@ -1,4 +1,4 @@
-"""`viewsweep sources serve`: a source that runs until it is told to stop."""
+"""`viewsweep sources serve`: a source that runs until it is stopped."""
 
 import signal
 import threading
@@ -25,58 +25,60 @@ DatabaseArgument = Annotated[
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option(envvar="VIEWSWEEP_TOKEN", help="What clients have to send to be let in."),
+    typer.Option(envvar="VIEWSWEEP_TOKEN", help="The token that clients have to send."),
 ]
 
 
 @dataclass(frozen=True)
 class Served:
-    """A source, and how it is to run."""
+    """A source, and its addresses, load and bounds."""
 
     database: DatabaseArgument
     broker: Annotated[str, typer.Option(help="Kafka broker to publish to, HOST:PORT.")]
     topic: Annotated[
         str | None, typer.Option(help="Topic to publish to; the source's name if not given.")
     ] = None
-    host: Annotated[str, typer.Option(help="Where questions are answered.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0
+    host: Annotated[str, typer.Option(help="Address of the query server.")] = "127.0.0.1"
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the query server; 0 for a free one.")
+    ] = 0
     workload_name: Annotated[
-        str | None, typer.Option("--workload", help="Keep committing what this workload does.")
+        str | None, typer.Option("--workload", help="Commit the transactions of this workload.")
     ] = None
     rate: Annotated[float, typer.Option(min=0.001, help="Transactions per second.")] = 10.0
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the workload; the one given to init by default.")
+        int | None, typer.Option(help="Seed of the workload; by default the one given to init.")
     ] = None
     transactions: Annotated[
         int | None,
-        typer.Option(min=0, help="End the workload after so many, restarts included."),
+        typer.Option(min=0, help="End the workload after so many transactions, restarts included."),
     ] = None
     after: Annotated[
-        Path | None, typer.Option(help="Let the workload begin when this file is there.")
+        Path | None, typer.Option(help="Begin the workload when this file exists.")
     ] = None
     token: TokenOption = None
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) of this host.")] = None
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None
     address_file: Annotated[
-        Path | None, typer.Option(help="Write the address here once questions are answered.")
+        Path | None, typer.Option(help="Write the address here once the query server answers.")
     ] = None
     memory: Annotated[
-        int, typer.Option(min=64, help="MB that the database may take, for all questions together.")
+        int, typer.Option(min=64, help="MB that the database may use, for all questions together.")
     ] = Bounds.memory // MB
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long one question may take.")] = (
+    seconds: Annotated[float, typer.Option(min=0.1, help="Seconds that one question may take.")] = (
         Bounds.seconds
     )
-    largest_question: Annotated[int, typer.Option(min=1, help="MB of one question, unpacked.")] = (
-        Bounds.question // MB
-    )
-    largest_answer: Annotated[int, typer.Option(min=1, help="MB of one answer.")] = (
+    largest_question: Annotated[
+        int, typer.Option(min=1, help="MB that one question may have, unpacked.")
+    ] = Bounds.question // MB
+    largest_answer: Annotated[int, typer.Option(min=1, help="MB that one answer may have.")] = (
         Bounds.answer // MB
     )
-    largest_commit: Annotated[int, typer.Option(min=1, help="MB of one commit.")] = (
+    largest_commit: Annotated[int, typer.Option(min=1, help="MB that one commit may have.")] = (
         Bounds.commit // MB
     )
     waiting: Annotated[
-        int, typer.Option(min=0, help="How many questions wait until the next is told to.")
+        int, typer.Option(min=0, help="Questions that may be queued; further ones are refused.")
     ] = Bounds.waiting
 
     @property
@@ -95,7 +97,7 @@ class Served:
         )
 
     def driver(self, source: SourceDatabase) -> Driver | None:
-        """Commits what the workload does, if there is one."""
+        """The driver that commits the workload, if there is one."""
         if self.workload_name is None:
             return None
         transactions = _workload_of(source, self.workload_name, self.seed)
@@ -104,19 +106,19 @@ class Served:
 
 @taking(Served)
 def serve(served: Served) -> None:
-    """Run a source: answer questions, publish what is committed, and let a workload commit.
+    """Run a source: answer questions, publish commits, and let a workload commit.
 
-    It goes on after the workload's last transaction, until Ctrl-C. Killed or crashed, it goes on
-    where it was when started again. Without its broker it keeps committing and publishes later.
+    It runs on after the workload's last transaction, until Ctrl-C. After a crash or a kill, a new
+    start goes on where it was. Without its broker it keeps committing and publishes later.
     """
-    # Only who publishes needs Kafka's client.
+    # Imported here: only a source that publishes needs Kafka's client.
     from sources.process import SourceProcess, write_atomically
     from sources.publisher import Publisher
 
     checked_bootstrap(served.broker)
     stop = _told_to_stop()
     if served.address_file is not None:
-        # One of an earlier run would send clients to a port where nobody is.
+        # The address of an earlier run would send clients to a dead port.
         served.address_file.unlink(missing_ok=True)
     allow_many_connections()
     with SourceDatabase.open(served.database) as source:
@@ -134,7 +136,7 @@ def serve(served: Served) -> None:
 
 
 def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterator[Transaction]:
-    """The transactions of the workload that the database was made for; another would not fit."""
+    """The transactions of the workload that the database was made for; WrongUse for another."""
     made_for = source.origin.get("workload")
     if made_for != name or seed not in (None, source.origin.get("seed")):
         made = f"workload {made_for}, seed {source.origin.get('seed')}" if made_for else "files"

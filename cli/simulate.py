@@ -1,8 +1,8 @@
-"""`viewsweep simulate`: runs a protocol over a scenario under schedules that a seed draws.
+"""`viewsweep simulate`: runs a protocol over a scenario under schedules drawn from a seed.
 
-The seed and every knob come first, a line that repeats it all comes last. Exit code 0: all runs
-were right; 1: one was below the level that the protocol claims, or asked too much, or nothing was
-concurrent in all of them; 2: wrong use; 3: viewsweep itself broke in a run.
+The output begins with the seed and every knob, and ends with a command that repeats the run. Exit
+code 0: all runs were right; 1: a run was below the level that the protocol claims or asked too
+much, or no run had any concurrency; 2: wrong use; 3: viewsweep itself broke in a run.
 """
 
 import sys
@@ -37,7 +37,7 @@ from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule
 from protocols.simulation.shrinking import shrunk
 
-#: Seconds between two lines about how far a long campaign is.
+#: Seconds between two lines about the progress of a long campaign.
 _PATIENCE = 5.0
 
 
@@ -61,7 +61,7 @@ def simulate(options: Options) -> None:
 
 
 def _report(options: Options) -> Report:
-    """The report of what is asked for."""
+    """The report of the mode asked for."""
     if options.replay is not None:
         return _replayed(options, options.replay)
     return _explored(options) if options.exhaustive else _campaign(options)
@@ -90,7 +90,7 @@ def _shaped(path: Path) -> Shaped:
 
 
 def _campaign(options: Options) -> Report:
-    """One run, or one per seed."""
+    """Does one run, or one for each seed."""
     entry = options.entry()
     given = None if options.random else _shaped(options.scenario or Path())
     updates = UPDATES if options.updates is None else options.updates
@@ -124,7 +124,7 @@ def _campaign(options: Options) -> Report:
 
 
 def _announce(options: Options, campaign: Campaign) -> dict[str, Any]:
-    """Says seed and knobs, before anything else; returns them."""
+    """Prints seed and knobs, before anything else; returns the knobs."""
     seeds = options.range_of_seeds
     options.say(f"protocol {campaign.entry.name}, which claims {campaign.entry.level}")
     if len(seeds) == 1:
@@ -141,7 +141,7 @@ def _announce(options: Options, campaign: Campaign) -> dict[str, Any]:
 
 
 class _Progress:
-    """A line on stderr now and then."""
+    """The progress of a campaign: a line on stderr now and then."""
 
     def __init__(self, runs: int | None) -> None:
         self._of = "" if runs is None else f" of {runs:,}"
@@ -163,7 +163,7 @@ class _Progress:
 
 
 def _explored(options: Options) -> Report:
-    """All schedules of a scenario."""
+    """Runs all schedules of a scenario."""
     entry, shaped = options.entry(), _shaped(options.scenario or Path())
     reads = options.knobs.get("reads", "versions")
     exploration = Exploration(shaped.scenario, entry, reads)
@@ -185,7 +185,7 @@ def _explored(options: Options) -> Report:
                 failing = failing or WrittenRun(shaped.form, entry.name, one, trouble)
             progress.at(report.tally)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}; the schedules behind it were not tried"
+        words = f"{type(error).__name__}: {error}; the schedules after it were not tried"
         report.tally.troubles.append((report.tally.runs + 1, Trouble("broke", words)))
         if options.verbose:
             Console(stderr=True).print_exception()
@@ -199,7 +199,7 @@ def _explored(options: Options) -> Report:
 
 
 def _replayed(options: Options, path: Path) -> Report:
-    """A run that was written down, once more."""
+    """Repeats a run from a file."""
     written = written_run_from_json(_read(path))
     entry = protocol_named(options.protocol or written.protocol)
     report = Report(entry, f"viewsweep simulate --replay {path} --protocol {entry.name}")
@@ -220,14 +220,14 @@ def _replayed(options: Options, path: Path) -> Report:
     return report
 
 
-# What is left behind ------------------------------------------------------------------------------
+# The files ----------------------------------------------------------------------------------------
 
 
 def _write_trace(options: Options, outcome: Outcome | None) -> None:
     if options.trace is None:
         return
     if outcome is None:
-        options.say("no trace was written: the run did not come to its end", "yellow")
+        options.say("no trace was written: the run did not end", "yellow")
         return
     try:
         options.trace.write_bytes(b"".join(outcome.lines))
@@ -236,13 +236,13 @@ def _write_trace(options: Options, outcome: Outcome | None) -> None:
 
 
 def _write_down(options: Options, campaign: Campaign, report: Report) -> None:
-    """The first failing run of each kind, made small if that is wished."""
+    """Writes the first failing run of each kind to a file, shrunk unless --no-shrink."""
     for _, kind in KINDS:
         for seed, trouble in report.tally.of(kind)[:1]:
             form, schedule = campaign.shaped(seed).form, campaign.schedule(seed)
             written = WrittenRun(form, campaign.entry.name, schedule, trouble)
             if options.shrink:
-                Console(stderr=True).print(Text(f"making seed {seed} small …", style="dim"))
+                Console(stderr=True).print(Text(f"shrinking seed {seed} …", style="dim"))
                 written = shrunk(form, campaign.entry, schedule)
             name = f"{campaign.entry.name}-seed-{seed}"
             report.files.append(_saved(options, written, name))

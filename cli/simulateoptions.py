@@ -1,4 +1,4 @@
-"""The options of `viewsweep simulate`: each with its help, and which of them go together."""
+"""The options of `viewsweep simulate`, with their help and their allowed combinations."""
 
 import os
 from dataclasses import dataclass
@@ -24,9 +24,11 @@ class Options:
     scenario: Annotated[
         Path | None, typer.Argument(help="Scenario (JSON) to run; none with --random.")
     ] = None
-    protocol: Annotated[str | None, typer.Option(help=f"Which one: {', '.join(PROTOCOLS)}.")] = None
-    seed: Annotated[int | None, typer.Option(help="Seed of one run (0 if nothing is said).")] = None
-    seeds: Annotated[str | None, typer.Option(help="Seeds of a campaign, as 1..20000.")] = None
+    protocol: Annotated[str | None, typer.Option(help=f"The protocol: {', '.join(PROTOCOLS)}.")] = (
+        None
+    )
+    seed: Annotated[int | None, typer.Option(help="Seed of one run (default: 0).")] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds of a campaign, such as 1..20000.")] = None
     random: Annotated[
         bool, typer.Option("--random", help="Draw the scenario from the seed, too.")
     ] = False
@@ -36,21 +38,19 @@ class Options:
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try all schedules of a small scenario.")
     ] = False
-    replay: Annotated[
-        Path | None, typer.Option(help="Run again what was written down about a failing run.")
-    ] = None
+    replay: Annotated[Path | None, typer.Option(help="Repeat the failing run in this file.")] = None
     trace: Annotated[
         Path | None, typer.Option(help="Write the trace of the run (JSON Lines), for `check`.")
     ] = None
-    json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     algebra: Annotated[
-        str | None, typer.Option(help="bag (default: plain and quick) or frame (production).")
+        str | None, typer.Option(help="bag (default: simple and fast) or frame (production).")
     ] = None
     stale: Annotated[
         bool | None, typer.Option("--stale/--no-stale", help="Reads at older versions.")
     ] = None
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Parts of a relation, read at moments of their own.")
+        int | None, typer.Option(min=1, help="Parts of a relation, each read at its own moment.")
     ] = None
     reads: Annotated[
         str | None,
@@ -62,38 +62,38 @@ class Options:
     ] = None
     slices: Annotated[
         int | None,
-        typer.Option(min=1, help="Into so many slices at most a batch is cut and swept elsewhere."),
+        typer.Option(min=1, help="At most so many slices of a batch, swept by executors."),
     ] = None
     crashes: Annotated[
-        int | None, typer.Option(min=0, help="How often the warehouse crashes at most.")
+        int | None, typer.Option(min=0, help="At most so many crashes of the warehouse.")
     ] = None
     redelivery: Annotated[
-        str | None, typer.Option(help="What a crash undid comes again in the same or other order.")
+        str | None, typer.Option(help="Order of redelivery after a crash: same or other.")
     ] = None
     updates: Annotated[int | None, typer.Option(min=0, help="Updates of a drawn scenario.")] = None
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of a campaign (default: all cores).")
     ] = None
     shrink: Annotated[
-        bool, typer.Option("--shrink/--no-shrink", help="Make the first failing run small.")
+        bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failing run.")
     ] = True
-    failures: Annotated[Path, typer.Option(help="Where failing runs are written down.")] = Path(
+    failures: Annotated[Path, typer.Option(help="Directory for the files of failing runs.")] = Path(
         ".viewsweep/failures"
     )
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="With the traceback when viewsweep broke.")
+        bool, typer.Option("--verbose", help="Show the traceback when viewsweep broke.")
     ] = False
 
     @cached_property
     def knobs(self) -> dict[str, Any]:
-        """Those that were given, by name."""
+        """The knobs that were given, by name."""
         names = ("algebra", "stale", "partitions", "reads", "copies", "slices", "crashes")
         given = {name: getattr(self, name) for name in (*names, "redelivery")}
         return {name: value for name, value in given.items() if value is not None}
 
     @cached_property
     def range_of_seeds(self) -> range:
-        """The seeds to run, in order; none if what was given is no range."""
+        """The seeds to run, in order; none if --seeds is not a range."""
         if self.seeds is None:
             return range(self.seed or 0, (self.seed or 0) + 1)
         first, dots, last = self.seeds.partition("..")
@@ -104,27 +104,27 @@ class Options:
 
     @property
     def processes(self) -> int:
-        """How many work on a campaign."""
+        """The number of processes for a campaign."""
         return self.workers or os.cpu_count() or 1
 
     def entry(self) -> Entry:
         """The protocol that is named."""
         if self.protocol is None:
-            raise WrongUse(f"name one: --protocol {' | '.join(PROTOCOLS)}")
+            raise WrongUse(f"name a protocol: --protocol {' | '.join(PROTOCOLS)}")
         return protocol_named(self.protocol)
 
     def refuse_contradictions(self) -> None:
-        """WrongUse if two of them do not go together, or none says what to run."""
+        """WrongUse if two options exclude each other, or none says what to run."""
         self._refuse_modes()
         if self.updates is not None and not self.random:
             raise WrongUse("--updates is for drawn scenarios: it needs --random")
         if self.views and not self.random:
-            raise WrongUse("--views says which views are drawn: it needs --random")
+            raise WrongUse("--views is for drawn scenarios: it needs --random")
         if not self.range_of_seeds:
-            raise WrongUse(f"--seeds is a range as 1..20000, not {self.seeds!r}")
+            raise WrongUse(f"--seeds is a range such as 1..20000, not {self.seeds!r}")
         of_seeds = [knob for knob in self.knobs if not (self.exhaustive and knob == "reads")]
         if of_seeds and (self.exhaustive or self.replay is not None):
-            raise WrongUse(f"--{of_seeds[0]} is a knob of seeded runs, and this is none")
+            raise WrongUse(f"--{of_seeds[0]} is a knob of seeded runs, and this is not one")
 
     def _refuse_modes(self) -> None:
         seeded = self.seed is not None or self.seeds is not None
@@ -139,7 +139,7 @@ class Options:
             raise WrongUse("--trace writes the trace of one run: give --seed N")
 
     def repeated(self, mode: str, seeds: str) -> str:
-        """The command that does the same again."""
+        """The command that repeats this run."""
         words = ["viewsweep simulate"]
         words += [str(self.scenario)] if self.scenario else []
         words += [word for word in (mode, f"--protocol {self.protocol}", seeds) if word]
@@ -153,5 +153,5 @@ class Options:
         return " ".join(words)
 
     def say(self, words: str, style: str = "") -> None:
-        """To the reader of the result; with --json the result is the only thing on stdout."""
+        """Prints a line; on stderr with --json, where stdout has only the result."""
         Console(stderr=self.json).print(Text(words, style=style), soft_wrap=True)

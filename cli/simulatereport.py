@@ -7,25 +7,25 @@ from typing import Any
 from protocols.maintenance.registry import Entry
 from protocols.simulation.campaign import Tally, Trouble
 
-#: So many failing runs are told one by one.
+#: So many failing runs are listed one by one.
 _TOLD = 10
 
 
 @dataclass
 class Report:
-    """What the command has to say at its end."""
+    """The result of the command."""
 
     protocol: Entry
     reproduce: str
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0.0
-    #: The knobs of a run; of a campaign those that were given.
+    #: The knobs of a run, or those given to a campaign.
     knobs: dict[str, Any] = field(default_factory=dict)
     #: Schedules tried, in the exhaustive mode.
     schedules: int | None = None
-    #: Why a campaign proves nothing.
+    #: The reason why a campaign proves nothing.
     vacuous: str | None = None
-    #: Runs that were written down.
+    #: The files of failing runs.
     files: list[str] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""What the options of `sources init` and `sources index` say of relations."""
+"""The relations, keys and indexes in the options of `sources init` and `sources index`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,10 @@ def columns_in(lists: Mapping[str, str]) -> dict[str, list[str]]:
 def declared(
     keys: Sequence[str], foreign_keys: Sequence[str], mandatory: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Relation → what is said of it, in the JSON form that relations have.
+    """Relation → its keys and foreign keys, in the JSON form of relations.
 
-    Keys are `name=column,column`, the first of a relation is the one that its rows are addressed
-    by. Foreign keys are `name.column,column=relation(column,column)`.
+    Keys are `name=column,column`; rows are addressed by the first key of their relation. Foreign
+    keys are `name.column,column=relation(column,column)`.
     """
     found: dict[str, dict[str, Any]] = {}
     for each in keys:

@@ -1,4 +1,4 @@
-"""`viewsweep sources …`: make, run, change and look at the simulated sources."""
+"""`viewsweep sources …`: creates, runs, changes and shows the simulated sources."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from sources.workloads import WORKLOADS, workload
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The databases that views are made over: make one, run it, change it, look at it.",
+    help="The databases under the views: create one, run it, change it, show it.",
 )
 
 DatabaseOption = Annotated[
@@ -40,24 +40,22 @@ TlsRootsOption = Annotated[
 
 IndexOption = Annotated[
     list[str] | None,
-    typer.Option("--index", help="name=column,column; an index on each, for look-ups of few keys."),
+    typer.Option("--index", help="name=column,column; an index for look-ups of a few keys."),
 ]
 
 
 @dataclass(frozen=True)
 class New:
-    """A source that is to be made, from a workload or from files."""
+    """A source to create, from a workload or from files."""
 
     database: DatabaseArgument
     source: Annotated[str, typer.Option("--source", help="The name of the source in views.")]
     workload_name: Annotated[
         str | None,
-        typer.Option(
-            "--workload", help=f"Fill it as this workload needs it: {', '.join(WORKLOADS)}."
-        ),
+        typer.Option("--workload", help=f"Fill it for this workload: {', '.join(WORKLOADS)}."),
     ] = None
     scale: Annotated[
-        int, typer.Option(min=1, help="Size of the workload; its relations have a few times more.")
+        int, typer.Option(min=1, help="Size of the workload; relations have a few times more rows.")
     ] = 1000
     seed: Annotated[int, typer.Option(help="Seed of the workload; same seed, same rows.")] = 0
     relation: Annotated[
@@ -67,8 +65,8 @@ class New:
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="name=column,column; without it the relation may hold equal rows. Once more for"
-            " each further key."
+            help="name=column,column; repeat it for further keys. Without a key the relation may"
+            " hold equal rows."
         ),
     ] = None
     foreign_key: Annotated[
@@ -76,16 +74,16 @@ class New:
         typer.Option(help="name.column,column=relation or …=relation(column,column)."),
     ] = None
     mandatory_foreign_key: Annotated[
-        list[str] | None, typer.Option(help="The same, where no column is ever NULL.")
+        list[str] | None, typer.Option(help="The same, if its columns are never NULL.")
     ] = None
     index: IndexOption = None
     type_: Annotated[
         list[str] | None,
-        typer.Option("--type", help="name.column=TYPE; else a file's types are guessed."),
+        typer.Option("--type", help="name.column=TYPE; by default types are inferred."),
     ] = None
 
     def content(self) -> tuple[Catalog, dict[str, pl.DataFrame], dict[str, Any]]:
-        """What it holds, the rows by relation, and what they were made from."""
+        """The catalog, the rows by relation, and the workload that they come from."""
         if self.workload_name is not None:
             chosen = workload(self.workload_name).source(self.source, self.scale, self.seed)
             origin = {"workload": self.workload_name, "scale": self.scale, "seed": self.seed}
@@ -99,12 +97,12 @@ class New:
 @app.command()
 @taking(New)
 def init(new: New) -> None:
-    """Make a new source, filled from a workload or from files. Its content is version 0.
+    """Create a source, filled from a workload or from files. Its content is version 0.
 
     For example: viewsweep sources init orders.db --source orders --workload retail, or
     … init shop.db --source shop --relation item=items.csv --key item=id
     --type 'item.price=DECIMAL(10,2)'. The first line of a CSV file names the columns.
-    The source refuses what breaks a key, or a foreign key to another of its relations.
+    The source refuses changes that break a key, or a foreign key to another of its relations.
     """
     if (new.workload_name is None) == (not new.relation):
         raise WrongUse("give either --workload or at least one --relation")
@@ -119,9 +117,9 @@ def init(new: New) -> None:
 @app.command()
 def index(
     database: DatabaseArgument,
-    on: Annotated[list[str], typer.Option("--on", help="name=column,column; an index on each.")],
+    on: Annotated[list[str], typer.Option("--on", help="name=column,column; repeat for more.")],
 ) -> None:
-    """Make indexes at a source that is not running, for look-ups of a few keys.
+    """Create indexes at a source that is not running, for look-ups of a few keys.
 
     For example: viewsweep sources index sales.db --on orders=customer_id,product_id
     """
@@ -146,11 +144,11 @@ def apply(
     Each is {"changes": [{"relation": "item", "row": [1, "pen", 10.25], "count": 1}]}, with the
     values in the order in which 'sources status' shows the columns: numbers (a DECIMAL also as
     "10.25", a DOUBLE also as "NaN" or "Infinity"), "2024-01-31" for a DATE, "2024-01-31
-    10:00:00.5" for a TIMESTAMP, true, false, null. Count -1 deletes a row, and deleting the old
-    row and adding the new one in one transaction modifies it; 2 adds a row twice, which only a
-    relation without a key can hold. A part of a
-    transaction over several sources adds "global": {"id": "t1", "participants": ["shop", "bank"]};
-    warehouses show it when all participants have committed their parts.
+    10:00:00.5" for a TIMESTAMP, true, false, null. Count 1 adds a row, -1 deletes it; deleting the
+    old row and adding the new one in one transaction modifies it. Count 2 adds a row twice, which
+    only a relation without a key can hold. A part of a transaction over several sources has
+    "global": {"id": "t1", "participants": ["shop", "bank"]} as well; views show it when all
+    participants have committed their parts.
     """
     forms = _read_transactions(file)
     try:
@@ -179,9 +177,9 @@ def status(
     address: AddressOption = None,
     token: TokenOption = None,
     tls_roots: TlsRootsOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Show what a source holds, its version and how much of it is published."""
+    """Show a source's relations, its version and the last version that is published."""
     if _running(database, address):
         with _client(address, token, tls_roots) as client:
             found = client.status()
@@ -211,7 +209,7 @@ def _show_relations(found: Mapping[str, Any]) -> None:
 
 
 def _running(database: Path | None, address: str | None) -> bool:
-    """Whether a running source is meant, not a file."""
+    """Whether the options name a running source, not a file."""
     if (database is None) == (address is None):
         raise WrongUse("give either --database or --address")
     return address is not None
@@ -260,7 +258,7 @@ def _read_transactions(file: Path) -> list[tuple[str, Any]]:
 
 def _json(text: bytes, where: str) -> Any:
     try:
-        # As they are written: 0.1 as a float is no DECIMAL any more.
+        # Numbers as written: 0.1 read as a float would not be an exact DECIMAL.
         return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except RecursionError:
         raise WrongUse(f"{where}: nested too deeply") from None
@@ -275,7 +273,7 @@ def _no_number(text: str) -> Any:
 def _decoded(
     forms: list[tuple[str, Any]], file: Path, relations: dict[str, Relation]
 ) -> list[Transaction]:
-    """All of them are read before the first is committed."""
+    """All transactions of the file, read before the first is committed."""
     if not forms:
         raise WrongUse(f"{file} holds no transactions")
     return [transaction_from_json(form, where, relations) for where, form in forms]

@@ -1,4 +1,4 @@
-"""The same job for spark-submit; arguments as of `viewsweep run`.
+"""The same job for spark-submit, with the arguments of `viewsweep run`.
 
 spark-submit $(python -m infra.sparksettings) cli/submit.py --config warehouse.toml
 """

@@ -1,4 +1,4 @@
-"""`viewsweep trace`: writes down a live run, for `viewsweep check`."""
+"""`viewsweep trace`: writes the trace of a live run, for `viewsweep check`."""
 
 from pathlib import Path
 from typing import Annotated

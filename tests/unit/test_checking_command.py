@@ -52,7 +52,7 @@ def test_a_protocol_of_which_nothing_is_known_needs_a_level(tmp_path: Path) -> N
     result = run.invoke(app, [str(file)])
     assert result.exit_code == 2
     assert (
-        "the protocol 'guessing' promises no level that is known here; name one of convergent, weak"
+        "the level of protocol 'guessing' is not known here; name one with --level: convergent,"
     ) in result.stderr
     assert run.invoke(app, [str(file), "--level", "complete"]).exit_code == 0
 
