@@ -1,1 +1,1 @@
-"""Measurements; nothing of it is needed to keep a view."""
+"""Measurements; keeping a view needs none of this."""

@@ -1,7 +1,7 @@
-"""What all engines are given: base relations, a burst of updates, and the result by DuckDB.
+"""The input of all engines: base relations and a burst of updates, with the result by DuckDB.
 
-The truth is computed by DuckDB from the view's SQL text over the relations as they are after the
-burst. No engine, and nothing of viewsweep but the generator of the rows, takes part in it.
+DuckDB computes the truth from the view's SQL text over the relations after the burst. No engine
+takes part in it, and of viewsweep only the generator of the rows.
 """
 
 from dataclasses import asdict, dataclass
@@ -20,22 +20,22 @@ from protocols.views.view import View
 from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
 
 UNTIL = "_until"
-#: The end of the life of a row that is there at the end.
+#: The end of life of a row that is still there after the burst.
 FOREVER = 2**62
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured; printed beside every figure."""
+    """The settings of a measurement, printed beside every figure."""
 
     workload: str = "chain4"
-    #: Of all relations together.
+    #: Rows of all relations together.
     base_rows: int = 1_000_000
     #: Single-row transactions of all sources together.
     updates: int = 100_000
-    #: Updates that the engines working batch by batch take at once.
+    #: Updates in a batch, for engines that work batch by batch.
     batch: int = 10_000
-    #: How many intermediate states of an engine are looked at.
+    #: The number of intermediate states of an engine that are judged.
     states: int = 20
     seed: int = 7
 
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Base:
-    """One relation: what it holds at first, and the burst that comes over it."""
+    """One relation: its rows before the burst, and its changes in the burst."""
 
     relation: Relation
     rows: pl.DataFrame
@@ -63,20 +63,20 @@ class Base:
 
     @cached_property
     def history(self) -> pl.DataFrame:
-        """Every row there ever was; `revision` wrote it, and `_until` is what ended it."""
+        """Every row that ever existed, from the version `revision` to before `_until`."""
         written = pl.concat([self.rows, self._signed(1)])
         ended = self._ended.rename({VERSION: UNTIL})
         lives = written.join(ended, on=["number", "revision"], how="left")
         return lives.with_columns(pl.col(UNTIL).fill_null(FOREVER))
 
     def at(self, version: int) -> pl.DataFrame:
-        """The rows when so many transactions of the burst have been committed."""
+        """The rows after so many transactions of the burst."""
         there = (pl.col("revision") <= version) & (pl.col(UNTIL) > version)
         return self.history.filter(there).drop(UNTIL)
 
     @property
     def inserts_only(self) -> pl.DataFrame:
-        """What the relation would hold if its modifications and deletions were left out."""
+        """The rows of the relation without its modifications and deletions."""
         others = self._ended[VERSION].unique().implode()
         inserted = self.changes.filter((pl.col(COUNT) > 0) & ~pl.col(VERSION).is_in(others))
         return pl.concat([self.rows, inserted.select(self.names)])
@@ -90,13 +90,13 @@ class Base:
 
 
 class Burst:
-    """The relations of a workload with the updates of a burst, and what the view should be."""
+    """The relations of a workload with the updates of a burst, and the right view."""
 
     def __init__(self, settings: Settings) -> None:
         found = linked(settings.workload)
         if found is None:
             raise WrongUse(
-                f"{settings.workload!r} is no workload for measurements; there are {NAMES}"
+                f"{settings.workload!r} is not a workload for measurements; there are {NAMES}"
             )
         self.settings = settings
         self.workload: Linked = found
@@ -104,7 +104,7 @@ class Burst:
         assert isinstance(view, View)
         self.view = view
         share = -(-settings.updates // len(found.sources))
-        #: How many transactions there are, the same number at each source.
+        #: The number of transactions, the same at each source.
         self.updates = share * len(found.sources)
         self.share = share
         self.bases = tuple(
@@ -114,12 +114,12 @@ class Burst:
 
     @property
     def cuts(self) -> list[int]:
-        """After how many updates states are looked at: evenly, and not at round numbers."""
+        """The numbers of updates after which states are judged: even steps, not round numbers."""
         number = self.settings.states
         return [1 + self.updates * (2 * each + 1) // (2 * number + 1) for each in range(number)]
 
     def cuts_of(self, view: str | None) -> list[int]:
-        """The same for one of the other views, whose states are evaluated one by one: fewer."""
+        """The same for a view; fewer for another one, whose states are evaluated one by one."""
         return self.cuts if view is None else self.cuts[:: max(1, self.settings.states // 4)]
 
     @cached_property
@@ -134,12 +134,12 @@ class Burst:
 
     @cached_property
     def truth_of_inserts(self) -> pl.DataFrame:
-        """The same for an engine that is only given the insertions."""
+        """The same for an engine that takes only the insertions."""
         return evaluated(self.workload.view, {b.relation: b.inserts_only for b in self.bases})
 
     @property
     def insertions(self) -> int:
-        """How many of the updates insert."""
+        """The number of updates that insert."""
         return sum(b.inserts_only.height - b.rows.height for b in self.bases)
 
 
@@ -159,7 +159,7 @@ def evaluated(sql: str, rows: dict[Relation, pl.DataFrame]) -> pl.DataFrame:
 
 
 def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> bool:
-    """Whether two results hold the same rows equally often, in whatever order."""
+    """Whether two results have the same rows equally often, in any order."""
     if one.height != other.height or set(one.columns) != set(other.columns):
         return False
     names = other.columns
@@ -174,7 +174,7 @@ def folded(changes: pl.DataFrame) -> pl.DataFrame:
 
 
 def unfolded(state: pl.DataFrame) -> pl.DataFrame:
-    """Each row as often as its count says; what is there less than not at all stays to be seen."""
+    """Each row as often as its count says; rows with a negative count stay, as errors."""
     odd = state.filter(pl.col(COUNT) < 0)
     more = state.filter(pl.col(COUNT) > 0)
     rows = more.select(pl.all().exclude(COUNT).repeat_by(COUNT).list.explode())

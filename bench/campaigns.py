@@ -1,12 +1,12 @@
-"""Every protocol, at length: simulated by the ten thousands, then live. Part of `make soak`.
+"""Long campaigns of every protocol: tens of thousands simulated, then live. Part of `make soak`.
 
-Simulated: random scenarios with all knobs drawn; nothing may stay below the level that the protocol
-claims, nothing may ask too much, and the control has to be caught. The same with random SQL beyond
-inner joins, for the protocols that keep it: how many different plans there were, and which of their
-operators were at work while an answer differed from what was asked for. Then all schedules of a
-small scenario for the three that matter most, and of a smaller one over sources with holes and with
-windows. Live: `viewsweep demo` with each of them, broker, sources, Spark and Delta included, judged
-by the checker.
+Simulated: random scenarios with all knobs drawn; no run may be below the level that the protocol
+claims, none may ask too much, and the control has to be caught. The same with random SQL beyond
+inner joins, for the protocols that keep it: the number of different plans, and the operators that
+were in use while an answer contained concurrent updates. Then all schedules of a small scenario for
+the three most important protocols, and of a smaller one over sources with holes and with windows.
+Live: `viewsweep demo` with each protocol, broker, sources, Spark and Delta included, judged by the
+checker.
 """
 
 import json
@@ -27,12 +27,12 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 _VIEWSWEEP = [sys.executable, "-m", "cli.main"]
 _SCENARIOS = Path(__file__).parents[1] / "examples/scenarios"
 _SMALL = _SCENARIOS / "three-sources-four-updates.json"
-#: Its relations have keys, as windows need them, and of its updates one depends on another.
+#: Its relations have keys, which windows need, and one of its updates depends on another.
 _SMALLER = _SCENARIOS / "two-keyed-sources-four-updates.json"
-#: Their runs cost several times as much, so there are a fifth as many.
+#: Their runs cost several times as much, so they get a fifth of the runs.
 _DEAR = ("c-strobe", "eca", "eca-key", "eca-local", "lca")
 _EXHAUSTIVE = ("sweep", "nested-sweep", "batched-sweep")
-#: How sources read that are no simulation of ours, and who keeps a view over them.
+#: The ways in which foreign sources read, and the protocols that keep a view over them.
 _READS, _READERS = (
     ("holes", "windows"),
     ("sweep", "nested-sweep", "pipelined-sweep", "batched-sweep"),
@@ -46,12 +46,12 @@ _CONTROLS, _CAUGHT = 200, 0.25
 def main(
     runs: Annotated[int, typer.Option(help="Simulated runs per protocol.")] = 100_000,
     views: Annotated[int, typer.Option(help="Simulated runs with random views.")] = 100_000,
-    updates: Annotated[int, typer.Option(help="Updates of a live run; 0: none is made.")] = 2_000,
-    failures: Annotated[Path, typer.Option(help="Where failing runs are kept.")] = Path(
+    updates: Annotated[int, typer.Option(help="Updates of a live run; 0 for no live runs.")] = 2000,
+    failures: Annotated[Path, typer.Option(help="Directory for the files of failing runs.")] = Path(
         ".viewsweep/failures"
     ),
 ) -> None:
-    """Run the campaigns; exit code 1 when one of them did not end as it should."""
+    """Run the campaigns; exit code 1 if one of them failed."""
     wrong: list[str] = []
     wrong += _simulated(runs, failures) if runs else []
     wrong += _with_views(views, failures) if views else []
@@ -93,9 +93,9 @@ def _simulated(runs: int, failures: Path) -> list[str]:
 
 
 def _planned(runs: int) -> Iterator[tuple[Entry, int, str | None]]:
-    """Protocol, runs, and how sources read (drawn if None)."""
+    """Protocol, runs, and the way in which sources read (drawn if None)."""
     for entry in PROTOCOLS.values():
-        # The control fails in most of its runs: a few of them say it all.
+        # The control fails in most of its runs, so a few are enough.
         count = min(runs, 200) if entry.control else runs // 5 if entry.name in _DEAR else runs
         yield entry, count, None
     for reads in _READS:
@@ -104,7 +104,7 @@ def _planned(runs: int) -> Iterator[tuple[Entry, int, str | None]]:
 
 
 def _with_views(runs: int, failures: Path) -> list[str]:
-    """Random SQL beyond inner joins."""
+    """Runs random SQL beyond inner joins."""
     counts = {name: max(1, int(runs * share)) for name, share in _VIEWS.items()}
     table = Table("views", "runs", "below", "plans", "states", "met", "runs/s", box=None)
     met: Counter[str] = Counter()
@@ -125,7 +125,7 @@ def _with_views(runs: int, failures: Path) -> list[str]:
                 wrong.append(f"simulate {options}: exit code {code}")
     Console().print(table)
     operators = ", ".join(f"{name} {number:,}" for name, number in sorted(met.items()))
-    Console().print(f"operators at work while an answer differed, with runs: {operators}")
+    Console().print(f"operators in use while an answer differed, with runs: {operators}")
     return wrong
 
 
@@ -142,7 +142,7 @@ def _exhaustive() -> list[str]:
 
 
 def _explored() -> Iterator[tuple[str, Path, str]]:
-    """Protocol, scenario, and how its sources read."""
+    """Protocol, scenario, and the way in which its sources read."""
     for name in _EXHAUSTIVE:
         yield name, _SMALL, "versions"
     for reads in _READS:
@@ -155,7 +155,7 @@ def _live(updates: int) -> list[str]:
     for entry in PROTOCOLS.values():
         began = time.monotonic()
         arguments = [*_VIEWSWEEP, "demo", "--protocol", entry.name, "--updates", str(updates)]
-        # What piles up while Spark starts costs the ECA family its square.
+        # The ECA family's work grows with the square of the backlog from Spark's start.
         arguments += ["--rate", "4"] if entry.one_source else []
         run = subprocess.run(arguments, capture_output=True, text=True, check=False)
         Console().print(
@@ -171,7 +171,7 @@ def _expected(entry: Entry) -> int:
 
 
 def _verdict(output: str) -> str:
-    """The first line and the figures of what the checker says."""
+    """The first line and the figures of the checker's output."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     kept = [
         " ".join(line.split())

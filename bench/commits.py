@@ -1,16 +1,16 @@
-"""What a view costs after thousands of commits, as against its first ones: `bench/commits.py`.
+"""The costs of a view after thousands of commits and after its first ones: `bench/commits.py`.
 
-Two views of the same content in one process, one young and one old, measured in turns; what counts
-is the ratio. Each commit changes a few rows, `current` follows each of them, and the upkeep comes
-by as often as it would. CPU time of the process, so that a busy machine does not show; medians.
+Two views of the same content in one process, one young and one old, measured in turns; the ratio
+counts. Each commit changes a few rows, `current` follows each of them, and the upkeep runs as often
+as in a job. CPU time of the process, so that a busy machine does not matter; medians.
 
     append     one batch into `changes` and `progress`
     follow     `current` takes it over
     open       another process finds the view and its standing
     read       all of `current`, by Polars
-    at         the view at its position, summed up from `changes`
+    at         the view at its position, summed from `changes`
 
-A second table: what `follow` takes for the same thousand rows against the size of `current`.
+A second table: the time of `follow` for the same thousand rows against the size of `current`.
 """
 
 import json
@@ -75,7 +75,7 @@ class Kept:
         self.tables.record(_delivered(position))
 
     def live(self, commits: int, rows: int) -> None:
-        """So many commits; `current` follows each, and the upkeep comes by now and then."""
+        """Makes so many commits; `current` follows each, and the upkeep runs now and then."""
         for number in range(1, commits + 1):
             self.commit(rows)
             self.tables.follow()
@@ -87,7 +87,7 @@ class Kept:
         self.tables.catch_up()
 
     def refuse_wrong_rows(self) -> None:
-        """What was measured has to be the view, as numpy has kept it."""
+        """Asserts that the view has the rows that numpy has kept beside it."""
         found = _read(self.tables).sort("id")
         assert found["t"].to_list() == _TEXTS[self._texts].tolist()
         assert found[COUNT].unique().to_list() == [1]
@@ -150,7 +150,7 @@ def ages(young: int, old: int, rows: int, changed: int, tidy_every: int) -> list
 
 
 def sizes(changed: int) -> list[dict[str, Any]]:
-    """One row per size of `current`: milliseconds of CPU in which it takes over the same change."""
+    """One row per size of `current`: milliseconds of CPU to take over the same change."""
     found = []
     with workplace("bench") as directory:
         views = {rows: Kept(directory / str(rows), rows, 0) for rows in (10**4, 10**5, 10**6)}
@@ -169,10 +169,10 @@ def main(
     old: Annotated[int, typer.Option(help="Commits of the old view.")] = 2000,
     rows: Annotated[int, typer.Option(help="Rows of both.")] = 10_000,
     changed: Annotated[int, typer.Option(help="Rows that a commit modifies.")] = 10,
-    tidy_every: Annotated[int, typer.Option(help="Commits between upkeeps; 0 is without.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    tidy_every: Annotated[int, typer.Option(help="Commits between upkeeps; 0 for none.")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Measure what many commits do to the costs of a view."""
+    """Measure the costs of a view after few commits and after many."""
     settings = {"young": young, "old": old, "rows": rows, "changed": changed}
     by_age = ages(young, old, rows, changed, tidy_every)
     by_size = sizes(500)

@@ -1,13 +1,13 @@
-"""Kills and stops the parts of a running system over and over, and judges the run in the end.
+"""Kills and stops the parts of a running system again and again, and judges the run at the end.
 
     python bench/crashes.py [--times 15] [--stops 3] [--seed 1]
 
-The job, its Spark JVM, a source and the broker are each killed with SIGKILL so many times, and
-stand still for 20 seconds (SIGSTOP) so many times, at moments drawn from the seed, while the
-sources keep committing; one job finds its Spark checkpoint deleted when it comes back. A line for
-each crash, then the checker's verdict. Exit code 0: the trace is complete in delivery order,
-everything committed is in the view, and no position is there twice. 1: it is not, and the directory
-of the run is kept. 60 kills and 12 stops take about twenty minutes. The same as
+The job, its Spark JVM, a source and the broker are each killed with SIGKILL and stopped for 20
+seconds (SIGSTOP), as often as the options say, at moments drawn from the seed, while the sources
+keep committing. One restarted job finds its Spark checkpoint deleted. The output is a line for each
+crash, then the checker's verdict. Exit code 0: the trace is complete in delivery order, everything
+committed is in the view, and no position is there twice. 1: it is not, and the directory of the run
+is kept. 60 kills and 12 stops take about twenty minutes. The same as
 `tests/integration/test_live_crashes.py`, for longer.
 """
 
@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-# The harness of the live tests, which is no package.
+# The harness of the live tests, which is not a package.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integration"))
 
 from live import Crash, CrashingSystem, LiveSystem, Part, crashes, twice
@@ -31,9 +31,9 @@ _PARTS: tuple[Part, ...] = ("job", "jvm", "source", "broker")
 
 
 def main(
-    times: Annotated[int, typer.Option(min=1, help="How often each part is killed.")] = 15,
-    stops: Annotated[int, typer.Option(min=0, help="How often each part is stopped.")] = 3,
-    seed: Annotated[int, typer.Option(help="Decides order, moments and victims.")] = 1,
+    times: Annotated[int, typer.Option(min=1, help="Kills of each part.")] = 15,
+    stops: Annotated[int, typer.Option(min=0, help="Stops of each part.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of order, moments and victims.")] = 1,
 ) -> None:
     """Kill and stop all parts at random moments; exit code 0 if nothing is lost or twice."""
     directory = Path(tempfile.mkdtemp(prefix="viewsweep-crashes-"))
@@ -44,7 +44,7 @@ def main(
         print(f"WRONG: {finding}")
     if wrong:
         print(
-            f"everything is left in {directory}; again with:"
+            f"everything is kept in {directory}; repeat with:"
             f" --times {times} --stops {stops} --seed {seed}"
         )
         raise typer.Exit(1)
@@ -53,7 +53,7 @@ def main(
 
 
 def _soak(directory: Path, plan: Sequence[Crash]) -> list[str]:
-    """One run from the sources' first commit to the verdict; returns what is wrong with it."""
+    """Does one run from the sources' first commit to the verdict; returns its errors."""
     running = directory / "system"
     running.mkdir()
     with (

@@ -1,10 +1,10 @@
-"""How the costs of our engine grow: with the batch, with the base, with the number of relations.
+"""The growth of our engine's costs: with the batch, the base and the number of relations.
 
     POLARS_MAX_THREADS=1 python -m bench.curves [--quick] [--into docs/costs.svg]
 
-Counts (questions, bytes) are exact. Times are of the processors (`process_time`), of the engine
-alone, medians of interleaved repeats; what the sources need to find the rows is drawn apart, for
-here they are plain columns without an index.
+Counts (questions, bytes) are exact. Times are CPU times (`process_time`) of the engine alone,
+medians of interleaved repeats. The sources' time to find the rows is drawn apart, because here they
+are plain columns without an index.
 """
 
 import sys
@@ -27,21 +27,21 @@ from protocols.views.jointree import queries_per_batch
 
 _SHAPES = ("chain4", "star4", "tree5")
 _RELATIONS = tuple(f"chain{n}" for n in range(2, 9))
-#: A burst holds so many of the largest batches, and one that warms up and does not count.
+#: A burst has so many of the largest batches, after one that warms up and does not count.
 _BATCHES = 4
-#: Where the batch is varied, small ones are measured until they make so many updates.
+#: When the batch is varied, small ones are repeated up to so many updates.
 _UPDATES = 400
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a number of batches cost."""
+    """The cost of a number of batches."""
 
     workload: str
     base_rows: int
     batch: int
     batches: int
-    #: Questions of the batch with the most of them, and what the bound says.
+    #: The questions of the batch with the most of them, and the bound.
     most_questions: int
     bound: int
     bytes_per_update: float
@@ -50,7 +50,7 @@ class Cost:
 
 
 def cost(burst: Burst, batch: int, batches: int | None = None) -> Cost:
-    """Sweeps so many batches of this size, or all that the burst holds."""
+    """Sweeps so many batches of this size, or all of the burst."""
     engine = EngineAlone(burst)
     _one_batch(engine, batch, 1)
     asked = engine.sources
@@ -83,16 +83,16 @@ def _one_batch(engine: EngineAlone, batch: int, number: int) -> None:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is varied."""
+    """The sizes of a measurement."""
 
     batches: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
     bases: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
     base: int = 1_000_000
-    #: The batches where the base is varied. Of the smallest one few updates meet each other even
-    #: in the smallest base; those of a larger one share what they ask for, the more the less there
-    #: is, which makes small bases look cheap.
+    #: The batches with which the base is varied. In the smallest batch few updates meet each other
+    #: even in the smallest base. Updates of a larger batch share keys, the more the smaller the
+    #: base is, which makes small bases look cheap.
     base_batches: tuple[int, ...] = (1_000, 10_000)
-    #: The batch where the number of relations is varied.
+    #: The batch with which the number of relations is varied.
     batch: int = 10_000
     repeats: int = 3
 
@@ -101,7 +101,7 @@ QUICK = Sizes((1, 10, 100), (2_000, 4_000, 8_000), 4_000, (10, 100), 100, 1)
 
 
 def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
-    """Per shape the costs at each size of a batch."""
+    """Shape → the costs at each size of a batch."""
     found: dict[str, list[Cost]] = {}
     for shape in _SHAPES:
         updates = sizes.batches[-1] * (_BATCHES + 1)
@@ -115,7 +115,7 @@ def _as_many(batch: int) -> int:
 
 
 def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
-    """Per size of the batch the costs at each size of the base."""
+    """Size of a batch → the costs at each size of the base."""
     settings = [Settings("chain4", base_rows=base) for base in sizes.bases]
     bursts = _bursts(settings, sizes.base_batches[-1])
     return {batch: _medians(bursts, batch, sizes.repeats) for batch in sizes.base_batches}
@@ -124,9 +124,9 @@ def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
 def by_relations(sizes: Sizes) -> list[Cost]:
     """The costs for chains of each length.
 
-    The updates of each relation go their own way through the others: n(n - 1) legs, of which each
-    has the fewer rows of a batch, the more relations there are. So the fixed cost of a leg makes
-    the curve bend upwards a little; of larger batches it is straighter.
+    The updates of each relation take their own path through the others: n(n - 1) legs. The more
+    relations there are, the fewer rows of a batch each leg has. So the fixed cost of a leg bends
+    the curve upwards a little; with larger batches it is straighter.
     """
     settings = [Settings(name, base_rows=sizes.base) for name in _RELATIONS]
     return _medians(_bursts(settings, sizes.batch), sizes.batch, sizes.repeats)
@@ -197,7 +197,7 @@ def main(
     into: Annotated[Path | None, typer.Option(help="Draw the plots into this file (SVG).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes.")] = False,
 ) -> None:
-    """Measure how costs grow; print the figures as JSON."""
+    """Measure the growth of costs; print the figures as JSON."""
     sizes = QUICK if quick else Sizes()
     batches, bases, relations = by_batch(sizes), by_base(sizes), by_relations(sizes)
     if into is not None:

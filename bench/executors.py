@@ -2,19 +2,19 @@
 
 All runs begin at the same first state and read the same topics. The executors are processes of
 their own (Spark's `local-cluster[2,1,1024]`). Their changes have to be those of the driver, row by
-row at each position, and the checker has to find the run complete. Prints what each executor did,
-and what a batch would take on more of them, for no machine of ours has the cores to show it:
+row at each position, and the checker has to find the run complete. Prints the figures of each
+executor, and a batch's estimated time on more of them, because our machines lack the cores:
 
     seconds on k executors = around + ready + sweep / k
 
-    around   what Spark needs to hand a batch out and to collect the answers
+    around   Spark's time to hand a batch out and to collect the results
     ready    every executor makes a mailbox of the whole batch: an answer may contain any of it
     sweep    the rest of a slice: it has about a k-th of the rows to sweep
 
-Each is measured on one executor, in the last batch: its workers are warm, and nothing lies behind
-it in the topics. What this says of two executors stands beside what two of them took. `around` does
-not grow with the rows, or little; so from some number of rows on executors take less than the
-driver alone, if they are enough.
+Each is measured on one executor, in the last batch: its workers are warm, and no record comes after
+it in the topics. The estimate for two executors is printed beside their measured time. `around`
+hardly grows with the rows; so from some number of rows on, enough executors take less time than the
+driver alone.
 """
 
 import json
@@ -38,7 +38,7 @@ from protocols.errors import Unreachable, ViewsweepError
 from sources.client import SourceClient
 from streaming.localsystem import VIEW, Load, LocalSystem
 
-#: Run → how many executors, of a core each.
+#: Run → the number of executors, each with one core.
 _RUNS = {"driver": 0, "one": 1, "two": 2}
 _PREDICTED = (1, 2, 4, 8, 16)
 #: The first one warms up.
@@ -48,9 +48,9 @@ _PATIENCE_SECONDS = 600
 
 
 def main(
-    updates: Annotated[int, typer.Option(help="Transactions of a batch; there are two.")] = 200_000,
+    updates: Annotated[int, typer.Option(help="Transactions in each of two batches.")] = 200_000,
     scale: Annotated[int, typer.Option(help="Base rows of all relations.")] = 400_000,
-    workload: Annotated[str, typer.Option(help="What is joined: chain2 … chain8.")] = "chain8",
+    workload: Annotated[str, typer.Option(help="The workload: chain2 … chain8.")] = "chain8",
 ) -> None:
     """Sweep one burst on the driver and on executors, and compare."""
     load = Load(workload, 4, rate=1e6, scale=scale)
@@ -73,7 +73,7 @@ def main(
 
 
 def _begin(system: LocalSystem) -> None:
-    """The first state, from which both runs go on."""
+    """Makes the first state, from which all runs go on."""
     system.make_sources()
     system.serve()
     _done(system.start("first", "run --config warehouse.toml --once"))
@@ -93,7 +93,7 @@ def _burst(system: LocalSystem, updates: int) -> None:
 
 
 def _swept_by(system: LocalSystem, name: str, executors: int, updates: int) -> dict[str, Any]:
-    """One run under spark-submit over a copy of the first state; its summary."""
+    """Does one run under spark-submit on a copy of the first state; its summary."""
     directory = system.directory
     shutil.copytree(directory / "lake", directory / name)
     shutil.rmtree(directory / name / VIEW / "checkpoint", ignore_errors=True)
@@ -131,7 +131,7 @@ def _changes(system: LocalSystem, name: str) -> pl.DataFrame:
 
 
 def _model(figures: dict[str, Any]) -> dict[str, Any]:
-    """What the last batch took, what it would take on more executors, and when they pay."""
+    """The last batch's time, the estimates for more executors, and the size at which they pay."""
     one, two = (figures[name]["executor_batches"][-1] for name in ("one", "two"))
     slices = one["slices"]
     around = one["seconds"] - sum(each["seconds"] for each in slices)
@@ -156,7 +156,7 @@ def _model(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(system: LocalSystem) -> str:
-    """What the checker says of the run on two executors."""
+    """The checker's verdict on the run on two executors."""
     _done(system.start("trace", "trace run.jsonl --config two.toml"))
     check = system.start("check", "check run.jsonl --json")
     check.wait(_PATIENCE_SECONDS)

@@ -1,8 +1,8 @@
-"""Topics for engines that want Debezium's `payload` form, and what they write back.
+"""Topics for engines that read Debezium's `payload` form, and the topics that they write.
 
 The base relations are one Kafka transaction and the burst another: it becomes visible all at once,
-at its commit, which starts the clock. The engines write into a topic in which the broker stamps
-each record as it arrives, and the stamp of the last one stops it: one clock for all.
+at its commit, which starts the clock. The engines write to a topic in which the broker stamps each
+record on arrival, and the stamp of the last record stops the clock: one clock for all.
 """
 
 import time
@@ -23,9 +23,9 @@ from sources.topics import CLIENT_LOG
 
 _RECORDS_AT_ONCE = 10_000
 _ANSWER_WITHIN = 60.0
-#: No news for so long after the expected number of rows is there: that was all.
+#: With the expected number of rows there, the output ends after so long without a record.
 _QUIET_SECONDS = 2.0
-#: No news for so long while rows are missing: they will not come.
+#: With rows missing, it ends after so long without a record: they will not come.
 _SILENT_SECONDS = 90.0
 _BEFORE, _AFTER = "before", "after"
 _RECORD = "_record"
@@ -63,11 +63,11 @@ class Feed:
             raise Unreachable(f"the topics of {self.out}: {error.args[0].str()}") from None
 
     def publish_base(self) -> None:
-        """All rows that the relations begin with."""
+        """Publishes all rows that the relations begin with."""
         self._publish(lambda base: records(base, _inserted(base.rows)))
 
     def publish_burst(self) -> float:
-        """The burst, and the moment at which it became visible."""
+        """Publishes the burst; returns the moment at which it became visible."""
         return self._publish(lambda base: records(base, base.changes))
 
     def _publish(self, of: Callable[[Base], pl.DataFrame]) -> float:
@@ -91,7 +91,7 @@ class Feed:
 
 
 def _inserted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows as changes, each a transaction of its own."""
+    """The rows as changes, each a transaction of its own."""
     ones = pl.lit(1, pl.Int64).alias(COUNT)
     return rows.with_columns(ones, pl.int_range(1, pl.len() + 1).alias(VERSION))
 
@@ -123,19 +123,19 @@ def records(base: Base, changes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _braces(text: pl.Expr) -> pl.Expr:
-    """Polars' format knows no escape for braces; the workload has no such brackets in its texts."""
+    """Puts braces for brackets: Polars' format cannot escape braces, and no text has brackets."""
     return text.str.replace_all("<", "{", literal=True).str.replace_all(">", "}", literal=True)
 
 
 @dataclass
 class Output:
-    """What an engine has written so far, decoded: view columns, `_count`, `time` if it says so."""
+    """An engine's output so far, decoded: view columns, `_count`, and `time` if it has one."""
 
     burst: Burst
     frames: list[pl.DataFrame] = field(default_factory=list)
-    #: How many rows the view has by now.
+    #: The number of rows of the view so far.
     rows: int = 0
-    #: When the last record arrived at the broker, in seconds since the epoch.
+    #: The time at which the last record reached the broker, in seconds since the epoch.
     last_stamp: float = 0.0
 
     def take(self, values: list[bytes], stamp: int) -> None:
@@ -155,8 +155,8 @@ TIME = "time"
 def decoded_output(burst: Burst, values: list[bytes]) -> pl.DataFrame:
     """Signed rows of the view from records of any of the engines.
 
-    Either a flat row with `diff`, +1 if it is missing, and perhaps a `time` that groups what
-    belongs together, or Debezium's `before` and `after`.
+    A record is either a flat row with `diff` (+1 if missing) and perhaps a `time` that groups the
+    records of one update, or Debezium's `before` and `after`.
     """
     row = dict.fromkeys(burst.view.schema, pl.Int64())
     images = {_BEFORE: pl.Struct(row), _AFTER: pl.Struct(row)}
@@ -169,12 +169,12 @@ def decoded_output(burst: Burst, values: list[bytes]) -> pl.DataFrame:
         there = cells.filter(pl.col(image).is_not_null())
         counted = (pl.lit(sign, pl.Int64).alias(COUNT), TIME, _RECORD)
         parts.append(there.select(pl.col(image), *counted).unnest(image))
-    # Whoever looks at a state on the way has to see the records in the order of the topic.
+    # States on the way need the records in the order of the topic.
     return pl.concat(parts).sort(_RECORD, maintain_order=True).drop(_RECORD)
 
 
 class Drain:
-    """Reads what an engine writes."""
+    """Reads an engine's output."""
 
     def __init__(self, bootstrap: str, feed: Feed, burst: Burst) -> None:
         settings = {
@@ -192,10 +192,10 @@ class Drain:
         self._consumer.close()
 
     def until(self, rows: int, alive: Callable[[], None]) -> Output:
-        """Everything until the view has so many rows and nothing more comes.
+        """The output until the view has so many rows and no record comes any more.
 
-        Falls silent with another number: what there is, for others to judge. `alive` raises when
-        nothing can come any more.
+        If the engine falls silent with another number of rows, returns the output so far, to be
+        judged. `alive` raises when the engine has ended.
         """
         output = Output(self._burst, rows=self._rows)
         news = time.monotonic()

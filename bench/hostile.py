@@ -1,9 +1,9 @@
-"""Attacks everything that takes input from outside, and shows in a table what came of it.
+"""Attacks everything that takes input from outside, and prints the outcomes as a table.
 
     python -m bench.hostile [--short] [--seed 1] [--family records] [--json]
 
-Exit code 0: every attack ended in words or was survived, nothing was wrong, no traceback was shown.
-1: something else happened; its line says what, and the directory of the run is kept.
+Exit code 0: every attack was survived or ended with a message, nothing was wrong, no traceback was
+shown. 1: otherwise; the attack's line says why, and the directory of the run is kept.
 """
 
 import importlib
@@ -23,7 +23,7 @@ from rich.table import Table
 
 from bench.attacks import Outcome, Settings
 
-#: Module of `bench.attacks` → what it attacks.
+#: Module of `bench.attacks` → a description of its attacks.
 FAMILIES = {
     "records": "hostile records, read in columns and by record",
     "files": "damaged files of the warehouse, and a restart",
@@ -34,11 +34,11 @@ FAMILIES = {
 
 def main(
     short: Annotated[bool, typer.Option("--short", help="A few cases of each family.")] = False,
-    seed: Annotated[int, typer.Option(help="Decides what is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 1,
     family: Annotated[
         list[str] | None, typer.Option(help=f"Only these: {', '.join(FAMILIES)}.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Attack records, files, answers and the query server; exit code 0 if all is survived."""
     unknown = sorted(set(family or []) - set(FAMILIES))
@@ -53,19 +53,19 @@ def main(
     else:
         _show(outcomes)
     if not all(each.good for of in outcomes.values() for each in of):
-        print(f"everything is left in {directory}")
+        print(f"everything is kept in {directory}")
         raise typer.Exit(1)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def survived(name: str, settings: Settings) -> Iterator[Outcome]:
-    """What comes of the attacks of one family."""
+    """The outcomes of one family's attacks."""
     settings.directory.mkdir(parents=True, exist_ok=True)
     yield from importlib.import_module(f"bench.attacks.{name}").outcomes(settings)
 
 
 def _told(name: str, settings: Settings) -> Iterator[Outcome]:
-    """The same, each told when it is known: some families take minutes."""
+    """The same, each printed when it is known: some families take minutes."""
     console = Console(stderr=True)
     console.print(f"{name}: {FAMILIES[name]}")
     start = time.monotonic()

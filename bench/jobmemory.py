@@ -1,8 +1,8 @@
-"""What the job needs of memory: python -m bench.jobmemory [--into docs/memory.svg]
+"""The memory that the job needs: python -m bench.jobmemory [--into docs/memory.svg]
 
 Bursts over bases of several sizes, each in one micro-batch, and one of a million updates. Each
-result is compared with DuckDB's, as in `viewsweep bench`. The job is its Python process and its
-JVM; the sources, which hold the base rows, are not in it.
+result is compared with DuckDB's, as in `viewsweep bench`. The figures are of the job's Python
+process and JVM, without the sources, which hold the base rows.
 """
 
 import sys
@@ -21,14 +21,14 @@ from infra.drawing.linechart import Chart, drawn
 
 _BASES = (100_000, 300_000, 1_000_000, 3_000_000)
 _LARGE = 1_000_000
-#: All that is there in one batch.
+#: Takes a whole burst in one batch.
 _ONE_BATCH = "records_per_batch = 2000000"
 
 
 def main(
     into: Annotated[Path | None, typer.Option(help="Draw the plot into this file (SVG).")] = None,
-    updates: Annotated[int, typer.Option(help="Of the bursts over bases of each size.")] = 100_000,
-    large: Annotated[int, typer.Option(help="Of the one large burst; 0: none.")] = _LARGE,
+    updates: Annotated[int, typer.Option(help="Updates over bases of each size.")] = 100_000,
+    large: Annotated[int, typer.Option(help="Updates of the large burst; 0 for none.")] = _LARGE,
 ) -> None:
     """Measure the peak memory of the job; print the figures as JSON."""
     settings = [Settings(base_rows=base, updates=updates, states=2) for base in _BASES]
@@ -47,7 +47,7 @@ def main(
 def _measured(settings: Settings) -> dict[str, Any]:
     say = Console(stderr=True).print
     say(f"{settings.updates:,} updates over {settings.base_rows:,} base rows", highlight=False)
-    # The first state, which is read whole and page by page, is another process's affair.
+    # Another process reads the first state, which is large.
     engine = WholePath(job=_ONE_BATCH, restarted=True)
     report = side_by_side([engine], settings, 1, lambda words: say(f"  {words}"))
     [row] = report.to_json()["rows"]

@@ -1,7 +1,7 @@
-"""The memory of the processes that are started to run something, and of all that they start.
+"""The memory of the processes of a run, and of all that they start.
 
-Pages that processes share are divided among them (PSS) where the kernel says so; summed resident
-sizes would count them once for each.
+Shared pages are divided among the processes that share them (PSS, where the kernel has it); summed
+resident sizes would count them once for each.
 """
 
 import os
@@ -10,20 +10,20 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Self
 
-#: To ask for the pages of a large process takes milliseconds, which whoever is measured lacks.
+#: Reading the pages of a large process takes milliseconds from the process that is measured.
 _EVERY_SECONDS = 1.0
 _PROC = Path("/proc")
 
 
 class PeakMemory:
-    """Watches inside `with` all children that were not there when it was made.
+    """Watches, inside `with`, all children that were started after it was created.
 
     Or one process with all that it starts.
     """
 
     def __init__(self, process: int | None = None) -> None:
         self._process = process
-        #: What runs already does not belong to what is watched: the broker.
+        #: Processes that already run are not watched: the broker.
         self._before = descendants(os.getpid()) if process is None else set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
@@ -43,7 +43,7 @@ class PeakMemory:
             tree = descendants(self._process or os.getpid(), self._before)
             if self._process is not None:
                 tree.add(self._process)
-            # A child that is about to start something still is, and weighs, as much as we are.
+            # A child that has not yet become another program is still as large as we are.
             started = [each for each in tree if command(each) != ours]
             self.bytes = max(self.bytes, sum(map(_resident, started)))
             if self._over.wait(_EVERY_SECONDS):
@@ -51,7 +51,7 @@ class PeakMemory:
 
 
 def descendants(root: int, but: Collection[int] = ()) -> set[int]:
-    """All processes below this one, without those named and what is below them."""
+    """All descendants of a process, without those in `but` and their descendants."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():

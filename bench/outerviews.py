@@ -1,16 +1,17 @@
-"""What an outer join costs beside its core, as in section 7 of the paper on outer-join views.
+"""The cost of an outer join beside its core, as in section 7 of the paper on outer-join views.
 
 The paper's view V3 over TPC-H relations made here (the same keys and distributions, one hundredth
 of the paper's size at `--scale 0.1`), at four sources: rows of lineitem are deleted, and inserted
 again, 60 to 60,000 at a time, under V3 and under its *core view*, in which all joins are inner
-ones. Both are kept by the engine alone, sources in process, in turns; medians of repeats. The terms
-of V3 and the rows that a batch affects in each are counted from the changes, as in Table 1.
+ones. The engine alone keeps both in turns, with sources in the same process; medians of repeats.
+The terms of V3 and the rows that a batch affects in each are counted from the changes, as in
+Table 1.
 
-The paper's *primary* work, finding the inner matches of what changed, is here what the sources do:
-questions, the rows that they send, and the time that they take for it. The rest is the engine's own
-time: correcting answers, pairing them, and, for V3, knowing who became or ceased to be an orphan.
+The paper's *primary* work, finding the inner matches of the changes, is the sources' work here:
+questions, the rows that they send, and their time. The rest is the engine's own time: correcting
+answers, pairing them, and, for V3, finding the rows that became or ceased to be orphans.
 
-Before anything is measured, the changes are compared with what DuckDB makes of the view's SQL.
+Before the measurement, the changes are compared with DuckDB's results for the view's SQL.
 """
 
 import argparse
@@ -187,7 +188,7 @@ class Kept:
         )
 
     def change(self, rows: pl.DataFrame, count: int) -> tuple[pl.DataFrame, float]:
-        """The view's changes when these lines come or go, one by one; and seconds of our own."""
+        """The view's changes as these lines come or go, one by one, and the engine's seconds."""
         versions = np.arange(self._version + 1, self._version + rows.height + 1)
         changes = rows.with_columns(
             pl.lit(count, pl.Int64).alias(COUNT), pl.Series(VERSION, versions)
@@ -234,12 +235,12 @@ class Kept:
 
 @dataclass(frozen=True)
 class Measured:
-    """One view, one kind of change, one size of batch."""
+    """The figures of one view for one kind of change and one size of batch."""
 
     view: str
     change: str
     rows: int
-    #: The engine's own, and those of the sources.
+    #: The engine's own seconds, and those of the sources.
     seconds: float
     away: float
     questions: int
@@ -248,7 +249,7 @@ class Measured:
 
 
 def measure(scale: float, repeats: int, sizes: Sequence[int] = SIZES) -> list[Measured]:
-    """Insertions and deletions of all sizes, the two views in turns; medians."""
+    """Measures insertions and deletions of all sizes, the two views in turns; medians."""
     catalog, rows = _catalog(), tpch(scale)
     lines = rows["lineitem"].sample(max(sizes) * 2, seed=2)
     kept = {name: Kept(sql, catalog, rows) for name, sql in (("V3", OUTER), ("core", CORE))}
@@ -280,7 +281,7 @@ def measure(scale: float, repeats: int, sizes: Sequence[int] = SIZES) -> list[Me
 
 
 def _terms(changes: pl.DataFrame) -> dict[str, int]:
-    """How many rows of each term a batch adds or removes, as the paper's Table 1 counts them."""
+    """The rows of each term that a batch adds or removes, counted as in the paper's Table 1."""
     summed = folded(changes.drop(POSITION))
     known = {name: pl.col(name).is_not_null() for name in ("orderkey", "custkey", "partkey")}
     named = summed.select(
@@ -295,7 +296,7 @@ def _terms(changes: pl.DataFrame) -> dict[str, int]:
 
 
 def _check(kept: dict[str, Kept], rows: dict[str, pl.DataFrame]) -> None:
-    """A batch that is deleted has to change what DuckDB sees change; SystemExit if not."""
+    """Compares the changes of a deleted batch with DuckDB's; SystemExit if they differ."""
     batch = rows["lineitem"].sample(2_000, seed=3)
     left = rows["lineitem"].join(batch, on=["orderkey", "linenumber"], how="anti")
     one = pl.lit(1, pl.Int64).alias(COUNT)
@@ -308,7 +309,7 @@ def _check(kept: dict[str, Kept], rows: dict[str, pl.DataFrame]) -> None:
         due = folded(pl.concat([after, before.with_columns(-pl.col(COUNT))]))
         seen = folded(changes.drop(POSITION)).select(due.columns)
         if not seen.sort(due.columns).equals(due.sort(due.columns)):
-            raise SystemExit(f"{name}: the changes are not those that DuckDB sees")
+            raise SystemExit(f"{name}: the changes differ from DuckDB's")
 
 
 def main() -> None:

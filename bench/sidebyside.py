@@ -1,8 +1,8 @@
-"""All engines over one burst, in turn and again, each judged before its figures count.
+"""All engines over one burst, in turns, each judged before its figures count.
 
 The result of a run is compared row by row with the truth, and each state that it showed on the way
-with the histories of the relations (vectors.py). What is measured again and again is taken in turns
-(a, b, c, a, b, c, …), so that a busy minute of the machine does not fall on one engine alone.
+with the histories of the relations (vectors.py). Repeated runs take turns (a, b, c, a, b, c, …), so
+that a busy minute of the machine does not hit one engine alone.
 """
 
 import platform
@@ -25,11 +25,11 @@ from protocols.errors import ViewsweepError
 
 @dataclass(frozen=True)
 class Judged:
-    """One run of an engine, after it was looked at."""
+    """One run of an engine, judged."""
 
-    #: Without its rows and states, which are large.
+    #: The outcome without its rows and states, which are large.
     outcome: Outcome
-    #: Whether it arrived at the truth; None if it arrives at no view.
+    #: Whether the result is the truth; None if the engine does not compute the view.
     right: bool | None
     wrong_states: int
     states_checked: int
@@ -41,13 +41,13 @@ class Judged:
 
 @dataclass
 class Line:
-    """One engine."""
+    """The runs of one engine."""
 
     engine: Engine
     runs: list[Judged] = field(default_factory=list)
     #: The command that would install it.
     missing: str | None = None
-    #: Why a run of it ended before its time.
+    #: The error that ended a run of it.
     failure: str | None = None
 
     @property
@@ -56,7 +56,7 @@ class Line:
         return any(run.right is False or run.wrong_states for run in self.runs)
 
     def to_json(self) -> dict[str, Any]:
-        """Medians over the runs; None stands for what was not measured."""
+        """Medians over the runs; None for figures that were not measured."""
         outcomes = [run.outcome for run in self.runs]
         checked = sum(run.states_checked for run in self.runs)
         verdicts = {run.right for run in self.runs} - {None}
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Report:
-    """What was measured under which settings."""
+    """The measurements and their settings."""
 
     settings: dict[str, Any]
     lines: list[Line]
@@ -95,7 +95,7 @@ class Report:
 def side_by_side(
     engines: Sequence[Engine], settings: Settings, repeats: int, say: Callable[[str], None]
 ) -> Report:
-    """Measures the engines that are here; the others say how to install them."""
+    """Measures the engines that are installed; the others say how to install them."""
     lines = [Line(engine, missing=engine.missing()) for engine in engines]
     jury = Jury(Burst(settings))
     with ExitStack() as running:
@@ -110,7 +110,7 @@ def side_by_side(
 
 
 class Jury:
-    """Judges what engines made of a burst."""
+    """Judges the outcomes of engines for a burst."""
 
     def __init__(self, burst: Burst) -> None:
         self.burst = burst
@@ -129,7 +129,7 @@ class Jury:
         return Judged(figures, right, self._wrong_states(outcome), len(outcome.states))
 
     def _wrong_states(self, outcome: Outcome) -> int:
-        """How many of the states never were: at no vector, or, of another view, not at its own."""
+        """The number of states that never existed: at no vector, or not at the one they claim."""
         if outcome.sql is None:
             return [self._histories.explain(state) for state in outcome.states].count(None)
         wrong = 0
@@ -140,7 +140,7 @@ class Jury:
 
 
 class _Broker:
-    """Started when the first engine asks for it."""
+    """The broker, started when the first engine asks for it."""
 
     def __init__(self, running: ExitStack, say: Callable[[str], None]) -> None:
         self._running = running
@@ -155,9 +155,9 @@ class _Broker:
 
 
 def _run_once(line: Line, jury: Jury, broker: _Broker, say: Callable[[str], None]) -> None:
-    """One run; an engine that fails is not tried again."""
+    """Does one run; an engine that fails is not tried again."""
     with workplace("bench") as ours:
-        # Of this name, after which topics are called: the broker serves many runs.
+        # A unique name, which the topics get as well: the broker serves many runs.
         (directory := ours / ours.name).mkdir()
         place = Place(directory, broker.bootstrap, lambda what: say(f"  {what}"))
         try:

@@ -1,19 +1,19 @@
-"""Does a vector of versions explain a state of the view?
+"""Whether a vector of versions explains a state of the view.
 
 Topics of several sources have no common order, so an engine may take their updates in any order
-that keeps each source's own. Whatever it shows then is the view over *some* version of each source;
-a state of which that is not true never existed anywhere.
+that keeps each source's own. Every state that it shows is then the view over *some* version of each
+source; a state for which that is not true never existed.
 
-Each row of the view names, by the revisions of the rows it was joined from, one row in the life of
-each relation, which was there in the versions [revision, until). So a row of the view is there at
-the vectors of a box, and all rows that ever are, with their boxes, are one join over the histories.
-A vector explains a state if just the rows of the state have it in their boxes:
+Each row of the view has the revisions of the rows that it was joined from. Each of these rows
+existed in its relation in the versions [revision, until). So a row of the view exists at the
+vectors of a box, and one join over the histories gives all rows that ever exist, with their boxes.
+A vector explains a state if exactly the rows of the state have it in their boxes:
 
 1. it lies in the boxes of all rows of the state: in their intersection, from `low` to below
    `high`;
-2. at `low` other rows may be there as well. Each has to be ended by raising the vector in some
-   coordinate to its end there, as far as `high` allows; where only one coordinate can do it, that
-   is forced, else each is tried. Raising may let in further rows; nothing has to be lowered.
+2. at `low` other rows may exist as well. Each has to be ended by raising the vector in some
+   coordinate to the row's end there, as far as `high` allows; if only one coordinate is possible,
+   it is forced, else each is tried. Raising may let in further rows; nothing has to be lowered.
 """
 
 import numpy as np
@@ -65,12 +65,12 @@ class Histories:
         return None if (low >= high).any() else self._raised(low, high, wanted)
 
     def _box(self, there: _Numbers) -> tuple[_Numbers, _Numbers]:
-        """Where all these rows are there."""
+        """The box in which all these rows exist."""
         high = self._until[there].min(axis=0, initial=2**62)
         return self._from[there].max(axis=0, initial=0), np.minimum(high, self._last + 1)
 
     def _raised(self, low: _Numbers, high: _Numbers, wanted: NDArray[np.bool_]) -> list[int] | None:
-        """The first vector found from `low` to below `high` at which no other rows are there."""
+        """The first vector found from `low` to below `high` at which no other rows exist."""
         while True:
             alive = ((self._from <= low) & (self._until > low)).all(axis=1)
             ends = self._until[alive & ~wanted]
@@ -88,7 +88,7 @@ class Histories:
     def _tried(
         self, low: _Numbers, high: _Numbers, wanted: NDArray[np.bool_], ends: _Numbers
     ) -> list[int] | None:
-        """One way after the other to end a row that can be ended in several."""
+        """Tries each coordinate in which a row can be ended."""
         for place in np.flatnonzero(ends < high):
             raised = low.copy()
             raised[place] = ends[place]
@@ -99,5 +99,5 @@ class Histories:
 
 
 def _singular(base: Base) -> str:
-    """What the view's columns call a row of the relation."""
+    """The name of a row of the relation in the view's columns."""
     return base.relation.name.removesuffix("s")

@@ -1,8 +1,8 @@
-"""Attacks on a running warehouse, and what came of each; `bench/hostile.py` runs them.
+"""Attacks on a running warehouse, and their outcomes; `bench/hostile.py` runs them.
 
 A family is a module here with one function, `outcomes(settings)`, which tries one attack after the
-other on real parts and yields an `Outcome` for each. An attack is survived when the program ends or
-goes on in words: no traceback, no wrong row, nothing lost, memory within bounds.
+other on real parts and yields an `Outcome` for each. The program survives an attack if it goes on,
+or ends with a message: no traceback, no wrong row, nothing lost, memory within bounds.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is tried, and where."""
+    """The number of attacks, their directory and their seed."""
 
-    #: An empty directory for whatever the attacks need.
+    #: An empty directory for the files of the attacks.
     directory: Path
     #: The few cases of `make test` instead of all.
     short: bool = False
-    #: Decides what is drawn.
+    #: The seed of everything random.
     seed: int = 1
 
 
@@ -30,5 +30,5 @@ class Outcome:
     #: For example: "both readers refuse offset 12".
     result: str
     good: bool
-    #: How many attacks of this kind the line stands for.
+    #: The number of attacks of this kind that the line stands for.
     cases: int = 1

@@ -1,9 +1,9 @@
 """Query servers that lie, each in one way, to a job that keeps a view over them.
 
 Everything is real but Spark (see tests/integration/jobs.py): broker, databases, publishers, Delta.
-Between the job and a query server stands a `Liar`, a Flight server that asks the real one and hands
-on something else. A lie is survived when the job ends in words that name it and has installed
-nothing. In the end an honest job goes on, and the view has to be right at every position.
+Between the job and a query server is a `Liar`, a Flight server that asks the real one and hands on
+something else. The job survives a lie if it ends with a message that names it and has installed
+nothing. At the end an honest job goes on, and the view has to be right at every position.
 """
 
 import shutil
@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import flight
 
-# The harness of the integration tests, which is no package.
+# The harness of the integration tests, which is not a package.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "integration"))
 
 from jobs import MIXED, ONE_SOURCE, Story, World, start
@@ -37,7 +37,7 @@ from sources.wire import VERSION
 _MEGABYTES, _PATIENCE = 4, 2.0
 _MANY = 10_000_000
 
-#: From the honest answer to what is sent in its place: an Arrow table or a stream.
+#: Maps the honest answer to the one sent in its place: an Arrow table or a stream.
 Telling = Callable[[pa.Table], Any]
 
 
@@ -48,11 +48,11 @@ class Lie:
     name: str
     relation: str
     tell: Telling
-    #: A part of the words that the job has to end with.
+    #: A part of the message that the job has to end with.
     said: str
-    #: Whether it is about the pages of a first state.
+    #: Whether it is a lie about the pages of a first state.
     pages: bool = False
-    #: Whether the job is to lose patience.
+    #: Whether the job has to lose patience.
     waits: bool = False
 
 
@@ -63,9 +63,9 @@ class Liar(flight.FlightServerBase):
         super().__init__("grpc://127.0.0.1:0")
         self._honest = flight.FlightClient(address)
         self.address = f"grpc://127.0.0.1:{self.port}"
-        #: None: answers are handed on as they are.
+        #: The lie to tell; None hands answers on as they are.
         self.lie: Lie | None = None
-        #: How often it has lied.
+        #: The number of lies told.
         self.lies = 0
 
     def do_action(self, _context: Any, action: Any) -> list[bytes]:
@@ -91,7 +91,7 @@ class Liar(flight.FlightServerBase):
 
 
 def _frames(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Telling:
-    """Other rows, under the version of the honest ones."""
+    """Tells other rows, with the version of the honest ones."""
 
     def tell(rows: pa.Table) -> pa.Table:
         changed = change(pl.DataFrame(pl.from_arrow(rows))).to_arrow()
@@ -101,7 +101,7 @@ def _frames(change: Callable[[pl.DataFrame], pl.DataFrame]) -> Telling:
 
 
 def _more(**values: Any) -> Telling:
-    """One row more: the first one (if there is none, of NULLs) with other values."""
+    """Adds a row: the first one with other values, or one of NULLs if there is none."""
 
     def change(rows: pl.DataFrame) -> pl.DataFrame:
         row = rows.row(0, named=True) if rows.height else dict.fromkeys(rows.columns)
@@ -120,12 +120,12 @@ def _null(name: str) -> Telling:
 
 
 def _many(rows: pa.Table, number: int = _MANY) -> pa.Table:
-    """The first row so many times."""
+    """Repeats the first row so many times."""
     return rows.take(pa.array(np.zeros(number, np.int64)))
 
 
 def _batches(rows: pa.Table, empty: bool, pause: float = 0.0) -> Any:
-    """The honest rows over and over, or none of them."""
+    """An endless stream of the honest rows, or of empty batches."""
 
     def stream() -> Iterator[pa.RecordBatch]:
         [batch, *_] = rows.combine_chunks().to_batches() or [_no_rows(rows.schema)]
@@ -149,7 +149,7 @@ def _cut(rows: pa.Table) -> Any:
 
 
 def _packed(rows: pa.Table) -> Any:
-    """Few bytes that unpack to many."""
+    """A few bytes that unpack to many."""
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     return flight.RecordBatchStream(_many(rows).combine_chunks(), options=options)
 
@@ -162,7 +162,7 @@ def _version(text: bytes | None) -> Telling:
 
 
 def _contains(text: bytes) -> Telling:
-    """What the answer contains, beside the honest version, for which VERSION stands in the text."""
+    """Tells another inclusion beside the honest version, which replaces VERSION in the text."""
 
     def tell(rows: pa.Table) -> pa.Table:
         metadata = rows.schema.metadata
@@ -173,7 +173,7 @@ def _contains(text: bytes) -> Telling:
 
 
 def _with_garbage(rows: pa.Table) -> pa.Table:
-    """Metadata that are no text beside the version, and a lie that is found later."""
+    """Metadata that are not text beside the version, and a lie that is found later."""
     fields = [field.with_metadata({b"\xfe": b"\xff"}) for field in rows.schema]
     rows = _counted(-1)(rows)
     fields.append(rows.schema.field(COUNT))
@@ -190,7 +190,7 @@ def _retyped(name: str, type_: pa.DataType) -> Telling:
 
 def _renamed(change: Callable[[list[str]], list[str]]) -> Telling:
     def tell(rows: pa.Table) -> pa.Table:
-        # Renaming loses the version, which would be another lie.
+        # Renaming loses the version, and that would be another lie.
         renamed = rows.rename_columns(change(rows.column_names))
         return renamed.replace_schema_metadata(rows.schema.metadata)
 
@@ -345,7 +345,7 @@ _MORE = (
     Lie("a page of too many rows", "r", lambda r: _many(r, 9), "at most can be", pages=True),
     Lie("the first page again and again", "r", _always_the_first(), "is a page behind", pages=True),
 )
-#: About the sums of joins that protocols of the ECA family ask for.
+#: Lies about the sums of joins that protocols of the ECA family ask for.
 _JOINT = (
     Lie("a joint row with _count 0", "joint", _counted(0), "has a row with the count 0"),
     Lie("a joint row without _count", "joint", lambda r: r.drop_columns([COUNT]), "in place of"),
@@ -359,12 +359,12 @@ LIES = (*_SHORT, *_MORE, *_JOINT)
 
 
 def outcomes(settings: Settings) -> Iterator[Outcome]:
-    """What comes of each lie."""
+    """The outcome of each lie."""
     yield from attacked(settings, _SHORT if settings.short else LIES)
 
 
 def attacked(settings: Settings, lies: Sequence[Lie]) -> Iterator[Outcome]:
-    """What comes of these lies, and of the view when all is honest again."""
+    """The outcomes of these lies, and the view after an honest job."""
     joint = [lie for lie in lies if lie in _JOINT]
     others = [lie for lie in lies if lie not in _JOINT]
     with LocalBroker() as broker:
@@ -384,7 +384,7 @@ def _world(settings: Settings, broker: LocalBroker, name: str, story: Story) -> 
     return World(directory, broker.bootstrap, name, story)
 
 
-#: What the sources hold when the view is made, and what they commit when it is there.
+#: The rows of the sources before the first state, and the changes that they commit after it.
 _ROWS: dict[str, list[Any]] = {
     "a": [("r", (n, n % 3 + 1, "p"), 1) for n in range(2, 14)],
     "b": [("s", (x, y), 2) for x in (1, 2, 3) for y in (1, 2)],
@@ -429,7 +429,7 @@ class _Attacked:
         self._stack.close()
 
     def outcomes(self, lies: Sequence[Lie]) -> Iterator[Outcome]:
-        """First those about the first state, since there is only one."""
+        """Tells the lies about the first state first, since there is only one."""
         self._commit(self._rows)
         for lie in lies:
             if lie.pages:
@@ -457,7 +457,7 @@ class _Attacked:
         return Outcome(lie.name, _briefly(ended), good=lie.said in ended)
 
     def _ended(self, lie: Lie | None) -> str:
-        """What a job says that takes up all there is, from its start on."""
+        """Starts a job, lets it take all records, and returns the message that it ends with."""
         for liar in self._liars:
             liar.lie, liar.lies = lie, 0
         patience = _PATIENCE if lie is not None and lie.waits else 60.0
@@ -476,11 +476,11 @@ class _Attacked:
         return self._world.directory / "tables" / "v"
 
     def _installed(self) -> int:
-        """How many commits the table of changes has."""
+        """The number of commits of the table `changes`."""
         return len(list(self._tables().glob("changes/_delta_log/*.json")))
 
     def _make_anew(self, lie: Lie) -> None:
-        """The view goes; for another lie about its pages, or comes with something to ask for."""
+        """Removes the view. For a lie about pages that is all, else it is created with news."""
         shutil.rmtree(self._tables(), ignore_errors=True)
         if lie.pages:
             return
@@ -490,7 +490,7 @@ class _Attacked:
         self._commit(self._news)
 
     def _afterwards(self) -> Outcome:
-        """An honest job brings the view to the end; every state of it is compared with DuckDB."""
+        """Lets an honest job bring the view to the end, and compares every state with DuckDB."""
         attack = f"an honest job after them ({self._protocol})"
         if (said := self._ended(None)) != "nothing was said":
             return Outcome(attack, said, good=False)
@@ -504,7 +504,7 @@ class _Attacked:
 
 
 def _briefly(message: str) -> str:
-    """Without the address, which differs, and the way out, which does not."""
+    """The message without the address, which differs, and the way out, which does not."""
     _, at, rest = message.partition(" at grpc://")
     said = rest.partition(": ")[2] if at else message
     return said.partition(". Nothing of it")[0][:120]

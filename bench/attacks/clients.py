@@ -1,7 +1,7 @@
-"""Bad clients of a query server: a served process, attacked from outside.
+"""Bad clients of a query server: a process that serves a source, attacked from outside.
 
-After each attack an honest question has to be answered right, and the process must not have taken
-more memory than `_MOST_MEMORY` on the way.
+After each attack an honest question has to get the right answer, and the process must not have used
+more memory than `_MOST_MEMORY`.
 """
 
 import os
@@ -36,9 +36,9 @@ from sources.client import SourceClient
 from sources.database import SourceDatabase
 from sources.wire import COMMIT, encode_query
 
-#: MB that the server may take during any attack: 512 that DuckDB is given, 250 for the interpreter,
-#: and six copies that gRPC makes of what comes in whole: at most the 128 MB of a question and a
-#: commit, and what arrives between two looks at the connections, some 150 MB.
+#: MB that the server may use during any attack: DuckDB's 512, 250 for the interpreter, and six
+#: copies that gRPC makes of complete input: at most the 128 MB of a question and a commit, and the
+#: input between two looks at the connections, some 150 MB.
 _MOST_MEMORY = 2500
 #: Options of the served process.
 PROTECTED = (
@@ -51,7 +51,7 @@ PROTECTED = (
     "--largest-commit",
     "64",
 )
-#: … under which it does what it is asked, for the control.
+#: … under which it serves every request, for the control.
 UNPROTECTED = (
     *("--memory", "6000", "--seconds", "1000", "--largest-answer", "6000"),
     *("--largest-question", "3000", "--largest-commit", "3000"),
@@ -79,13 +79,13 @@ class _Server:
     pid: int
 
     def memory(self) -> int:
-        """The most it has taken since `forget`, in MB."""
+        """Its peak memory since `forget`, in MB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
         return int(line.split()[1]) // 1024
 
     def forget(self) -> None:
-        """Begins to measure the most it takes anew."""
+        """Resets its peak memory."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
 
 
@@ -93,14 +93,14 @@ class _Server:
 class _Attack:
     name: str
     cases: int
-    #: Says what came of it; raises nothing.
+    #: Returns the result in words; raises nothing.
     run: Callable[[_Server], str]
 
 
 def outcomes(
     settings: Settings, options: Sequence[str] = PROTECTED, only: str = ""
 ) -> Iterator[Outcome]:
-    """Each attack on one server, which has to live through all of them."""
+    """Tries each attack on one server, which has to survive all of them."""
     with _served(settings.directory, options) as server:
         for attack in _attacks(settings):
             if only in attack.name:
@@ -123,7 +123,7 @@ def _outcome(server: _Server, attack: _Attack) -> Outcome:
 
 @contextmanager
 def _served(directory: Path, options: Sequence[str]) -> Iterator[_Server]:
-    """A source as users serve it; there is no broker, which it does not need for answers."""
+    """A source served as users do it, but without a broker, which answers do not need."""
     columns = {"id": range(_ROWS), "same": [1] * _ROWS, "x": ["x" * 100] * _ROWS}
     rows = pl.DataFrame(columns, schema={name: t.dtype for name, t in _R.columns})
     database, address = directory / "a.db", directory / "address"
@@ -146,7 +146,7 @@ def _served(directory: Path, options: Sequence[str]) -> Iterator[_Server]:
 
 
 def _honest(server: _Server) -> bool:
-    """Whether a question gets its answer; who is told to come later does."""
+    """Whether a question gets its answer; asks again if the server is busy."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -198,7 +198,7 @@ def _and(number: int) -> Condition:
 
 
 def _nots(number: int) -> bytes:
-    """The ticket of a condition that our own client could not write."""
+    """The ticket of a condition that our own client could not encode."""
     good = encode_query(Query(_R, ("id",), IsNull(Column("id"))))
     condition = orjson.dumps(to_json(IsNull(Column("id"))))
     return good.replace(condition, b'["not",' * number + condition + b"]" * number)
@@ -216,7 +216,7 @@ def _joint(link: str | None = None) -> Joint[Frame]:
 
 
 def _packed(megabytes: int) -> bytes:
-    """A ticket with zeros, compressed to next to nothing."""
+    """A ticket with zeros, compressed to very few bytes."""
     rows = 8192
     zeros = pa.record_batch({"x": ["0" * (megabytes * MB // 10 // rows)] * rows})
     sink = pa.BufferOutputStream()
@@ -238,7 +238,7 @@ def _asked(server: _Server, question: Query[Frame] | Joint[Frame], timeout: floa
 
 
 def _together(server: _Server, question: Joint[Frame], clients: int) -> str:
-    """Many at once, who all have gone after a second."""
+    """Asks with many clients at once, which all give up after a second."""
     with ThreadPoolExecutor(clients) as pool:
         ends = {*pool.map(lambda _: _asked(server, question, 1), range(clients))}
     return " and ".join(sorted(ends))
@@ -276,7 +276,7 @@ def _commit(server: _Server, body: bytes) -> str:
 
 
 def _garbage(server: _Server, number: int, seed: int) -> str:
-    """A good ticket with bytes changed, cut out and put in."""
+    """Sends a good ticket with bytes changed, removed and inserted."""
     dice = random.Random(seed)
     good = encode_query(replace(_sets(2), condition=_and(3)))
     refused = 0
@@ -295,7 +295,7 @@ def _garbage(server: _Server, number: int, seed: int) -> str:
 
 
 def _unread(server: _Server, number: int) -> str:
-    """Answers of 10 MB each, of which nobody reads more than gRPC does by itself."""
+    """Asks for answers of 10 MB each and reads no more of them than gRPC does by itself."""
     ticket = flight.Ticket(encode_query(Query(_R, ("id", "x"))))
     clients = [flight.connect(server.address) for _ in range(number)]
     options = flight.FlightCallOptions(timeout=60)
@@ -314,7 +314,7 @@ def _unread(server: _Server, number: int) -> str:
 
 
 def _vanishing(server: _Server, number: int) -> str:
-    """Half a handshake, and gone."""
+    """Opens connections and closes them after half a handshake."""
     for _ in range(number):
         with _connected(server) as connection:
             connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")

@@ -1,9 +1,10 @@
 """Damaged files of a warehouse, and a restart.
 
-A view of three real sources is kept for a while, once. For each case the lake is copied, damaged as
-a power cut, a full disk or a hand would damage it, the sources commit on, and a job starts on
-the copy. It has to end right, which DuckDB says for every position and the checker for the
-trace, and say what it mended; or to refuse with a message that names the file.
+A view of three real sources is kept for a while, once. For each case the lake is copied and damaged
+as a power cut, a full disk or a person would damage it, the sources go on committing, and a job
+starts on the copy. Either the view has to be right, by DuckDB at every position and by the checker
+for the trace, and the job has to report the repair; or the job has to refuse with a message that
+names the file.
 
 The job is driven without Spark, which takes seconds to start; Spark's own checkpoint is damaged
 under the real command.
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# The harness of the integration tests, which is no package.
+# The harness of the integration tests, which is not a package.
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "integration"))
 
 from jobs import OneView, World, cut, start
@@ -39,15 +40,15 @@ Damage = Callable[[Path], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is damaged."""
+    """One kind of damage."""
 
     attack: str
     damage: Damage
-    #: What has to be said about it; nothing if nobody has to know.
+    #: A part of the message about it; empty if no message is needed.
     said: str = ""
-    #: Whether nothing can stand in for what is lost, so that the job has to refuse.
+    #: Whether the lost data cannot be recreated, so that the job has to refuse.
     refused: bool = False
-    #: Whether it happens under the running job.
+    #: Whether it happens while the job runs.
     running: bool = False
 
 
@@ -150,7 +151,7 @@ _SHORT = {
 
 
 def outcomes(settings: Settings, only: Collection[str] = ()) -> Iterator[Outcome]:
-    """What came of each damage, or of some of them."""
+    """The outcome of each damage, or of some of them."""
     chosen = only or (_SHORT if settings.short else ())
     with LocalBroker(settings.directory / "broker") as broker:
         place = settings.directory / "world"
@@ -166,7 +167,7 @@ def outcomes(settings: Settings, only: Collection[str] = ()) -> Iterator[Outcome
 
 
 class _Lake:
-    """A view that was kept for a while, as often as it is wanted."""
+    """A view that was kept for a while, copied for each case."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -175,7 +176,7 @@ class _Lake:
         self._tables = world.directory / "tables"
 
     def make(self) -> None:
-        """Keeps the view over several commits and restarts, and commits on."""
+        """Keeps the view over several commits and restarts; then the sources commit more."""
         world = self._world
         world.publish()
         for _ in range(2):
@@ -205,7 +206,7 @@ class _Lake:
 
     @contextmanager
     def _copied(self) -> Iterator[Path]:
-        """A copy of the lake; the directory of its view."""
+        """Copies the lake; yields the directory of its view."""
         shutil.copytree(self._kept, self._tables)
         try:
             yield self._tables / "v"
@@ -213,7 +214,7 @@ class _Lake:
             shutil.rmtree(self._tables, ignore_errors=True)
 
     def outcome_of(self, case: Case) -> Outcome:
-        """A restart on a damaged copy."""
+        """Damages a copy and restarts a job on it."""
         self._world.reports.clear()
         with self._copied() as view:
             try:
@@ -243,7 +244,7 @@ class _Lake:
             return self._judged(job.tables)
 
     def _judged(self, tables: ViewTables) -> str:
-        """Right at every position by DuckDB, and valid by the checker."""
+        """Asserts that the view is right at every position by DuckDB and valid by the checker."""
         positions = self._world.assert_complete(tables)
         assert dict(tables.standing().vector) == self._world.versions, "it is not at the end"
         known = read_configuration(self._world.write_configuration())
@@ -257,7 +258,7 @@ class _Lake:
     # -- under the real command ------------------------------------------------------------------
 
     def outcomes_of_checkpoints(self, short: bool) -> Iterator[Outcome]:
-        """Spark's checkpoint, damaged between two runs."""
+        """Damages Spark's checkpoint between two runs."""
         with self._copied() as view:
             ran = self._ran()
             assert ran.returncode == 0, ran.stderr
@@ -295,7 +296,7 @@ class _Lake:
 
 
 def _refused(case: Case, error: ViewsweepError, view: Path) -> tuple[str, bool]:
-    """A message with the place and the way out, where nothing else can be done."""
+    """The refusal, and whether it was due and names the place and the way out."""
     message = str(error).replace(f"{view.parent}/", "")
     good = case.refused and error.exit_code in (2, 3) and "\n" not in message
     good = good and str(view) in str(error) and case.said in message
@@ -303,7 +304,7 @@ def _refused(case: Case, error: ViewsweepError, view: Path) -> tuple[str, bool]:
 
 
 def _checkpoints(topic: str) -> Iterator[tuple[str, Damage]]:
-    """What may become of a checkpoint."""
+    """The kinds of damage to a checkpoint."""
 
     def last(directory: str) -> Callable[[Path], list[Path]]:
         def found(checkpoint: Path) -> list[Path]:

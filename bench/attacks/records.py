@@ -1,8 +1,9 @@
 """Hostile records: changed in one place or several, and read in columns and by record.
 
-Both readers have to come to the same: the same rows, or the same record refused in words. What is
-taken also has to get through the rest: Python's values, JSON, a Delta table. A process of its own
-reads, for a library may crash; then the kind is bad and the next process goes on with the others.
+Both readers have to agree: on the same rows, or on the same record and message of a refusal.
+Accepted rows also have to pass through the rest: Python's values, JSON, a Delta table. A process of
+its own reads, because a library may crash; then this kind is bad, and the next process goes on with
+the others.
 """
 
 import json
@@ -59,14 +60,14 @@ _RELATION: Relation = _CATALOG.relations[0]
 _BATCH = Batch([_RELATION])
 #: From 500 records on `decode` reads in columns.
 _SMALL, _LARGE = 3, 500
-#: Stands in a record for text that orjson would not write.
+#: The place in a record for text that orjson would not write.
 _HERE = "@here@"
 _MOST_WORDS = 600
 
 
 @dataclass
 class _Found:
-    """What came of the cases of one kind."""
+    """The results of the cases of one kind."""
 
     kind: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -76,7 +77,7 @@ class _Found:
 def outcomes(
     settings: Settings, kinds: Sequence[str] = (), unguarded: bool = False
 ) -> Iterator[Outcome]:
-    """Kind by kind; `unguarded` casts values whose grammar nobody has checked: the control."""
+    """Kind by kind; `unguarded`, the control, casts values without a check of their form."""
     settings.directory.mkdir(parents=True, exist_ok=True)
     left = list(kinds or _KINDS)
     cases = _FEW if settings.short else _MANY
@@ -143,7 +144,7 @@ def _read_kind(kind: str, seed: int, cases: int) -> _Found:
 
 
 def compared(text: bytes, place: int = 1) -> tuple[str, pl.DataFrame | None]:
-    """What both readers make of a record among few and among many; AssertionError: not the same."""
+    """The result of both readers, among few records and many; AssertionError if they differ."""
     few, many = [*_GOOD[: _SMALL - 1]], [*_GOOD[: _LARGE - 1]]
     few.insert(1, text)
     many.insert(place, text)
@@ -162,7 +163,7 @@ class _Read(NamedTuple):
 
 
 def _read(values: list[bytes], place: int) -> _Read | str:
-    """What `decode` would read and how, or the reason why the record at this place is not."""
+    """The records as `decode` would read them, or the reason why it refuses the one at `place`."""
     series = pl.Series(values, dtype=pl.Binary)
     in_columns = read_in_columns(series, _BATCH) if len(values) >= _LARGE else None
     if in_columns is not None:
@@ -178,7 +179,7 @@ def _read(values: list[bytes], place: int) -> _Read | str:
 
 
 def _need_same(few: Records, one: int, many: Records, other: int) -> pl.DataFrame:
-    """One record's rows, which are the same in both; so are its head and the parts of versions."""
+    """One record's rows; asserts that rows, head and parts are the same in both."""
     assert few.parts == many.parts
     heads = [
         records.heads.filter(record=record).drop("record")
@@ -190,7 +191,7 @@ def _need_same(few: Records, one: int, many: Records, other: int) -> pl.DataFram
         for records, record in ((few, one), (many, other))
     ]
     assert_frame_equal(*rows, check_exact=True)
-    # To the comparison above -0.0 is 0.0.
+    # The comparison above treats -0.0 as 0.0.
     assert repr(rows[0].rows()) == repr(rows[1].rows())
     assert many.heads.height == _LARGE, "a record is missing"
     assert many.rows["r"].height == _LARGE - 1 + rows[0].height, "rows of others"
@@ -198,7 +199,7 @@ def _need_same(few: Records, one: int, many: Records, other: int) -> pl.DataFram
 
 
 def _need_expressible(rows: pl.DataFrame, heads: pl.DataFrame) -> None:
-    """Each value has its JSON form, from which it comes back; each commit has a time."""
+    """Asserts that each value survives its JSON form, and that each commit has a time."""
     for row in rows.select(_RELATION.column_names).iter_rows():
         forms = [t.encode(value) for (_, t), value in zip(_RELATION.columns, row, strict=True)]
         again = orjson.loads(orjson.dumps(forms))
@@ -258,7 +259,7 @@ def _base(rng: Random) -> dict[str, Any]:
 
 
 def _text(rng: Random, content: dict[str, Any], raw: str) -> bytes:
-    """The record with this text where `_HERE` stands, as we lay it out or with spaces."""
+    """The record with this text in place of `_HERE`, in our layout or with spaces."""
     text = orjson.dumps(content)
     if rng.random() < 0.3:
         text = text.replace(b'"source":', b'"source": ')
@@ -340,7 +341,7 @@ _HEADS += ["1000000000000000000", "253402300799999", "253402300800000", "null", 
 
 
 def _in_column(names: Sequence[str], named: Sequence[str], draw: _Draw) -> "_Kind":
-    """In a column of an image: the named texts in a record like the others, then drawn ones."""
+    """Changes a column of an image: first to the named texts, then to drawn ones."""
 
     def changed(rng: Random) -> Iterator[bytes]:
         for raw, name in product(named, names):
@@ -400,7 +401,7 @@ def _unknown(rng: Random) -> bytes:
 
 
 def _twice(rng: Random) -> bytes:
-    """A field a second time, behind or before the first one."""
+    """Repeats a field, after or before the first one."""
     content = _base(rng)
     inside = _any_object(rng, content)
     name = rng.choice([*inside, "op", "id"])
@@ -438,7 +439,7 @@ def _deep_or_long(rng: Random) -> bytes:
 
 
 def _torn(rng: Random) -> bytes:
-    """Bytes of the text are cut, replaced, moved."""
+    """Cuts, replaces or moves bytes of the text."""
     text = _text(rng, _base(rng), "")
     pieces = [b"", b'"', b"\\", b"{", b"}", b",", b":", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\n"]
     for _ in range(rng.randint(1, 3)):
@@ -451,7 +452,7 @@ def _torn(rng: Random) -> bytes:
 
 
 def _wrapped(rng: Random) -> bytes:
-    """Whole records behind, before and between what does not belong there."""
+    """Puts text that does not belong there after, before and between whole records."""
     text = _text(rng, _base(rng), "")
     odd = [b"", b"{}", b"null", b"[]", b"\xef\xbb\xbf", b" ", b"\n", b"\0", b"[", b"]", text]
     return rng.choice(odd) + rng.choice([text, b""]) + rng.choice(odd)

@@ -1,4 +1,4 @@
-"""The engines that are measured side by side, ours first."""
+"""The engines to measure side by side, ours first."""
 
 from bench.engines.engine import Engine
 from bench.engines.inprocess import InProcess
@@ -54,7 +54,7 @@ ENGINES: tuple[Engine, ...] = (
 
 
 def engines(names: list[str] | None) -> list[Engine]:
-    """Those of these names, all without any; WrongUse lists those there are."""
+    """The engines of these names, or all; WrongUse lists the known ones."""
     known = {engine.name: engine for engine in ENGINES}
     for name in names or ():
         if name not in known:

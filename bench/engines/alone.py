@@ -1,7 +1,7 @@
 """Our engine without Kafka and Delta: the protocol, the mailbox, and sources in this process.
 
-The sources are Polars frames that stand at the end of the burst from the start, so every answer
-contains updates that the engine has to take out again.
+The sources are Polars frames with all updates of the burst from the start, so every answer contains
+updates that the engine has to take out again.
 """
 
 import time
@@ -26,7 +26,7 @@ from protocols.views.tree import TreeView
 
 
 class LocalSources:
-    """The relations as the sources hold them when all of the burst is committed."""
+    """The sources' relations after the whole burst."""
 
     def __init__(self, burst: Burst) -> None:
         self._rows = {base.relation: base.final for base in burst.bases}
@@ -34,9 +34,9 @@ class LocalSources:
         self.forget()
 
     def forget(self) -> None:
-        """Begins to count anew."""
-        #: What has been asked so far: questions, bytes of keys and rows in columns, and the
-        #: seconds (of the clock, of the processors) that the answers took.
+        """Resets the counters."""
+        #: The work so far: questions, bytes of keys and rows in columns, and the seconds (of the
+        #: clock, of the CPU) that the answers took.
         self.questions = 0
         self.bytes = 0
         self.seconds = 0.0
@@ -66,10 +66,10 @@ class EngineAlone:
     """One view kept over a burst, batch by batch."""
 
     def __init__(self, burst: Burst, sql: str | None = None) -> None:
-        """Over the burst's view, or over another one of its relations."""
+        """Keeps the burst's view, or another one over its relations."""
         catalog = burst.workload.catalog
         self._view = parse_view("bench", burst.view.sql if sql is None else sql, catalog)
-        #: Those of the view's relations, one relation at each.
+        #: The sources of the view's relations, one relation at each.
         self.names = self._view.sources
         self.updates = burst.share * len(self.names)
         self.sources = LocalSources(burst)
@@ -87,18 +87,18 @@ class EngineAlone:
         self._protocol = entry.begin_with(self._view, self._mailbox, _nothing, memories)
 
     def deliver(self, upto: int) -> None:
-        """Positions up to this one: one version of each source after the other."""
+        """Delivers positions up to this one: a version of each source in turn."""
         arrivals = np.arange(self._mailbox.last_position, upto)
         versions, places = np.divmod(arrivals, len(self.names))
         self._mailbox.deliver_each(self.names, places, versions + 1)
 
     def vector_at(self, position: int) -> dict[str, int]:
-        """The versions that this order of delivery has reached at a position."""
+        """The versions at a position of this order of delivery."""
         whole, more = divmod(position, len(self.names))
         return {name: whole + (place < more) for place, name in enumerate(self.names)}
 
     def sweep(self) -> pl.DataFrame:
-        """All that was delivered: the changes of the view with their positions."""
+        """Sweeps everything delivered; the changes of the view with their positions."""
         work = self._protocol.begin()
         assert work is not None
         [install] = finish(here(work), self.sources.ask)

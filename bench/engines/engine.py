@@ -1,7 +1,7 @@
-"""What the engines have in common: a burst goes in, figures and rows come out.
+"""The interface of all engines: a burst goes in, figures and rows come out.
 
-An engine is judged by others (bench/sidebyside.py): it hands over what it arrived at and some of
-the states that a reader could have seen on the way.
+An engine does not judge itself (see bench/sidebyside.py): it hands over its result and some of the
+states that a reader could have seen on the way.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,27 @@ from bench.burst import Burst
 
 @dataclass(frozen=True)
 class Place:
-    """Where an engine works."""
+    """The directory and the broker of an engine."""
 
-    #: Its own, empty at first.
+    #: The engine's own, empty at first.
     directory: Path
-    #: The Kafka broker; asked for by the engines that need one.
+    #: The address of the Kafka broker; called only by engines that need one.
     bootstrap: Callable[[], str]
     say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an engine did with a burst."""
+    """The result of an engine for a burst."""
 
-    #: From the moment when the whole burst was there to the moment when the result was.
+    #: From the moment when the whole burst was there to the moment of the result.
     seconds: float
     updates: int
-    #: The view at the end: its columns and `_count`; None if it does not arrive at one.
+    #: The view at the end: its columns and `_count`; None if the engine does not compute it.
     rows: pl.DataFrame | None
     #: States that could be seen on the way, in the same form.
     states: list[pl.DataFrame] = field(default_factory=list)
-    #: Of all processes together, sources and their databases included, the broker not.
+    #: Peak of all processes together, with sources and their databases, without the broker.
     peak_rss_bytes: int | None = None
     #: Rows of base relations that the engine holds copies of.
     base_rows_kept: int = 0
@@ -46,11 +46,11 @@ class Outcome:
     p99_ms: float | None = None
     #: The SQL of another view than the burst's, if it kept another one.
     sql: str | None = None
-    #: For another view: the vector (source → version) that each of the states is said to belong to.
+    #: For another view: the vector (source → version) that each state claims.
     vectors: list[dict[str, int]] = field(default_factory=list)
-    #: Seconds by step, where the engine says so.
+    #: Seconds by step, if the engine reports them.
     steps: dict[str, float] = field(default_factory=dict)
-    #: Of the job alone (Python and JVM), where there is one.
+    #: Peak of the job alone (Python and JVM), if there is one.
     job_peak_rss_bytes: int | None = None
 
 
@@ -62,7 +62,7 @@ class Engine(Protocol):
 
     @property
     def about(self) -> str:
-        """One line: what it is, and what it guarantees."""
+        """One line about the engine and its guarantees."""
         ...
 
     def missing(self) -> str | None:
@@ -70,5 +70,5 @@ class Engine(Protocol):
         ...
 
     def measure(self, burst: Burst, place: Place) -> Outcome:
-        """Takes the burst once."""
+        """Runs the burst once."""
         ...

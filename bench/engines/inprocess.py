@@ -3,8 +3,8 @@
 ours, engine alone      our protocol; its sources are Polars frames at their newest version
 limit                   one vectorised delta join: all changes of a relation joined with the
                         other relations, which are local and do not change. Not an engine: no
-                        order, no states, no compensation. What nothing made of joins can beat
-DuckDB recompute        applies a batch to copies of the relations and evaluates the view anew
+                        order, no states, no compensation. Nothing made of joins can beat it
+DuckDB recompute        applies a batch to copies of the relations and evaluates the view again
 
 python -m bench.engines.inprocess NAME SETTINGS DIRECTORY
 """
@@ -37,20 +37,20 @@ _PATIENCE_SECONDS = 1800
 
 @dataclass
 class Run:
-    """What a function did with the burst."""
+    """The result of a function for the burst."""
 
     seconds: float
-    #: None: it does not arrive at a view.
+    #: None if it does not compute the view.
     rows: pl.DataFrame | None
     states: list[pl.DataFrame] = field(default_factory=list)
     steps: dict[str, float] = field(default_factory=dict)
-    #: How many updates it took, if not all; and the vectors of the states of another view.
+    #: The number of updates taken, if not all; and the vectors of the states of another view.
     updates: int | None = None
     vectors: list[dict[str, int]] = field(default_factory=list)
 
 
 def engine_alone(burst: Burst, view: str | None = None) -> Run:
-    """The whole burst as one batch; all of it is concurrent with every answer."""
+    """Sweeps the whole burst as one batch; all of it is concurrent with every answer."""
     sql = burst.workload.view_named(view)
     engine = EngineAlone(burst, sql)
     begun = time.perf_counter()
@@ -71,7 +71,7 @@ def _states(first: pl.DataFrame, placed: pl.DataFrame) -> Callable[[int], pl.Dat
     """The state at a position: the view before the burst and its changes up to there."""
     changes = placed.drop(POSITION)
     counted = first.with_columns(pl.lit(1, pl.Int64).alias(COUNT)).select(changes.columns)
-    # DuckDB's sums are of a type that Polars reads as another one.
+    # Polars reads the type of DuckDB's sums as another type.
     before = counted.cast(changes.schema)
     position = placed.get_column(POSITION)
     return lambda cut: folded(pl.concat([before, changes.filter(position <= cut)]))
@@ -81,7 +81,7 @@ def _states(first: pl.DataFrame, placed: pl.DataFrame) -> Callable[[int], pl.Dat
 
 
 def limit(burst: Burst) -> Run:
-    """The changes of every relation, joined through the other relations as they are at the end."""
+    """Joins the changes of every relation with the other relations as they are at the end."""
     there = {base.relation: base.final for base in burst.bases}
     seconds = 0.0
     for atom, base in zip(burst.view.atoms, burst.bases, strict=True):
@@ -108,7 +108,7 @@ def limit(burst: Burst) -> Run:
 
 
 def recompute(burst: Burst) -> Run:
-    """Batch by batch: delete, insert, evaluate."""
+    """Deletes, inserts and evaluates, batch by batch."""
     with duckdb.connect() as database:
         for base in burst.bases:
             _make(database, base.relation, base.rows)
@@ -204,7 +204,7 @@ class InProcess:
 
 
 def main(function: str, settings: str, directory: str) -> None:
-    """Runs one function and leaves its result in the directory."""
+    """Runs one function and writes its result into the directory."""
     run = FUNCTIONS[function](Burst(Settings(**orjson.loads(settings))))
     place = Path(directory)
     for number, state in enumerate(run.states):

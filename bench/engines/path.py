@@ -1,13 +1,12 @@
 """Our whole path: sources in their own processes, Kafka, Spark, Delta.
 
-The job makes the first state while the sources stand at version 0, and warms up on the first
-updates, as the other engines do on the base rows. When it has nothing left to do, like them, it is
-put to sleep (SIGSTOP) while the sources commit and publish the burst. When it wakes up it finds all
-updates in the topics and all sources at their newest version, so every answer has to be corrected.
-The clock runs from that moment to the Delta commit that contains the last update. (A burst that
-comes while `current` still takes over what was before it takes a quarter longer. A job that is
-measured at a steady rate, or as restarted, finds the first state made: it remembers nothing of it,
-in either sense.)
+The job makes the first state while the sources are at version 0, and warms up on the first updates,
+as the other engines do on the base rows. When it is idle, like them, it is stopped (SIGSTOP) while
+the sources commit and publish the burst. When it goes on, it finds all updates in the topics and
+all sources at their newest version, so every answer has to be corrected. The clock runs from that
+moment to the Delta commit with the last update. (A burst that comes while `current` still takes
+over earlier updates takes a quarter longer. For the measurements at a steady rate, and of a
+restarted job, another process has made the first state, so the job remembers nothing of it.)
 """
 
 import contextlib
@@ -40,7 +39,7 @@ _PATIENCE_SECONDS = 3600
 _AT_ONCE = 1e6
 #: The first batches of a fresh process say nothing about the steady state.
 _WARMING = timedelta(seconds=10)
-#: Before the burst so many batches of together one part in so many of it.
+#: Before the burst come so many batches, which together have one part in so many of it.
 _WARM_BATCHES, _WARM_SHARE = 5, 20
 
 
@@ -54,7 +53,7 @@ class WholePath:
     view: str | None = None
     #: Lines of the section [job] of its configuration.
     job: str = ""
-    #: Whether the first state is made by a process before it, so that nothing is remembered of it.
+    #: Whether an earlier process makes the first state, so that the job remembers nothing of it.
     restarted: bool = False
 
     def missing(self) -> str | None:
@@ -103,7 +102,7 @@ class WholePath:
 
 
 class _Sources:
-    """The sources of a burst, told what to commit and when."""
+    """The sources of a burst, which commit on demand."""
 
     def __init__(self, burst: Burst, addresses: dict[str, str]) -> None:
         settings = burst.settings
@@ -112,11 +111,11 @@ class _Sources:
             name: burst.workload.source(name, settings.base_rows, settings.seed).transactions()
             for name in addresses
         }
-        #: What all of them have committed and published.
+        #: The version that all of them have committed and published.
         self.version = 0
 
     def commit_up_to(self, version: int) -> None:
-        """All of them at once; all of it is in the topics when this returns."""
+        """Lets all sources commit at once; returns when everything is in the topics."""
         with ThreadPoolExecutor(len(self._addresses)) as threads:
             list(threads.map(partial(self._commit, version), self._addresses))
         self.version = version
@@ -134,7 +133,7 @@ class _Sources:
 
 @contextlib.contextmanager
 def _asleep(job: OwnedProcess) -> Iterator[None]:
-    """All processes of the job stand still inside."""
+    """Stops all processes of the job inside the context."""
     processes = descendants(job.pid)
     for process in processes:
         os.kill(process, signal.SIGSTOP)
@@ -146,7 +145,7 @@ def _asleep(job: OwnedProcess) -> Iterator[None]:
 
 
 def _make_sources_at_rest(system: LocalSystem) -> None:
-    """They commit only what they are told to."""
+    """Creates sources that commit only on demand."""
     system.make_sources()
     system.load = replace(system.load, transactions=0)
 
@@ -161,7 +160,7 @@ def _make_first_state(system: LocalSystem) -> None:
 
 
 def _published(client: SourceClient) -> int:
-    """Up to which version; a source that commits as fast as it can may not answer in time."""
+    """The last published version; 0 if a source is too busy with commits to answer in time."""
     with contextlib.suppress(Unreachable):
         return int(client.status()["published"])
     return 0
@@ -178,7 +177,7 @@ def _when_it_streams(job: OwnedProcess) -> float:
 
 
 def _wait_beside(job: OwnedProcess, seconds: float) -> None:
-    """Only whether the job lives; to look how far it is would take time from what is measured."""
+    """Waits and checks only that the job lives: more would take time from the measurement."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         if job.ended() is not None:
@@ -195,11 +194,11 @@ def _caught_up(system: LocalSystem, job: OwnedProcess, version: int) -> ViewTabl
         if tables is not None and min(tables.standing().vector.values()) >= version:
             return tables
         if job.ended() is not None or time.monotonic() > deadline:
-            raise ViewsweepError(f"the job does not get there:\n{job.last_words()}")
+            raise ViewsweepError(f"the job does not catch up:\n{job.last_words()}")
 
 
 def _come_to_rest(system: LocalSystem, job: OwnedProcess) -> None:
-    """Nothing of what came before is left to do: `current` has taken it over."""
+    """Waits until the job is idle: `current` has taken over all earlier updates."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while (tables := system.tables()) is None or tables.followed() != tables.standing().position:
         if job.ended() is not None or time.monotonic() > deadline:
@@ -240,7 +239,7 @@ def _outcome(
 
 @dataclass(frozen=True)
 class SteadyPath:
-    """The same while the sources commit at a rate: how fresh the view is.
+    """The same at a steady rate of commits: measures how fresh the view is.
 
     Freshness is the time from the commit at the source to the Delta commit after which everybody
     can read the update. The sources begin when the job reads the topics: they are restarted with

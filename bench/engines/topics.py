@@ -1,8 +1,8 @@
 """Engines that read topics and write a topic: each a program of its own in bench/peers.
 
-It is started over the topics with the base relations in them. When it has written the view that
-they make, the burst comes, all at once (feed.py), and the clock runs until the engine's last record
-is in its topic. Nothing of what it does is durable by the engine's own account unless it says so.
+It starts on topics with the base relations in them. When it has written their view, the burst
+comes, all at once (feed.py), and the clock runs until the engine's last record is in its topic. Its
+work is not durable unless the engine's description says so.
 """
 
 import os
@@ -23,7 +23,7 @@ from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.errors import ViewsweepError
 
-#: Where the environments of Pathway and Flink are; `make peers` puts them there.
+#: Names the directory of Pathway's and Flink's environments, which `make peers` creates.
 PEERS_VARIABLE = "VIEWSWEEP_PEERS"
 _PEERS = Path(__file__).parent.parent / "peers"
 _RUNS = count(1)
@@ -31,12 +31,12 @@ _RUNS = count(1)
 
 @dataclass(frozen=True)
 class OverTopics:
-    """One program."""
+    """One program as an engine."""
 
     name: str
     about: str
     program: str
-    #: The environment that it needs; None: ours.
+    #: The environment that it needs; None for ours.
     environment: str | None = None
     inserts_only: bool = False
     #: Whether a reader can tell which records belong together, so that states can be judged.
@@ -115,12 +115,12 @@ def _placeless(*outputs: Output) -> pl.DataFrame:
 
 
 def _cuts(changes: pl.DataFrame, number: int) -> list[int]:
-    """After how many records to look: evenly, but never inside what the engine says is one."""
+    """The numbers of records after which to look: even steps, never inside one of its updates."""
     evenly = [1 + changes.height * (2 * n + 1) // (2 * number + 1) for n in range(number)]
     times = changes[TIME]
     if times.null_count():
         return evenly
-    # The records of one time lie side by side.
+    # The records of one time are next to each other.
     ends = (times != times.shift(-1)).fill_null(True).arg_true() + 1
     return [int(ends[min(int(ends.search_sorted(cut)), len(ends) - 1)]) for cut in evenly]
 
@@ -136,7 +136,7 @@ class Topics(Protocol):
 
 
 def described(burst: Burst, topics: Topics, bootstrap: str) -> dict[str, Any]:
-    """The view and its topics, for programs that know nothing of ours."""
+    """The view and its topics, for programs that do not know viewsweep."""
     view, sql = burst.view, burst.workload.view
     for base in burst.bases:
         sql = sql.replace(f"{base.relation} ", f"{base.relation.name} ")
