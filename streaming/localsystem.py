@@ -66,7 +66,7 @@ class Load:
 
     @property
     def share(self) -> int:
-        """How many transactions each source commits."""
+        """The number of transactions that each source commits."""
         return -(-self.transactions // len(self.sources))
 
 

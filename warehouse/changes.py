@@ -34,7 +34,7 @@ class Changes:
         self._standing: Standing | None = None
 
     def standing(self) -> Standing:
-        """How far the view has come."""
+        """The standing of the view."""
         if self._standing is None:
             self._standing = standing_in(self._existing(), self._view.sources)
         return self._standing
@@ -123,7 +123,7 @@ class Changes:
             return changes.filter(which).select(*self._view.schema, COUNT, POSITION).collect()
 
     def rows(self) -> int:
-        """How many rows the view has, duplicates counted."""
+        """The number of rows of the view, with duplicates."""
         with delta.plain_reading(self.path):
             return int(self.all().select(pl.col(COUNT).sum()).collect().item())
 

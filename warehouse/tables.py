@@ -181,7 +181,7 @@ class ViewTables:
         return self._changes.at(position)
 
     def rows(self) -> int:
-        """How many rows the view has, duplicates counted."""
+        """The number of rows of the view, with duplicates."""
         return self._changes.rows()
 
     def changes(self) -> pl.LazyFrame:

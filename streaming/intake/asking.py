@@ -163,7 +163,7 @@ def catalog_in(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
 
 
 def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None:
-    """SourceViolation when a source is behind what the view has already seen of it."""
+    """SourceViolation when a source is at an earlier version than the view has seen."""
     for source, version in vector.items():
         if versions[source] < version:
             raise SourceViolation(

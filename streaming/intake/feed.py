@@ -368,7 +368,7 @@ class Feed:
         return self._first + bisect_left(self._starts, offset) - 1
 
     def committed_at(self, version: int) -> int:
-        """When a received version was committed, in milliseconds since the epoch."""
+        """The commit time of a received version, in milliseconds since the epoch."""
         return self._times[version - self._first]
 
     def times(self, after: int, upto: int) -> Numbers:
@@ -378,7 +378,7 @@ class Feed:
         )
 
     def sizes(self, after: int, upto: int) -> Numbers:
-        """How many records the received versions in (after, upto] have, repetitions included."""
+        """The numbers of records of the received versions in (after, upto], with repetitions."""
         span = slice(after + 1 - self._first, upto + 1 - self._first)
         return np.array(self._ends[span], np.int64) - np.array(self._starts[span], np.int64)
 

@@ -109,7 +109,7 @@ class Reading:
         return self.feeds[source].times(after, upto)
 
     def sizes(self, source: str, after: int, upto: int) -> Numbers:
-        """How many records the received versions in (after, upto] have."""
+        """The numbers of records of the received versions in (after, upto]."""
         return self.feeds[source].sizes(after, upto)
 
     def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
@@ -130,7 +130,7 @@ class Reading:
         return feed.next_offset if whole else None
 
     def committed_at(self, source: str, version: int) -> int:
-        """When a received version was committed, in milliseconds since the epoch."""
+        """The commit time of a received version, in milliseconds since the epoch."""
         return self.feeds[source].committed_at(version)
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
