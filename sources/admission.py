@@ -1,7 +1,7 @@
-"""Which transactions a source lets in by what they say, before it looks at what it holds.
+"""Checks transactions by their own content, before the source compares them with its rows.
 
-Values have the declared types, no key and no mandatory foreign key is NULL, and of a global
-transaction the source is a part.
+Values must have the declared types, no key and no mandatory foreign key may be NULL, and the source
+must be a participant of a global transaction that it commits a part of.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from protocols.views.catalog import Relation
 from sources.rows import shown
 from sources.transaction import RowChange, Transaction, net_changes
 
-#: What one change may add or remove. Every unit is a row and a record, so more is a slip.
+#: The largest count of one change. Each unit is a row and a record, so more is a mistake.
 MOST_UNITS = 1_000_000
 
 
 class TransactionRefused(WrongUse):
-    """A transaction that the source does not commit; `index` is its place in the group given."""
+    """The source refuses a transaction; `index` is its place in the given group."""
 
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(reason)
@@ -27,7 +27,7 @@ class TransactionRefused(WrongUse):
 def admitted(
     index: int, transaction: Transaction, source: str, relation: Callable[[str], Relation]
 ) -> Transaction:
-    """The transaction with values of the declared types, net."""
+    """The net transaction, with values converted to the declared types."""
     changes = []
     for change in transaction.changes:
         try:
@@ -40,7 +40,7 @@ def admitted(
 
 
 def _check_part(index: int, source: str, part: GlobalPart | None, net: Sequence[RowChange]) -> None:
-    """Whoever waits for the other parts has to be told of this one, and by this source."""
+    """The part must name this source and publish something, since other parts wait for it."""
     if part is None:
         return
     if source not in part.participants:
@@ -53,17 +53,17 @@ def _check_part(index: int, source: str, part: GlobalPart | None, net: Sequence[
         raise TransactionRefused(
             index,
             f"global transaction {part.id!r} changes nothing at source {source}, so"
-            " nothing would be published, and the other parts would be waited with for ever",
+            " nothing would be published, and its other parts would wait for ever",
         )
 
 
 def _typed(relation: Relation, change: RowChange) -> RowChange:
-    """The change with each value as its column's type has it, NULL only where it may be."""
+    """Converts each value to the type of its column; refuses NULL where it is not allowed."""
     row, count = change.row, change.count
     if not isinstance(count, int) or isinstance(count, bool) or abs(count) > MOST_UNITS:
         raise WrongUse(
             f"relation {relation}: row {shown(row)}: the count is {count!r},"
-            f" it has to be a whole number within ±{MOST_UNITS}"
+            f" it must be a whole number within ±{MOST_UNITS}"
         )
     if len(row) != len(relation.columns):
         raise WrongUse(

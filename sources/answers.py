@@ -1,15 +1,15 @@
-"""Whether an answer fits its question.
+"""Checks that an answer fits its question.
 
-A query server is not ours, and what it answers becomes part of a view. So every answer is tested
-when it arrives, once and for everybody who asks:
+A query server is not ours, and its answers become part of a view. So every answer is checked once,
+when it arrives:
 
-    schema_fault   before a row is read: names and types
+    schema_fault   before any row is read: names and types
     most_rows      while rows are read: how many there can be
-    fault          when all are here: counts, keys, order, condition, whether they were asked for
+    fault          when all rows are here: counts, keys, order, condition, whether they were asked
+                   for
 
-Each test is a pass over columns. None of them sees that a row is missing, or that a value is not
-the one that the source holds. A condition or a key set about columns that were not asked for is not
-tested.
+Each check is a pass over columns. None detects a missing row, or a value that differs from the
+source's. A condition or a key set over columns that were not asked for is not checked.
 """
 
 import datetime
@@ -46,12 +46,12 @@ _PLAIN: dict[str, tuple[pa.DataType, ...]] = {
     "DATE": (pa.date32(),),
     "TIMESTAMP": (pa.timestamp("us"),),
 }
-#: First and last value: Arrow goes further than a calendar.
+#: First and last value: the range of Arrow is wider than that of a calendar.
 _CALENDAR = {
     "DATE": (datetime.date.min, datetime.date.max),
     "TIMESTAMP": (datetime.datetime.min, datetime.datetime.max),
 }
-#: Of a row or a value in a message so many characters are shown.
+#: A message shows at most this many characters of a row or a value.
 _SHOWN = 200
 
 
@@ -59,28 +59,28 @@ _SHOWN = 200
 
 
 def subject(question: Question[Frame]) -> str:
-    """For messages: the relation or view that the question is about."""
+    """Names the relation or view of the question, for messages."""
     if isinstance(question, Joint):
         return f"view {question.view.name}"
     return f"relation {question.relation}"
 
 
 def schema_fault(question: Question[Frame], schema: pa.Schema) -> str | None:
-    """The first difference between the columns that were asked for and those that come."""
+    """The first difference between the requested columns and those of the answer."""
     wanted = _types(question)
     try:
         found: dict[str, pa.DataType] = dict(zip(schema.names, schema.types, strict=True))
     except UnicodeDecodeError:
-        return "has a column whose name is no text"
+        return "has a column whose name is not valid text"
     if len(found) < len(schema.names):
-        return f"has two columns of one name: {', '.join(schema.names)}"
+        return f"has two columns with the same name: {', '.join(schema.names)}"
     if isinstance(question, Joint) or COUNT in found or not wanted:
         wanted[COUNT] = BIGINT
     if found.keys() != wanted.keys():
-        return f"has the columns {', '.join(found)} in place of {', '.join(wanted)}"
+        return f"has the columns {', '.join(found)} instead of {', '.join(wanted)}"
     odd = next((name for name in wanted if not _is(wanted[name], found[name])), None)
     if odd is not None:
-        return f"has column {odd} as {str(found[odd])[:_SHOWN]}, which is no {wanted[odd].name}"
+        return f"has column {odd} as {str(found[odd])[:_SHOWN]}, which is not a {wanted[odd].name}"
     return None
 
 
@@ -98,7 +98,7 @@ def _is(type_: ColumnType, found: pa.DataType) -> bool:
 
 
 def most_rows(question: Question[Frame]) -> int | None:
-    """How many rows there can be; None if the question does not tell."""
+    """The largest possible number of rows; None if the question does not limit it."""
     if isinstance(question, Joint):
         return None
     if question.page is not None:
@@ -113,9 +113,9 @@ def most_rows(question: Question[Frame]) -> int | None:
 
 
 def fault(question: Question[Frame], rows: Frame, once: bool = True) -> str | None:
-    """The first thing that is wrong with the rows of an answer; None if nothing is.
+    """The first fault in the rows of an answer; None if there is none.
 
-    Without `once` a key may come more than once, in the states that it had at different moments.
+    Without `once` a key may occur several times, with its rows of different moments.
     """
     if rows.is_empty():
         return None
@@ -150,7 +150,7 @@ def _miscounted(data: pl.DataFrame, has_key: bool) -> str | None:
     if not wrong.any():
         return None
     row = data.filter(wrong)
-    reason = "where its relation has a key" if has_key else "where a row is there or is not"
+    reason = "and its relation has a key" if has_key else "and a row occurs at least once"
     return f"has the count {row.item(0, COUNT)} {reason}: {_first(row)}"
 
 
@@ -162,7 +162,7 @@ def _out_of_calendar(types: Mapping[str, ColumnType], data: pl.DataFrame) -> str
         column = data.get_column(name).to_physical()
         least, most = pl.Series(ends, dtype=type_.dtype).to_physical()
         if (column.min() or 0) < least or (column.max() or 0) > most:
-            return f"has a {type_.name} in column {name} outside of the years 1 to 9999"
+            return f"has a {type_.name} in column {name} outside the years 1 to 9999"
     return None
 
 
@@ -176,17 +176,17 @@ def _null_in_key(query: Query[Frame], data: pl.DataFrame) -> str | None:
 
 
 def _out_of_order(query: Query[Frame], data: pl.DataFrame) -> str | None:
-    """A page is in the order of the key and begins behind the page before it."""
+    """A page is in key order and begins after the page before it."""
     assert query.page is not None
     relation = query.relation
     if not set(relation.key) <= set(data.columns):
         return None
     keys = picked(data, relation.key)
     if not keys.equals(keys.sort(relation.key)):
-        return f"is a page whose rows are not in the order of the key ({', '.join(relation.key)})"
+        return f"is a page whose rows are not in key order ({', '.join(relation.key)})"
     beyond = key_range(relation, query.page.after, None)
     if beyond is not None and not holds(beyond, keys.row(0, named=True)):
-        return f"is a page behind key {query.page.after} and begins with {_first(data)}"
+        return f"is the page after key {query.page.after} but begins with {_first(data)}"
     return None
 
 
@@ -195,18 +195,18 @@ def _repeated(key: tuple[str, ...], data: pl.DataFrame) -> str | None:
     if row_hashes(keys, key).n_unique() == data.height:
         return None
     again = keys.is_duplicated()
-    return f"has two rows of one key: {_first(data, again)}" if again.any() else None
+    return f"has two rows with the same key: {_first(data, again)}" if again.any() else None
 
 
 def _not_asked_for(query: Query[Frame], data: pl.DataFrame) -> str | None:
-    """A row has to match one of the key sets."""
+    """Each row must match one of the key sets."""
     if query.keys is None:
         return None
     for keys in query.keys:
         if not set(keys.columns) <= set(data.columns):
             return None
         data = unmatched(data, keys.data, [(n, n) for n in keys.columns], nulls_equal=False)
-    return None if data.is_empty() else f"has a row that no key asks for: {_first(data)}"
+    return None if data.is_empty() else f"has a row that matches no requested key: {_first(data)}"
 
 
 def _against(condition: Condition, data: pl.DataFrame) -> str | None:
@@ -215,7 +215,7 @@ def _against(condition: Condition, data: pl.DataFrame) -> str | None:
     try:
         others = data.filter(to_polars(condition).ne_missing(True))
     except NoValue as error:
-        return f"has a row for which the condition has no value: {error}"
+        return f"has a row on which the condition cannot be evaluated: {error}"
     if others.is_empty():
         return None
     return f"has a row that fails the condition: {_first(others)}"
@@ -225,7 +225,7 @@ def _against(condition: Condition, data: pl.DataFrame) -> str | None:
 
 
 def _joint_faults(joint: Joint[Frame], data: pl.DataFrame) -> Iterator[str | None]:
-    """Of a sum of joins: the counts have signs, and equal rows may come from several terms."""
+    """Faults of a sum of joins: counts have signs, and equal rows may come from several terms."""
     counts = data.get_column(COUNT)
     if counts.null_count() or (counts.to_numpy() == 0).any():
         wrong = counts.is_null() | (counts == 0)
@@ -235,11 +235,11 @@ def _joint_faults(joint: Joint[Frame], data: pl.DataFrame) -> Iterator[str | Non
         yield _against(condition, data)
     strange = _not_given(joint, data)
     if not strange.is_empty():
-        yield f"has a row that comes of no row given in the question: {_first(strange)}"
+        yield f"has a row that no row given in the question produces: {_first(strange)}"
 
 
 def _shown_conditions(joint: Joint[Frame]) -> Iterator[Condition]:
-    """What holds for each row of the view, as far as the view shows it."""
+    """Conditions that each row of the view fulfils, over the columns that the view shows."""
     view = joint.view
     shown = {output.column: output.name for output in view.outputs}
     for atom in view.atoms:
@@ -261,7 +261,7 @@ def _shown_conditions(joint: Joint[Frame]) -> Iterator[Condition]:
 
 
 def _not_given(joint: Joint[Frame], data: pl.DataFrame) -> pl.DataFrame:
-    """The rows that no term can have: what they show of an atom is not among its rows there."""
+    """The rows that no term can produce: their columns of some atom match no row given for it."""
     for terms in in_groups(joint).groups:
         possible = data
         for rows in terms.given.values():

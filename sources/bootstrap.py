@@ -1,4 +1,4 @@
-"""The addresses of Kafka brokers, checked before anybody is asked."""
+"""Checks addresses of Kafka brokers before connecting."""
 
 import re
 
@@ -11,10 +11,11 @@ _ADDRESS = re.compile(
 
 
 def checked_bootstrap(bootstrap: str) -> str:
-    """The addresses of brokers, as Kafka's clients take them; WrongUse if they never would."""
+    """The broker addresses as Kafka's clients accept them; WrongUse if they are malformed."""
     for address in bootstrap.split(","):
         if _ADDRESS.fullmatch(address.strip()) is None:
             raise WrongUse(
-                f"{address.strip()!r} is no address of a Kafka broker, which looks like HOST:PORT"
+                f"{address.strip()!r} is not the address of a Kafka broker;"
+                " it has the form HOST:PORT"
             )
     return bootstrap

@@ -1,7 +1,7 @@
-"""The other end of a query server: asks one source, and turns what comes back into frames.
+"""The client of a query server: asks one source and turns its answers into frames.
 
-Who cannot be reached is `Unreachable` (worth trying again), who refuses a question or answers
-something else than it was asked is a `SourceViolation` (not worth it).
+A server that does not respond raises `Unreachable` (worth trying again). A server that refuses a
+question, or whose answer does not fit it, raises `SourceViolation` (not worth trying again).
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,29 +38,29 @@ from sources.wire import (
 )
 from sources.wiretransactions import encode_transactions
 
-#: gRPC backs off for up to two minutes on its own; whoever asks again wants an answer earlier.
-#: The least pause is for gRPC also what one attempt may take, and a busy machine takes its time.
-#: A pool of its own keeps a broken connection from being shared with a later client.
+#: By default gRPC backs off for up to two minutes; retries need an answer sooner. gRPC uses the
+#: shortest pause also as the time limit of one attempt, and a busy machine may need that long. A
+#: separate connection pool keeps a later client from getting a broken connection.
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-#: How many transactions go out in one request.
+#: The most transactions in one request.
 _GROUP = 1000
-#: … and how many rows they change together.
+#: The most rows that the transactions of one request change together.
 _GROUP_ROWS = 100_000
 _MEGABYTE = 2**20
-#: What one row takes at least: the count that it is given here if it has none.
+#: The smallest size of a row: the count that it is given here if it has none.
 _ROW_BYTES = 8
-#: The last version that a column of 64 bits holds, and how many digits it has.
+#: The largest version that a column of 64 bits holds, and its number of digits.
 _LAST_VERSION, _DIGITS = 2**63 - 1, 19
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one answer may take."""
+    """Bounds on one answer."""
 
     megabytes: int = 256
     seconds: float = 30.0
@@ -79,7 +79,7 @@ class SourceClient:
     ) -> None:
         self.address = address
         self._limits = limits
-        #: The source's name as far as it is known: for messages.
+        #: The source's name for messages, if known.
         self._source = source or ""
         if token is not None:
             check_token(token)
@@ -90,7 +90,7 @@ class SourceClient:
             self._client = flight.FlightClient(address, generic_options=channel, **roots)
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             raise WrongUse(
-                f"{address!r} is no address of a query server,"
+                f"{address!r} is not the address of a query server,"
                 f" which looks like grpc://host:port or grpc+tls://host:port: {_first_line(error)}"
             ) from None
 
@@ -104,9 +104,9 @@ class SourceClient:
         self.close()
 
     def ask(self, question: Question[Frame], timeout: float | None = None) -> Answer[Frame]:
-        """The rows that are asked for, and the version of the source they belong to.
+        """Asks a question; the answer has its rows and the source's version that they belong to.
 
-        SourceViolation when the answer does not fit the question.
+        SourceViolation if the answer does not fit the question.
         """
         self._source = question.source
         ticket = encode_question(question)
@@ -134,7 +134,7 @@ class SourceClient:
     def _received(
         self, question: Question[Frame], reader: flight.FlightStreamReader, once: bool
     ) -> pa.Table:
-        """The rows, batch by batch; what goes on beyond all bounds is not waited for."""
+        """Reads the rows batch by batch; stops as soon as a bound is exceeded."""
         batches, rows, size, most = [], 0, 0, most_rows(question) if once else None
         for chunk in reader:
             if chunk.data is None:
@@ -142,23 +142,23 @@ class SourceClient:
             rows, size = rows + chunk.data.num_rows, size + chunk.data.nbytes
             if most is not None and rows > most:
                 reader.cancel()
-                self._refuse(question, f"has {rows:,} rows or more where {most:,} at most can be")
+                self._refuse(question, f"has {rows:,} rows or more; at most {most:,} are possible")
             if size + rows * _ROW_BYTES > self._most_bytes:
                 reader.cancel()
                 self._refuse_size(question, rows)
             batches.append(chunk.data)
-        # What else stands in the metadata is nobody's business, and Polars would read it.
+        # Metadata of fields is dropped: it is not needed, and Polars would interpret it.
         plain = pa.schema([field.remove_metadata() for field in reader.schema])
         table = pa.Table.from_batches(batches, plain)
         try:
             table.validate(full=True)
         except pa.ArrowInvalid as error:
-            self._refuse(question, f"has values that its types do not have: {_first_line(error)}")
+            self._refuse(question, f"has values that its types do not allow: {_first_line(error)}")
         return table
 
     def _refuse_copies(self, question: Question[Frame], rows: Frame) -> None:
-        """A row with a count is that many rows."""
-        # As floats, which 2^62 and 2^62 more do not overflow.
+        """Refuses an answer whose counts add up to too many rows."""
+        # As floats: the sum of 2^62 and 2^62 would overflow 64 bits.
         copies = np.abs(rows.data.get_column(COUNT).to_numpy().astype(np.float64)).sum()
         if copies > self._most_bytes // _ROW_BYTES:
             self._refuse_size(question, int(copies))
@@ -166,9 +166,9 @@ class SourceClient:
     def _refuse_size(self, question: Question[Frame], rows: int) -> None:
         raise SourceViolation(
             f"{self._place()}: the answer about {subject(question)} is larger than"
-            f" {self._limits.megabytes} MB: it has {rows:,} rows or more. Nothing of it was used."
-            " If there are that many, raise job.answer_megabytes; else repair the query server."
-            " Then the same command goes on"
+            f" {self._limits.megabytes} MB: it has {rows:,} rows or more. It was discarded."
+            " If that many are expected, raise job.answer_megabytes; otherwise repair the query"
+            " server. Then the same command resumes"
         )
 
     def _refuse(
@@ -178,9 +178,9 @@ class SourceClient:
             return
         when = "" if version is None else f", version {version},"
         raise SourceViolation(
-            f"{self._place()}: the answer about {subject(question)}{when} {fault}. Nothing of it"
-            " was used. Repair the query server, or its address in the configuration; then the"
-            " same command goes on"
+            f"{self._place()}: the answer about {subject(question)}{when} {fault}. It was"
+            " discarded. Repair the query server, or its address in the configuration; then the"
+            " same command resumes"
         )
 
     def status(self, timeout: float = 10.0, body: bytes = b"") -> dict[str, Any]:
@@ -190,7 +190,7 @@ class SourceClient:
         return status
 
     def digests(self, versions: Sequence[int], timeout: float = 10.0) -> dict[int, int]:
-        """Those of the source's history up to these versions, as far as it says them."""
+        """Version → digest of the source's history up to it, for the versions that it knows."""
         histories = self.status(timeout, encode_status_question(versions))["histories"]
         return {each: digest_from_text(histories.get(str(each))) for each in versions}
 
@@ -200,7 +200,7 @@ class SourceClient:
         return {name: relation_from_json(self._source, name, form) for name, form in forms.items()}
 
     def commit(self, transactions: Sequence[Transaction], timeout: float = 60.0) -> int:
-        """Commits them in order and returns the last version; stops at the first one refused."""
+        """Commits transactions in order until one is refused; returns the last version."""
         relations = self.relations()
         version = 0
         start = 0
@@ -211,8 +211,8 @@ class SourceClient:
                 outcome = checked_outcome(self._place(), self._act(COMMIT, request, timeout))
             except Unreachable as error:
                 raise Unreachable(
-                    f"{error}; {start} transactions are committed and the next {len(group)} are"
-                    " all committed or none of them: 'sources status' shows the version"
+                    f"{error}; {start} transactions are committed, and of the next {len(group)}"
+                    " either all or none: 'sources status' shows the version"
                 ) from None
             version = outcome["version"]
             if outcome["refusal"] is not None:
@@ -236,23 +236,23 @@ class SourceClient:
 
     @property
     def _most_in_one(self) -> int:
-        """The largest message that gRPC takes: a whole answer and what is around it."""
+        """The largest gRPC message to accept: a whole answer with its overhead."""
         return min(self._most_bytes + _MEGABYTE, 2**31 - 1)
 
     def _version(self, question: Question[Frame], metadata: dict[bytes, bytes]) -> int:
         text = metadata.get(VERSION, b"")
         if not text.isdigit() or len(text) > _DIGITS or int(text) > _LAST_VERSION:
-            self._refuse(question, f"has the version {text[:40]!r}, which is no number of a commit")
+            self._refuse(question, f"has the version {text[:40]!r}, which is not a commit number")
         return int(text)
 
     def _inclusion(
         self, question: Question[Frame], version: int, metadata: dict[bytes, bytes]
     ) -> Inclusion:
-        """Which transactions the answer contains."""
+        """The transactions that the answer contains."""
         try:
             found = decode_inclusion(version, metadata.get(INCLUSION))
         except NoInclusion as why:
-            self._refuse(question, f"says of the transactions that it contains what {why}")
+            self._refuse(question, f"has a description of its transactions that {why}")
             raise
         if found != Prefix(version) and isinstance(question, Joint):
             self._refuse(question, "was not read from one version of the source")
@@ -266,7 +266,7 @@ class SourceClient:
         try:
             return digest_from_text(None if text is None else text.decode())
         except ValueError:
-            self._refuse(question, f"has the history {text!r}, which is no digest")
+            self._refuse(question, f"has the history {text!r}, which is not a digest")
             raise
 
     def _place(self) -> str:
@@ -274,15 +274,15 @@ class SourceClient:
 
     @contextmanager
     def _failing(self, refused: type[ViewsweepError]) -> Iterator[None]:
-        """Errors of Flight in our terms."""
+        """Turns errors of Flight into ours."""
         try:
             yield
         except flight.FlightUnauthenticatedError as error:
             raise WrongUse(f"{self._place()}: {_first_line(error)}") from None
         except flight.FlightCancelledError:
             raise Unreachable(
-                f"{self._place()}: an answer was cut off, as one of more than"
-                f" {self._limits.megabytes} MB in one piece is; if there are that many rows, raise"
+                f"{self._place()}: an answer was cut off, as happens above"
+                f" {self._limits.megabytes} MB in one piece; if that many rows are expected, raise"
                 " job.answer_megabytes"
             ) from None
         except flight.FlightError as error:
@@ -294,7 +294,7 @@ class SourceClient:
 
 
 class CommitStopped(WrongUse):
-    """A transaction was refused; the `committed` ones before it stay committed."""
+    """A transaction was refused; the `committed` transactions before it stay committed."""
 
     def __init__(self, committed: int, version: int, reason: str) -> None:
         super().__init__(f"transaction {committed} was refused: {reason}")
@@ -304,7 +304,7 @@ class CommitStopped(WrongUse):
 
 
 def _together(transactions: Sequence[Transaction], start: int) -> list[Transaction]:
-    """The next ones to go out in one request: one, or more that have not too many rows."""
+    """The transactions of the next request: one, or several within the bounds."""
     group, rows = [transactions[start]], 0
     for each in transactions[start : start + _GROUP]:
         rows += sum(abs(change.count) for change in each.changes)
@@ -315,6 +315,6 @@ def _together(transactions: Sequence[Transaction], start: int) -> list[Transacti
 
 
 def _first_line(error: Exception) -> str:
-    """Flight's message without what gRPC wraps around it."""
+    """The message of Flight without the text that gRPC adds."""
     text = str(error).partition(". Detail: ")[0].partition(" gRPC client debug context")[0]
     return text.rpartition("with message: ")[2].rstrip(" .")

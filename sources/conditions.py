@@ -1,12 +1,12 @@
 """Conditions and values as SQL text for DuckDB.
 
-Where a column is, the caller says; values become parameters. All types are settled before, so that
-DuckDB has nothing to convert by itself.
+The caller says where a column is; values become parameters. All types are resolved before, so that
+DuckDB converts nothing by itself.
 
-DuckDB takes a WHERE apart into what can be tested during the scan, and compares these parts with
+DuckDB splits a WHERE into parts that it can test during the scan, and compares these parts with
 each other: 2,000 of the form x <> ? take 4 s and 2 GB, 50,000 overflow its stack. So a condition of
-many parts is handed over as one value that it cannot take apart, and its AND and OR are balanced
-trees, which nobody walks down far.
+many parts is passed as one value that DuckDB cannot split, and its AND and OR are balanced trees,
+so that recursion over them stays shallow.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,20 +33,20 @@ from protocols.algebra.expressions import (
 )
 from protocols.algebra.functions import FUNCTIONS
 
-#: What DuckDB raises for a value that there is not: an overflow, a bad cast, a division by zero.
+#: Errors of DuckDB where a value does not exist: an overflow, a bad cast, a division by zero.
 NO_VALUE = (
     duckdb.ConversionException,
     duckdb.OutOfRangeException,
     duckdb.InvalidInputException,
 )
-#: So many parts, a third of them comparisons, DuckDB may take apart.
+#: DuckDB may split conditions of up to this many parts, a third of them comparisons.
 _TAKEN_APART = 300
-#: So many members of AND and OR stand side by side.
+#: Up to this many members of an AND or OR stay on one level.
 _SIDE_BY_SIDE = 32
 
 
 def filter_to_sql(condition: Condition, place: Callable[[str], str], parameters: list[Any]) -> str:
-    """The text of a condition for WHERE, whose parameters are added to the list."""
+    """The SQL of a condition for WHERE; adds its values to the parameters."""
     text = condition_to_sql(condition, place, parameters)
     if size_of(condition) <= _TAKEN_APART:
         return text
@@ -54,7 +54,7 @@ def filter_to_sql(condition: Condition, place: Callable[[str], str], parameters:
 
 
 def size_of(what: Condition | Expression) -> int:
-    """Of how many parts it consists."""
+    """The number of its parts."""
     values = len(what.values) if isinstance(what, In) else 0
     return 1 + values + sum(map(size_of, parts_of(what)))
 
@@ -62,7 +62,7 @@ def size_of(what: Condition | Expression) -> int:
 def condition_to_sql(
     condition: Condition, place: Callable[[str], str], parameters: list[Any]
 ) -> str:
-    """The text of a condition, whose parameters are added to the list."""
+    """The SQL of a condition; adds its values to the parameters."""
 
     def operand(part: Expression) -> str:
         return value_to_sql(part, place, parameters)
@@ -97,7 +97,7 @@ def _tree(texts: Sequence[str], between: str) -> str:
 
 
 def value_to_sql(expression: Expression, place: Callable[[str], str], parameters: list[Any]) -> str:
-    """The text of a value, whose parameters are added to the list."""
+    """The SQL of an expression; adds its values to the parameters."""
 
     def inner(part: Expression) -> str:
         return value_to_sql(part, place, parameters)

@@ -1,10 +1,10 @@
-"""Who is connected, and what of theirs takes memory here: half a question, an answer not fetched.
+"""Watches connections and the memory they take: unfinished questions and unfetched answers.
 
-gRPC takes in a question whole before anybody can say how large it is (1 GB: 4 GB of memory), keeps
-an answer until its client reads on, and a connection for ever. pyarrow offers no setting for any of
-these. So this looks at the sockets themselves: Linux counts what came through each, and to shut one
-down ends whatever gRPC does with it. A client that is cut off finds the source unreachable and may
-ask again. Where a system does not tell (no /proc), these bounds are not kept.
+gRPC reads a whole question before its size is known (1 GB takes 4 GB of memory), keeps an answer
+until its client reads on, and keeps a connection for ever. pyarrow has no setting for any of these.
+So this module looks at the sockets: Linux counts the bytes that each received, and shutting one
+down ends everything that gRPC does with it. A client that is cut off finds the source unreachable
+and may ask again. Without /proc these bounds are not enforced.
 """
 
 import os
@@ -26,41 +26,41 @@ from sources.bounds import MB, Bounds
 
 _SOCKETS = Path("/proc/self/fd")
 _MEMORY = Path("/proc/self/statm")
-#: Where in Linux's tcp_info the bytes received stand.
+#: Offset of the received bytes in Linux's tcp_info.
 _RECEIVED = 128
-#: What may come with a question besides it: headers, and acknowledgements of the answer.
+#: Bytes received with a question besides it: headers, and acknowledgements of the answer.
 _FRAMES = 4096
 _ACKNOWLEDGED = 0.02
-#: More than these are not held open; who was silent for the longest goes first.
+#: More connections are not kept open; the one silent for the longest is closed first.
 _MOST_CONNECTIONS = 1000
-#: Bytes of an answer that gRPC may keep; to be asked for each part of it costs other threads time.
+#: gRPC may keep whole answers up to this size: handing one over in parts slows down other threads.
 _SMALL = 1 << 16
-#: Seconds without a step after which an answer is not fetched any more.
+#: Seconds without progress after which an answer counts as abandoned …
 _PATIENCE = 60.0
-#: … and when memory is needed.
+#: … and the same while memory is short.
 _HASTE = 2.0
-#: Seconds between two looks at the sockets if nothing has grown meanwhile, and what is growth.
+#: Seconds between two looks at the sockets unless memory grows, and the bytes that count as growth.
 _LOOK = 5.0
 _GROWTH = 32 * MB
 
 
 @dataclass
 class _Client:
-    """What is known of one connection."""
+    """The figures of one connection."""
 
-    #: So many bytes belong to questions that came in whole.
+    #: Received bytes that belong to complete questions.
     accounted: float = 0.0
-    #: When it was last heard of.
+    #: The time of its last question.
     last: float = 0.0
 
 
 @dataclass(eq=False)
 class _Answer:
-    """An answer on its way out."""
+    """An answer that its client is fetching."""
 
     peer: str
     bytes: int
-    #: When its client last fetched a part of it.
+    #: The time when its client last fetched a part of it.
     last: float
 
 
@@ -69,7 +69,7 @@ class Connections:
 
     def __init__(self, port: int, bounds: Bounds) -> None:
         self._port = port
-        #: A question or a commit may be under way, and then a bit.
+        #: One question and one commit may be unfinished.
         self._most_pending = bounds.question + bounds.commit
         self._most_answers = 2 * bounds.answer
         #: Guards the two below.
@@ -80,14 +80,14 @@ class Connections:
         self._looked = 0.0
 
     def came(self, peer: str, size: int) -> None:
-        """Notes that a question of this size has come in."""
+        """Records that a question of this size was received."""
         with self._lock:
             client = self._clients.setdefault(peer, _Client())
             client.accounted += 1.02 * size + _FRAMES
             client.last = time.monotonic()
 
     def sent(self, peer: str, table: pa.Table) -> pa.Table | pa.RecordBatchReader:
-        """The rows, to be fetched by this client; Unreachable if too much is to be fetched yet."""
+        """The rows for this client to fetch; Unreachable if too many answers are unfetched."""
         if table.nbytes <= _SMALL:
             return table
         answer = _Answer(peer, table.nbytes, time.monotonic())
@@ -104,9 +104,9 @@ class Connections:
         return pa.RecordBatchReader.from_batches(table.schema, batches)
 
     def _fetched(self, answer: _Answer, batches: list[pa.RecordBatch]) -> Iterator[Any]:
-        """The batches; Flight drops them when the client has gone, or was cut off."""
+        """The batches; Flight closes the iterator when the client is gone or cut off."""
         try:
-            # What has not begun cannot be closed: this is fetched at once.
+            # Closing a generator before it begins skips `finally`: the caller fetches this at once.
             yield None
             batches.reverse()
             while batches:
@@ -117,7 +117,7 @@ class Connections:
                 self._answers.discard(answer)
 
     def look(self) -> None:
-        """Cuts off who takes too much; to be called several times a second."""
+        """Cuts off clients that take too much; called several times a second."""
         if not _SOCKETS.is_dir():
             return
         now, memory = time.monotonic(), _memory()
@@ -131,14 +131,14 @@ class Connections:
         self._cut(stalled | self._too_much(pending))
 
     def _stalled(self, now: float) -> set[str]:
-        """Whose answers are not fetched, or too slowly for what is to be fetched in all."""
+        """Peers that do not fetch their answers, or fetch too slowly while memory is short."""
         with self._lock:
             room = self._most_answers // 2 - sum(each.bytes for each in self._answers)
             patience = _PATIENCE if room > 0 else _HASTE
             return {each.peer for each in self._answers if each.last < now - patience}
 
     def _pending(self, now: float) -> dict[str, float]:
-        """Peer → how much has come from it that belongs to no question yet."""
+        """Peer → received bytes that belong to no complete question."""
         received = {peer: _received(connection) for peer, connection in _connected(self._port)}
         with self._lock:
             known = {peer: self._clients.get(peer, _Client(last=now)) for peer in received}
@@ -146,7 +146,8 @@ class Connections:
         return {peer: max(size - known[peer].accounted, 0.0) for peer, size in received.items()}
 
     def _too_much(self, pending: dict[str, float]) -> set[str]:
-        """Who sends more than is taken from one, or the most of what is too much from all."""
+        """Peers to cut off: those above their own bound, the largest ones while all together exceed
+        theirs, and those silent for the longest while there are too many connections."""
         cut = {peer for peer, size in pending.items() if size > self._most_pending}
         left = sum(size for peer, size in pending.items() if peer not in cut)
         for peer in sorted(pending, key=lambda each: -pending[each]):
@@ -166,13 +167,13 @@ class Connections:
             return
         for peer, connection in _connected(self._port):
             if peer in peers:
-                # It may have gone by itself.
+                # The client may have closed it.
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
 
 def allow_many_connections() -> None:
-    """Raises this process's own limit of open files, so that connections do not use it up."""
+    """Raises the limit of open files of this process, so that connections do not exhaust it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 8 * _MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -180,7 +181,7 @@ def allow_many_connections() -> None:
 
 
 def _memory() -> int:
-    """What this process takes, in bytes."""
+    """The memory of this process in bytes."""
     return int(_MEMORY.read_text().split()[1]) * resource.getpagesize()
 
 
@@ -190,7 +191,7 @@ def _received(connection: socket.socket) -> int:
 
 
 def _connected(port: int) -> Iterator[tuple[str, socket.socket]]:
-    """(peer as Flight calls it, socket) of each connection to a port of this process."""
+    """(peer as Flight names it, socket) of each connection to a port of this process."""
     for name in os.listdir(_SOCKETS):
         with _borrowed(int(name)) as connection:
             peer = None if connection is None else _peer(connection, port)
@@ -202,12 +203,12 @@ def _connected(port: int) -> Iterator[tuple[str, socket.socket]]:
 def _borrowed(number: int) -> Iterator[socket.socket | None]:
     """The socket behind a file descriptor of this process, if there is one.
 
-    Not a copy of it: to close a copy of a file would give up DuckDB's lock on that file.
+    It is not a duplicate: closing a duplicate descriptor would release DuckDB's lock on its file.
     """
     try:
         connection = socket.socket(fileno=number)
     except OSError:
-        # Something else, or closed meanwhile.
+        # Not a socket, or already closed.
         yield None
         return
     try:
@@ -217,7 +218,7 @@ def _borrowed(number: int) -> Iterator[socket.socket | None]:
 
 
 def _peer(connection: socket.socket, port: int) -> str | None:
-    """The other end, if ours is this port; None if there is none."""
+    """The peer of a connection to this port; None for any other socket."""
     try:
         if connection.family not in (socket.AF_INET, socket.AF_INET6):
             return None

@@ -1,4 +1,4 @@
-"""A new source: a DuckDB file with its relations and what it has to know about itself."""
+"""Creates a source: a DuckDB file with its relations and its own state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from sources.history import History, new_identity
 from sources.indexes import make_indexes
 from sources.rows import all_rows, append, quoted, shown, table_name
 
-#: The format of the files that are made now.
+#: The format of new files.
 FORMAT = 3
 _SCHEMA = """
     CREATE SCHEMA relations;
@@ -41,9 +41,9 @@ def create_file(
     origin: Mapping[str, Any],
     indexes: Mapping[str, Sequence[str]],
 ) -> None:
-    """The file of a source whose version 0 holds these rows. It appears whole or not at all."""
+    """Creates the file of a source whose version 0 holds these rows, completely or not at all."""
     if path.exists():
-        raise WrongUse(f"{path} exists already; remove it or choose another database")
+        raise WrongUse(f"{path} already exists; remove it or choose another database")
     if not path.absolute().parent.is_dir():
         raise WrongUse(
             f"source {source}: there is no directory {path.absolute().parent} for {path.name}"
@@ -102,7 +102,7 @@ def _describe(
 
 
 def begin_history(connection: duckdb.DuckDBPyConnection, version: int, driven: int) -> None:
-    """What is known of the past begins at this version."""
+    """Begins the recorded history at this version."""
     connection.execute(_SCHEMA_OF_HISTORY)
     [(catalog,)] = all_rows(connection, "SELECT catalog FROM source.self")
     identity = new_identity()
@@ -145,7 +145,7 @@ def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
 
 
 def _check_references(connection: duckdb.DuckDBPyConnection, key: ForeignKey) -> None:
-    """WrongUse when an initial row references none; NULL references nothing."""
+    """WrongUse if the row that an initial row references is missing; NULL references nothing."""
     pairs = zip(key.columns, key.parent_columns, strict=True)
     on = " AND ".join(f"c.{quoted(ours)} = p.{quoted(theirs)}" for ours, theirs in pairs)
     some = " AND ".join(f"c.{quoted(ours)} IS NOT NULL" for ours in key.columns)

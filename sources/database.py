@@ -1,13 +1,12 @@
 """A source: an autonomous database that numbers its commits and remembers each one in an outbox.
 
-One DuckDB file holds the relations (schema `relations`) and what the source has to know about
-itself (schema `source`): the catalog, the version, the digest of its history (history.py), the
-outbox and how far it has been published. A commit changes relations, outbox, version and digest in
-one DuckDB transaction. That is the whole guarantee: after a crash a version is there with its
-records, or neither is.
+One DuckDB file holds the relations (schema `relations`) and the source's own state (schema
+`source`): the catalog, the version, the digest of its history (history.py), the outbox and the
+published version. A commit changes relations, outbox, version and digest in one DuckDB transaction.
+That is the whole guarantee: after a crash a version and its records are both there, or neither is.
 
-`creating.py` makes such a file, `opening.py` opens it. What is committed passes `admission.py`,
-which looks at the transactions alone, then `replay.py`, which looks at the rows that they touch.
+`creating.py` creates such a file, `opening.py` opens it. A commit is checked by `admission.py`,
+which sees only the transactions, then by `replay.py`, which reads the rows that they touch.
 """
 
 import queue
@@ -48,7 +47,7 @@ class SourceDatabase:
         self.catalog: Catalog = catalog_from_json(
             {name: {"relations": orjson.loads(catalog)}}, whole=False
         )
-        #: What the source was made from, for whoever made it (a workload's name, scale and seed).
+        #: How the source was created, for its creator (a workload's name, scale and seed).
         self.origin: dict[str, Any] = orjson.loads(origin)
         self._relations = {relation.name: relation for relation in self.catalog}
         #: Relation → its columns that have an index.
@@ -56,11 +55,11 @@ class SourceDatabase:
         #: Only the holder of `_writing` uses this connection.
         self._connection = connection
         self._writing = threading.Lock()
-        #: Cursors that nobody reads with at the moment.
+        #: Idle cursors.
         self._cursors: queue.LifoQueue[duckdb.DuckDBPyConnection] = queue.LifoQueue()
-        #: What the publisher will ask for next, so that it need not read what was just written.
+        #: The latest records, which the publisher asks for next: it need not read them back.
         self._recent = RecentRecords()
-        #: Guards these and the two counters; notified when a commit is durable.
+        #: Guards `_recent` and the fields that a commit changes; notified when a commit is durable.
         self._committed = threading.Condition()
         self._version: int
         self._driven: int
@@ -70,7 +69,7 @@ class SourceDatabase:
         [(self._version, self._driven, self._digest)] = all_rows(
             connection, "SELECT version, driven, digest FROM source.committed"
         )
-        #: Tells this source from another one of its name.
+        #: Distinguishes this source from another one of the same name.
         self.identity: str
         #: The first version whose history is known, and the digest there.
         self._since: int
@@ -91,16 +90,16 @@ class SourceDatabase:
         origin: Mapping[str, Any] | None = None,
         indexes: Mapping[str, Sequence[str]] | None = None,
     ) -> "SourceDatabase":
-        """A new source whose version 0 holds these rows. It appears whole or not at all.
+        """Creates a source whose version 0 holds these rows, completely or not at all.
 
-        `indexes` names columns of relations, each of which gets an index of its own.
+        `indexes` names columns of relations; each gets a separate index.
         """
         create_file(path, source, catalog, rows, origin or {}, indexes or {})
         return cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> "SourceDatabase":
-        """The source in this file; the file stays locked until `close`."""
+        """Opens the source in this file; the file stays locked until `close`."""
         connection = connect(path)
         try:
             connection.execute(f"SET GLOBAL dynamic_or_filter_threshold = {FEW_KEYS}")
@@ -110,7 +109,7 @@ class SourceDatabase:
             raise
 
     def close(self) -> None:
-        """Lets go of the file. Readers must be done."""
+        """Releases the file. Readers must be done."""
         with self._writing:
             while not self._cursors.empty():
                 self._cursors.get_nowait().close()
@@ -123,19 +122,19 @@ class SourceDatabase:
         self.close()
 
     def relation(self, name: str) -> Relation:
-        """The relation of that name; WrongUse lists those there are."""
+        """The relation of that name; WrongUse lists the existing ones."""
         if name not in self._relations:
             there = ", ".join(self._relations) or "none"
             raise WrongUse(f"source {self.source}: no relation {name!r}; there are: {there}")
         return self._relations[name]
 
     def use_threads_per_query(self, threads: int) -> None:
-        """How many threads DuckDB gives to one statement."""
+        """Sets how many threads DuckDB uses for one statement."""
         with self._writing:
             self._connection.execute(f"SET threads = {int(threads)}")
 
     def bound_memory(self, most_bytes: int) -> None:
-        """What DuckDB may take in all; what does not fit fails instead of filling the disk."""
+        """Limits the memory of DuckDB; a statement that needs more fails and does not spill."""
         with self._writing:
             self._connection.execute(f"SET memory_limit = '{int(most_bytes)}B'")
             self._connection.execute("SET max_temp_directory_size = '0B'")
@@ -153,11 +152,11 @@ class SourceDatabase:
 
     @property
     def last_global(self) -> int:
-        """The last version that is a part of a global transaction; 0 if none is."""
+        """The last version that is part of a global transaction; 0 if there is none."""
         return self._last_global
 
     def digest_at(self, version: int) -> int:
-        """The digest of the history up to a version; `UNKNOWN` where there is none."""
+        """The digest of the history up to a version; `UNKNOWN` if it is not recorded."""
         last, digest = self.standing
         if version == last:
             return digest
@@ -169,16 +168,16 @@ class SourceDatabase:
 
     @property
     def driven(self) -> int:
-        """How many of the commits came from the source's own workload: where to resume it."""
+        """The number of commits of the source's own workload, which resumes after them."""
         return self._driven
 
     @property
     def published(self) -> int:
-        """Up to here the outbox is known to be in the topic; it may be further in truth."""
+        """The topic is known to hold the outbox up to this version; it may hold more."""
         return self._published
 
     def wait_beyond(self, version: int, timeout: float) -> bool:
-        """Waits until there is a later version; False when the time is over."""
+        """Waits until there is a later version; False on timeout."""
         with self._committed:
             return self._committed.wait_for(lambda: self._version > version, timeout)
 
@@ -199,8 +198,8 @@ class SourceDatabase:
         self._cursors.put(cursor)
 
     def outbox(self, after_version: int, limit: int, skip: int = 0) -> list[tuple[int, bytes]]:
-        """The records after a version, in order, without the first `skip` of them: `limit`, if
-        there are so many, so that a large transaction is read in pieces."""
+        """Up to `limit` records after a version, in order, without the first `skip` of them: so a
+        large transaction can be read in pieces."""
         with self._committed:
             recent = self._recent.after(after_version, skip + limit)
         if recent is None:
@@ -208,7 +207,7 @@ class SourceDatabase:
         return recent[skip : skip + limit]
 
     def _stored_outbox(self, after_version: int, limit: int, skip: int) -> list[tuple[int, bytes]]:
-        # A version is one INSERT, so its rows follow each other; what is skipped is of one version.
+        # A version is one INSERT, so its rows are consecutive; the skipped rows are of one version.
         first = "SELECT min(rowid) FROM source.outbox WHERE version > $after"
         sql = (
             "SELECT version, record FROM source.outbox"
@@ -219,7 +218,7 @@ class SourceDatabase:
             return all_rows(cursor, sql, {"after": after_version, "limit": limit, "skip": skip})
 
     def make_indexes(self, indexes: Mapping[str, Sequence[str]]) -> None:
-        """An index of its own on each of these columns of relations, unless it has one."""
+        """Creates a separate index on each of these columns of relations, unless it has one."""
         missing = {
             name: [column for column in columns if column not in self.indexes.get(name, ())]
             for name, columns in indexes.items()
@@ -229,7 +228,7 @@ class SourceDatabase:
             self.indexes = indexed(self._connection, self.catalog)
 
     def mark_published(self, version: int) -> None:
-        """Remembers durably that the topic holds everything up to this version."""
+        """Records durably that the topic holds everything up to this version."""
         with self._writing, self._saving("the published version"):
             if version > self._version:
                 raise SourceViolation(
@@ -243,13 +242,13 @@ class SourceDatabase:
     # ---------------------------------------------------------------------------- committing
 
     def commit(self, transaction: Transaction, *, driven: bool = False) -> int:
-        """Commits it and returns its version; one that changes nothing leaves the version alone."""
+        """Commits a transaction and returns the version, which grows only if something changes."""
         return self.commit_many([transaction], driven=driven)
 
     def commit_many(self, transactions: Sequence[Transaction], *, driven: bool = False) -> int:
         """Commits a group, each transaction under its own version, all visible at once.
 
-        The last version is returned. If one of them is refused, none is committed.
+        Returns the last version. If one transaction is refused, none is committed.
         """
         netted = [
             admitted(index, each, self.source, self.relation)
@@ -271,7 +270,7 @@ class SourceDatabase:
     def _write_group(
         self, transactions: Sequence[Transaction], driven: int, history: History
     ) -> list[Records]:
-        """Checks and writes the group in one DuckDB transaction; returns what it published."""
+        """Checks and writes the group in one DuckDB transaction; returns its records."""
         connection = self._connection
         connection.begin()
         try:
@@ -292,7 +291,7 @@ class SourceDatabase:
         return entries
 
     def _encoded(self, transactions: Sequence[Transaction], history: History) -> list[Records]:
-        """The records of each of the versions that follow, which the history then has as well."""
+        """The records of each of the next versions; adds these to the history."""
         ts_ms = time.time_ns() // 1_000_000
         return [
             encode_transaction(self.source, version, ts_ms, transaction, self.catalog, history)
@@ -300,12 +299,12 @@ class SourceDatabase:
         ]
 
     def _last_global_with(self, transactions: Sequence[Transaction]) -> int:
-        """The last part of a global transaction when these are committed as well."""
+        """The last version with a part of a global transaction, once these are committed."""
         parts = (version for version, each in self._numbered(transactions) if each.part is not None)
         return max(parts, default=self._last_global)
 
     def _numbered(self, transactions: Sequence[Transaction]) -> Iterable[tuple[int, Transaction]]:
-        """Those that change something, with the versions that follow."""
+        """The transactions that change something, with their versions."""
         changing = (transaction for transaction in transactions if transaction.changes)
         return enumerate(changing, self._version + 1)
 

@@ -1,4 +1,4 @@
-"""A workload at work: it commits transactions to a source at a rate of its own."""
+"""Runs a workload: commits its transactions to a source at a given rate."""
 
 import threading
 import time
@@ -12,30 +12,30 @@ from protocols.failures import as_ours
 from sources.database import SourceDatabase
 from sources.transaction import Transaction
 
-#: A workload that is behind its rate commits what is due in groups of at most this size.
+#: A workload that lags behind its rate commits the due transactions in groups of at most this size.
 _GROUP = 500
-#: Seconds of a workload that are committed as one group. A commit costs some 8 ms, whatever its
-#: size, and a sync of the disk: four sources with 500 transactions/s each would be busy with that.
+#: Seconds of a workload that are committed as one group. A commit of any size costs about 8 ms and
+#: a disk sync: four sources with 500 transactions/s each would be busy with commits alone.
 _TOGETHER = 0.05
 
 
 @dataclass(frozen=True)
 class Drive:
-    """A workload at work: what to commit, how fast, and when to stop."""
+    """A running workload: transactions to commit, their rate, and when to stop."""
 
     transactions: Iterator[Transaction]
     #: Transactions per second.
     rate: float
-    #: How many in total, over all runs of the process; None for no end.
+    #: The total number over all runs of the process; None for no end.
     total: int | None = None
-    #: It begins when this file is there.
+    #: It begins when this file exists.
     after: Path | None = None
 
 
 class Driver:
     """Commits the transactions of a workload at its rate; resumes where the database stands.
 
-    What is due is a matter of the time since the start, so a slow commit is caught up with.
+    The time since the start determines how many are due, so it catches up after a slow commit.
     """
 
     def __init__(self, database: SourceDatabase, drive: Drive) -> None:
@@ -47,7 +47,7 @@ class Driver:
             self._left = max(self._left - database.driven, 0)
         self._transactions = islice(drive.transactions, database.driven, None)
         self._stop = threading.Event()
-        #: What ended the workload before its time.
+        #: The error that ended the workload early.
         self.error: ViewsweepError | None = None
         self._thread = threading.Thread(target=self._run, name="workload", daemon=True)
 
@@ -55,14 +55,14 @@ class Driver:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends it after the commit that is under way."""
+        """Ends the workload after the current commit."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def finished(self) -> bool:
-        """Whether it commits no more."""
+        """Whether the workload has ended."""
         return not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""What an answer contains, on the wire: JSON in the metadata of its schema, beside `version`.
+"""The inclusion of an answer on the wire: JSON in the metadata of its schema, beside `version`.
 
 A source that answers from one version sends none. {"upto": 7, "besides": [9], "without": [6]} is a
-snapshot with exceptions, {"window": [7, 9]} stands for rows that were read one by one between two
+snapshot with exceptions; {"window": [7, 9]} means that rows were read one by one between two
 moments. `version` is then that of the snapshot which is made of the answer.
 """
 
@@ -12,16 +12,16 @@ import orjson
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 
 INCLUSION = b"inclusion"
-#: Exceptions are what was under way at one moment; no database has so much of it.
+#: Exceptions are the transactions open at one moment; no database has this many.
 _MOST = 100_000
 
 
 class NoInclusion(ValueError):
-    """It does not say what an answer contains; the message says why."""
+    """The text is not a valid inclusion; the message says why."""
 
 
 def encode_inclusion(inclusion: Inclusion) -> bytes:
-    """As it is sent."""
+    """Encodes an inclusion for the wire."""
     match inclusion:
         case Prefix(upto, besides, without):
             return orjson.dumps({"upto": upto, "besides": besides, "without": without})
@@ -30,7 +30,7 @@ def encode_inclusion(inclusion: Inclusion) -> bytes:
 
 
 def decode_inclusion(version: int, text: bytes | None) -> Inclusion:
-    """As it came, beside this version; NoInclusion if it is none."""
+    """Decodes the inclusion sent beside this version; NoInclusion if it is not valid."""
     if text is None:
         return Prefix(version)
     try:
@@ -39,7 +39,7 @@ def decode_inclusion(version: int, text: bytes | None) -> Inclusion:
         raise NoInclusion("is not JSON") from None
     inclusion = _window(form) if isinstance(form, dict) and "window" in form else _prefix(form)
     if inclusion.version != version:
-        raise NoInclusion(f"is one of version {inclusion.version}, and the answer's is {version}")
+        raise NoInclusion(f"is of version {inclusion.version}, the answer of version {version}")
     return inclusion
 
 
@@ -58,12 +58,12 @@ def _prefix(form: Any) -> Prefix:
         raise NoInclusion('has no "upto", "besides" and "without", and no "window"')
     upto, besides, without = form["upto"], form["besides"], form["without"]
     if not _are_versions([upto]) or not _are_versions(besides) or not _are_versions(without):
-        raise NoInclusion("has something that is no version")
+        raise NoInclusion("has something that is not a version")
     if any(each <= upto for each in besides) or any(not 0 < each <= upto for each in without):
         raise NoInclusion(f"has exceptions on the wrong side of {upto}")
     for exceptions in (besides, without):
         if sorted(set(exceptions)) != exceptions:
-            raise NoInclusion("has exceptions that do not ascend")
+            raise NoInclusion("has exceptions that are not in ascending order")
     return Prefix(upto, tuple(besides), tuple(without))
 
 

@@ -1,9 +1,9 @@
 """The plain indexes of a source.
 
-They are the owner's choice (access.py says when one is used): which columns others look up is not
-for a source to know. With an index a question of a few keys looks at the rows that match and at no
-others, however large the relation; without one it is a scan, 3.5 ms per million rows. One on the
-key serves the source's own commits in the same way.
+The owner chooses them (access.py says when one is used): a source does not know which columns
+others look up. With an index a question with a few keys reads only the rows that match, however
+large the relation; without one it is a scan, 3.5 ms per million rows. An index on the key speeds up
+the source's own commits in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def make_indexes(
     catalog: Catalog,
     indexes: Mapping[str, Sequence[str]],
 ) -> None:
-    """An index of its own on each of these columns of relations."""
+    """Creates a separate index on each of these columns of relations."""
     for name, columns in indexes.items():
         relation = catalog.find(source, name)
         if relation is None:
@@ -38,7 +38,7 @@ def make_indexes(
 
 
 def _index_name(relation: str, column: str) -> str:
-    """Says what the index is on, in a form that no other index of the source has."""
+    """A name, unique within the source, that tells which column the index is on."""
     return orjson.dumps([relation, column]).decode()
 
 

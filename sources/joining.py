@@ -1,15 +1,15 @@
 """A sum of joins over relations of one source, as one SELECT over a snapshot of it.
 
-For the protocols of the ECA family, which come from a world where the source evaluates whole views.
-Terms that give rows for the same atoms are one SELECT (terms.py), in which rows of different terms
-do not meet; these are united, and equal rows added up:
+It serves the protocols of the ECA family, which assume that the source evaluates whole views. Terms
+that give rows for the same atoms are one SELECT (terms.py), in which rows of different terms do not
+join; these SELECTs are united, and the counts of equal rows are summed:
 
     SELECT o0, …, sum(n) FROM (
         SELECT …, a0.n * a2.n FROM … WHERE a0.t = a2.t AND … UNION ALL …
     ) GROUP BY … HAVING …
 
-Like in lookup.py no value gets into the SQL text, and of names only those of tables and columns
-that the catalog knows, quoted; everything else is called by its number.
+As in lookup.py no value gets into the SQL text, and the only names in it are those of tables and
+columns in the catalog, quoted; everything else is named by its number.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ _COUNT = "n"
 
 
 def joined(database: SourceDatabase, joint: Sum, turn: Turn | None = None) -> tuple[pa.Table, int]:
-    """The rows of all terms added up, with `_count`, and the version they belong to."""
+    """The summed rows of all terms, with `_count`, and the version that they belong to."""
     check(joint, database)
     parameters: list[Any] = []
     sql = select(joint, parameters)
@@ -56,7 +56,7 @@ def joined(database: SourceDatabase, joint: Sum, turn: Turn | None = None) -> tu
 
 
 def check(joint: Sum, database: SourceDatabase) -> None:
-    """Refuses what this source, as its relations are, cannot answer."""
+    """Refuses a question that this source cannot answer with its relations."""
     view = joint.view
     if not view.atoms or not view.outputs or not joint.groups:
         raise WrongUse("a joint question needs atoms, columns to show, and at least one term")
@@ -80,16 +80,16 @@ def check(joint: Sum, database: SourceDatabase) -> None:
 def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
     if atom.relation.source != database.source:
         raise WrongUse(
-            f"{atom.relation} lies at another source, this is source {database.source}; a joint"
-            " question is about relations of one"
+            f"{atom.relation} is at another source, this is source {database.source}; a joint"
+            " question is about relations of one source"
         )
     held = database.relation(atom.relation.name)
     if atom.relation != held:
         raise WrongUse(
-            f"relation {held} is asked for as {atom.relation.schema()}, but it is {held.schema()}"
+            f"relation {held} is asked for as {atom.relation.schema()}, but is {held.schema()}"
         )
     if atom.index != index:
-        raise WrongUse(f"atom {atom.alias} has number {atom.index} and is the one at {index}")
+        raise WrongUse(f"atom {atom.alias} has number {atom.index} but is at place {index}")
     check_columns(held, atom.columns, "the question")
     if atom.condition is not None:
         check_columns(held, columns_of(atom.condition), "the condition")
@@ -102,7 +102,7 @@ def _check_links(view: View) -> None:
         for index, column in (link.left, link.right):
             if not 0 <= index < len(view.atoms) or column not in view.atoms[index].columns:
                 raise WrongUse(
-                    f"a link names column {column!r} of atom {index}, which is not there"
+                    f"a link names column {column!r} of atom {index}, which does not exist"
                 )
             types.append(view.atoms[index].relation.type_of(column))
         if types[0].family != types[1].family:
@@ -111,15 +111,15 @@ def _check_links(view: View) -> None:
 
 
 def _check_linked(view: View) -> None:
-    """Atoms without a link between them would meet each row with each row."""
+    """Links must connect all atoms, or each row would join with each row."""
     reached, ends = {0}, [{link.left[0], link.right[0]} for link in view.links]
     while more := set().union(*(pair for pair in ends if pair & reached)) - reached:
         reached |= more
     apart = [atom for atom in view.atoms if atom.index not in reached]
     if apart:
         raise WrongUse(
-            f"no link leads from {view.atoms[0].alias} to {apart[0].alias}: a joint question is"
-            " answered if equalities of columns link all its atoms; add one, or ask for each alone"
+            f"no link leads from {view.atoms[0].alias} to {apart[0].alias}: equalities of columns"
+            " must connect all atoms of a joint question; add one, or ask for each atom alone"
         )
 
 
@@ -131,7 +131,7 @@ def _check_size(joint: Sum) -> None:
     if each * len(joint.groups) > MOST_JOINED:
         raise WrongUse(
             f"the joint question has {len(joint.groups)} groups of terms with {each} parts each, at"
-            f" most {MOST_JOINED} are answered together; ask for some of the terms at a time"
+            f" most {MOST_JOINED} are answered together; send fewer terms at a time"
         )
 
 
@@ -146,11 +146,13 @@ def _check_outputs(view: View, types: Mapping[str, ColumnType]) -> None:
     for output in view.outputs:
         if types[output.column] != output.type:
             raise WrongUse(
-                f"the view shows {output.column} as {output.type.name}, it is"
+                f"the view shows {output.column} as {output.type.name}, but it is"
                 f" {types[output.column].name}"
             )
     if len(view.schema) < len(view.outputs) or COUNT in view.schema:
-        raise WrongUse(f"the view shows columns {', '.join(o.name for o in view.outputs)}")
+        raise WrongUse(
+            f"the view shows {COUNT} or a name twice: {', '.join(o.name for o in view.outputs)}"
+        )
 
 
 def _check_rows(view: View, index: int, rows: pl.DataFrame) -> None:
@@ -163,14 +165,14 @@ def _check_rows(view: View, index: int, rows: pl.DataFrame) -> None:
     given = dict(rows.schema)
     numbers: dict[str, pl.DataType] = {COUNT: pl.Int64(), TERM: pl.Int64()}
     if given != {**wanted, **numbers} or any(rows[name].null_count() for name in numbers):
-        raise WrongUse(f"rows of {atom.alias} are given as {given}, it has {wanted} and {numbers}")
+        raise WrongUse(f"rows of {atom.alias} are given as {given}, expected: {wanted}, {numbers}")
 
 
 # ----------------------------------------------------------------------------------------- SQL
 
 
 def select(joint: Sum, parameters: list[Any]) -> str:
-    """The SELECT, whose parameters it adds; rows given for an atom are a table `_given…`."""
+    """The SELECT; adds its parameters. Rows given for an atom are a table `_given…`."""
     terms = [_join(joint.view, n, each, parameters) for n, each in enumerate(joint.groups)]
     outputs = ", ".join(f"o{number}" for number in range(len(joint.view.outputs)))
     total = f"sum({_COUNT})"
@@ -195,7 +197,7 @@ def _join(view: View, number: int, terms: Terms, parameters: list[Any]) -> str:
 
 
 def _places(view: View, given: Sequence[int]) -> dict[str, str]:
-    """Qualified column → where it is found in the SQL."""
+    """Qualified column → its expression in the SQL."""
     return {
         atom.qualified(column): f"a{atom.index}."
         + (f"c{number}" if atom.index in given else quoted(column))
@@ -207,7 +209,7 @@ def _places(view: View, given: Sequence[int]) -> dict[str, str]:
 def _restrictions(
     view: View, given: Sequence[int], places: Mapping[str, str], parameters: list[Any]
 ) -> Iterator[str]:
-    """Links, conditions of atoms (those of given rows have been applied), residuals."""
+    """Links, conditions of atoms (given rows already fulfil theirs), residuals."""
 
     def place(end: tuple[int, str]) -> str:
         return places[view.atoms[end[0]].qualified(end[1])]

@@ -1,4 +1,4 @@
-"""Relations from files: what DuckDB reads in Parquet or CSV, in the types that viewsweep has."""
+"""Loads relations from Parquet and CSV files that DuckDB reads, in viewsweep's types."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from protocols.errors import WrongUse
 from protocols.views.catalog import Relation, relation_from_json
 from sources.rows import quoted
 
-#: Every line is read, and none above the header is taken for something else.
+#: DuckDB reads all lines and skips none before the header.
 _CSV = "read_csv(?, skip = 0, types = {})"
 _READERS = {".parquet": "read_parquet(?)", ".csv": _CSV, ".tsv": _CSV}
 #: The names that DuckDB gives to columns without one.
 _NAMELESS = re.compile(r"column\d+")
 _SEPARATORS = ",;|\t"
 _MOST_DIGITS = 38
-#: Types of files that lose nothing in one of ours.
+#: Types of files that convert to one of ours without loss.
 _WIDENED = {
     "TINYINT": "BIGINT",
     "SMALLINT": "BIGINT",
@@ -41,15 +41,15 @@ def load_relation(
     declared: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
 ) -> tuple[Relation, pl.DataFrame]:
-    """The relation that a file holds, and its rows; `types` of columns that are not to be guessed.
+    """Reads a relation and its rows from a file; `types` gives types that DuckDB must not guess.
 
-    `declared` has the fields of its JSON form beside the columns. WrongUse for a value that would
-    not be the same in such a type.
+    `declared` holds the fields of the relation's JSON form besides the columns. WrongUse if a value
+    would change in its given type.
     """
     where = f"relation {source}.{name}, file {file}"
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
-        raise WrongUse(f"{where}: needs one of the endings {', '.join(_READERS)}")
+        raise WrongUse(f"{where}: the name must end in one of {', '.join(_READERS)}")
     if not file.is_file():
         raise WrongUse(f"{where}: there is no such file")
     connection = duckdb.connect()
@@ -77,29 +77,29 @@ def load_relation(
 def _content(
     connection: duckdb.DuckDBPyConnection, reader: str, file: Path, texts: Sequence[str] = ()
 ) -> duckdb.DuckDBPyRelation:
-    """The file; some columns as text: guessed to be DOUBLE, they would be rounded before a look."""
+    """The file; the columns `texts` as text, since a guess of DOUBLE would round their values."""
     types = ", ".join(f"{_literal(column)}: 'VARCHAR'" for column in texts)
     return connection.sql(f"SELECT * FROM {reader.format(f'{{{types}}}')}", params=[str(file)])
 
 
 def _refuse_without_header(where: str, columns: Sequence[str]) -> None:
-    """Lines of different lengths, or of values alone, are read as something all the same."""
+    """Refuses files without a header or with uneven lines: DuckDB reads even these."""
     if all(map(_NAMELESS.fullmatch, columns)):
         raise WrongUse(
-            f"{where}: its first line has to name the columns, and all lines have to have as many"
-            " values as that one"
+            f"{where}: the first line must name the columns, and every other line must have as many"
+            " values"
         )
     if len(columns) == 1 and any(separator in columns[0] for separator in _SEPARATORS):
         raise WrongUse(
-            f"{where}: it would be one column {columns[0]!r}: some lines have more or fewer values"
-            " than the first one names"
+            f"{where}: it would be read as one column {columns[0]!r}: some lines have more or fewer"
+            " values than the first one has names"
         )
 
 
 def _given(where: str, types: Mapping[str, str], found: Mapping[str, str]) -> dict[str, ColumnType]:
     for column in types:
         if column not in found:
-            raise WrongUse(f"{where}: there is no column {column!r}; has: {', '.join(found)}")
+            raise WrongUse(f"{where}: there is no column {column!r}; there are: {', '.join(found)}")
     try:
         return {column: column_type(name) for column, name in types.items()}
     except ValueError as error:
@@ -112,11 +112,11 @@ def _refuse_changed(
     for column, type_ in given.items():
         changed = content.filter(_changes(quoted(column), type_)).project(quoted(column)).limit(1)
         for (value,) in changed.fetchall():
-            raise WrongUse(f"{where}: column {column!r}: {value!r} is no {type_.name}")
+            raise WrongUse(f"{where}: column {column!r}: {value!r} is not a {type_.name}")
 
 
 def _changes(column: str, type_: ColumnType) -> str:
-    """Whether a value is none of this type, or would be rounded to one."""
+    """SQL that tells whether a value does not fit this type without rounding."""
     fitted = f"try_cast({column} AS {type_.name})"
     none = f"({column} IS NOT NULL AND {fitted} IS NULL)"
     if type_.family != "DECIMAL":
@@ -137,7 +137,7 @@ def _types(where: str, columns: Mapping[str, str]) -> dict[str, ColumnType]:
             types[column] = column_type(_WIDENED.get(name, name))
         except ValueError:
             raise WrongUse(
-                f"{where}: column {column!r} is {name}, which has no counterpart here;"
+                f"{where}: column {column!r} is {name}, which is not supported;"
                 f" convert it to one of {TYPES}"
             ) from None
     return types

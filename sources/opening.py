@@ -1,4 +1,4 @@
-"""Opens the file of a source, and refuses one that is none or is no longer what it says."""
+"""Opens the file of a source; refuses other files, and sources whose tables were altered."""
 
 import os
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from protocols.errors import SourceViolation, WrongUse
 from sources.creating import FORMAT, begin_history
 from sources.rows import all_rows, roll_back
 
-#: The formats before sources had a history, and before they knew which of their commits was the
-#: last part of a global transaction. A file that has one of them is upgraded when it is opened.
+#: The formats before sources had a history, and before they recorded their last part of a global
+#: transaction. A file of these formats is upgraded when it is opened.
 _WITHOUT_HISTORY, _WITHOUT_GLOBALS = 1, 2
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
-    """A connection to the file, which stays locked until it is closed."""
+    """Opens a connection to the file, which is locked until the connection is closed."""
     if not path.is_file():
-        raise WrongUse(f"there is no source database at {path}; make one with 'sources init'")
+        raise WrongUse(f"there is no source database at {path}; create one with 'sources init'")
     try:
         return duckdb.connect(str(path))
     except duckdb.Error as error:
@@ -27,23 +27,23 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple[str, str, str]:
-    """The source's name, its catalog and its origin, as they stand in the file."""
+    """The source's name, its catalog and its origin, as stored in the file."""
     try:
         [(format_, *description)] = all_rows(connection, "SELECT * FROM source.self")
     except duckdb.CatalogException:
         raise WrongUse(
-            f"{path} is a DuckDB database but not a source; make one with 'sources init'"
+            f"{path} is a DuckDB database but not a source; create one with 'sources init'"
         ) from None
     if format_ in (_WITHOUT_HISTORY, _WITHOUT_GLOBALS):
         _upgrade(connection, format_)
     elif format_ != FORMAT:
-        raise WrongUse(f"{path} has format {format_}, this viewsweep reads format {FORMAT}")
+        raise WrongUse(f"{path} has format {format_}, and this viewsweep reads format {FORMAT}")
     name, catalog, origin = description
     return name, catalog, origin
 
 
 def _upgrade(connection: duckdb.DuckDBPyConnection, format_: int) -> None:
-    """Brings a file of an earlier format up to the present one, whole or not at all."""
+    """Upgrades a file of an earlier format, completely or not at all."""
     connection.begin()
     try:
         if format_ == _WITHOUT_HISTORY:
@@ -63,7 +63,7 @@ def _give_history(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _remember_globals(connection: duckdb.DuckDBPyConnection) -> None:
-    # Within a value the quotation marks would be escaped.
+    # Inside a value the quotation marks are escaped.
     connection.execute(
         "CREATE TABLE source.globals AS SELECT coalesce(max(version), 0)::BIGINT AS last"
         " FROM source.outbox WHERE contains(decode(record), '\"global\":')"
@@ -73,7 +73,7 @@ def _remember_globals(connection: duckdb.DuckDBPyConnection) -> None:
 def refuse_altered(
     path: Path, connection: duckdb.DuckDBPyConnection, source: str, catalog: str
 ) -> None:
-    """SourceViolation when a table is not what the source says of it."""
+    """SourceViolation if a table differs from the source's catalog."""
     found: dict[str, dict[str, str]] = {}
     for table, column, type_ in all_rows(
         connection,
@@ -85,9 +85,9 @@ def refuse_altered(
         if found.get(name) != form["columns"]:
             raise SourceViolation(
                 f"source {source}: relation {name} was altered in {path}: it has the columns"
-                f" {_columns(found.get(name, {}))}, and the source was made with"
-                f" {_columns(form['columns'])}. Give it these back, or make a new source with"
-                " 'sources init' and the views over it anew"
+                f" {_columns(found.get(name, {}))}, and the source was created with"
+                f" {_columns(form['columns'])}. Restore these, or create a new source with"
+                " 'sources init' and recreate the views over it"
             )
 
 
@@ -96,11 +96,11 @@ def _columns(types: Mapping[str, str]) -> str:
 
 
 def altered(error: duckdb.Error) -> str:
-    """What is to be said when DuckDB does not find what the catalog names."""
+    """The message if DuckDB does not find a table or column of the catalog."""
     first = str(error).partition("\n")[0]
     return (
-        f"its tables are not what they were when it was started ({first}). Give the relation its"
-        " columns back and start the source again; what they are now, it says then"
+        f"its tables have changed since it was started ({first}). Restore the columns of the"
+        " relation and start the source again; it then lists the present columns"
     )
 
 

@@ -1,9 +1,9 @@
-"""The process of one source: query server, publisher and, if wanted, a workload, together.
+"""The process of one source: query server, publisher and optionally a workload.
 
-The three share nothing but the database. The workload commits whether or not the broker is there;
-the publisher reads the outbox from where it left off; questions are answered all the time. A broker
-that is away or a workload that fails is said once and stops nobody else. Only when publishing has
-become impossible for good the process ends.
+The three share only the database. The workload commits whether or not the broker is up; the
+publisher resumes the outbox where it left off; questions are answered all the time. A broker that
+is down or a workload that fails is reported once and does not stop the other parts. The process
+ends only when publishing has become impossible for good.
 """
 
 import threading
@@ -16,14 +16,14 @@ from sources.drive import Driver
 from sources.publisher import Publisher
 from sources.queryserver import QueryServer
 
-#: Seconds between two lines about how it goes.
+#: Seconds between two progress lines.
 _REPORT_EVERY = 5.0
-#: How long to go on publishing what is committed when told to stop.
+#: Seconds to keep publishing committed transactions after a stop request.
 _FLUSH = 10.0
 
 
 class SourceProcess:
-    """Everything that serves one database, from `run` until it is told to stop."""
+    """All parts that serve one database, from `run` until the stop request."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class SourceProcess:
         self._publisher = publisher
         self._driver = driver
         self._say = say
-        #: Whether it has been said that the workload ended.
+        #: Whether the end of the workload has been reported.
         self._told = False
 
     def run(self, stop: threading.Event) -> None:
-        """Serves until `stop` is set; then publishes what is committed, as far as that works."""
+        """Serves until `stop` is set; then publishes the rest as far as possible."""
         self._publisher.start()
         if self._driver is not None:
             self._driver.start()
@@ -55,7 +55,7 @@ class SourceProcess:
         version, moment = self._database.version, time.monotonic()
         while not stop.wait(0.2):
             if self._publisher.error is not None:
-                # Answers would contain commits that no warehouse ever hears of.
+                # Answers would contain commits that no warehouse ever receives.
                 raise self._publisher.error
             self._say_once_that_the_workload_ended()
             elapsed = time.monotonic() - moment
@@ -93,13 +93,13 @@ class SourceProcess:
         )
 
     def _publishing(self) -> bool:
-        """Whether waiting brings more of what is committed into the topic."""
+        """Whether more committed transactions will reach the topic soon."""
         hindered = self._publisher.error or self._publisher.outage
         return not hindered and self._database.published < self._database.version
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Puts the text into the file so that a reader sees all of it or no file."""
+    """Writes the text so that a reader sees all of it or no file."""
     part = file.with_name(f".{file.name}.part")
     part.write_text(text)
     part.replace(file)

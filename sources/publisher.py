@@ -1,19 +1,20 @@
 """Copies a source's outbox to its topic: everything, in order, at least once.
 
-The outbox and the topic are two stores without a common commit, so something has to give way, and
-what gives way is "exactly once". The rules:
+The outbox and the topic are two stores without a common commit, so "exactly once" is impossible.
+The rules:
 
-- leaving out repetitions, what is in the topic is at every moment the outbox up to some point;
-- so the topic itself tells where to go on: after the version of its last record. Whoever sent that
-  one had sent all before it;
-- within one producer nothing overtakes: it is idempotent, and a record that cannot be delivered
-  ends it. The next producer asks the topic again;
-- the watermark (`database.published`) only passes versions of which all records were acknowledged
-  by all replicas, and all versions before them. It tells how far the source is published while the
-  broker is away; if it is ahead of the topic, the topic has lost records, and they are sent again.
+- apart from repetitions, the topic is always a prefix of the outbox;
+- so the topic itself tells where to resume: after the version of its last record, since all records
+  before it were sent earlier;
+- one producer keeps the order: it is idempotent, and a record that cannot be delivered ends it. The
+  next producer asks the topic again;
+- the watermark (`database.published`) passes a version only after all replicas have acknowledged
+  all records of it and of the versions before it. It tells how far the source is published while
+  the broker is down; if it is ahead of the topic, the topic has lost records, and they are sent
+  again.
 
-One thread does all of it. It shares nothing with commits but the database's short write lock, and
-that only about once a second, to move the watermark.
+One thread does all of it. It shares only the database's short write lock with commits, and takes it
+about once a second, to move the watermark.
 """
 
 import threading
@@ -34,15 +35,15 @@ from sources.envelope import BadRecord, decode, record_key
 from sources.history import differ, other_past, parting
 from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
 
-#: Records read from the outbox at once, and how many may wait for their acknowledgement: of one
-#: transaction or of many, so that memory does not grow with the size of either.
+#: Records read from the outbox at once, and records that may wait for their acknowledgement: of one
+#: transaction or of many, so that memory does not grow with the size of a transaction.
 _READ = 5_000
 _IN_FLIGHT = 50_000
 _IN_FLIGHT_KBYTES = 128 * 1024
 _MARK_EVERY = 1.0
 _ANSWER_WITHIN = 3.0
 _TRY_AGAIN_AFTER = 0.5
-#: How long one wait may keep the thread from noticing a stop or a callback.
+#: The longest wait before the thread notices a stop request or a callback.
 _MOMENT = 0.1
 
 
@@ -57,9 +58,9 @@ class Publisher:
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.topic = topic
-        #: Why publishing has ended for good; None while it goes on.
+        #: Why publishing has ended for good; None while it runs.
         self.error: ViewsweepError | None = None
-        #: What is in the way at the moment; None while nothing is.
+        #: The present obstacle to publishing; None if there is none.
         self.outage: str | None = None
         self._database = database
         self._bootstrap = bootstrap
@@ -70,11 +71,11 @@ class Publisher:
         )
 
     def start(self) -> None:
-        """Begins to publish, or to wait for the broker."""
+        """Starts the thread, which publishes or waits for the broker."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Sends what is on its way and ends. What is left is sent after the next start."""
+        """Finishes the records under way and ends. The rest is sent after the next start."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -96,19 +97,19 @@ class Publisher:
             self._stopping.wait(_TRY_AGAIN_AFTER)
 
     def _where_to_begin(self) -> int:
-        """The version after which to send; the topic is there when this returns."""
+        """The version after which to send; the topic exists when this returns."""
         ensure_topic(self._bootstrap, self.topic, _ANSWER_WITHIN)
         with TopicReader(self._bootstrap, self.topic, _ANSWER_WITHIN) as reader:
             held = self._version_held(reader)
         if held < self._database.published:
             self._report(
                 f"source {self._database.source}: topic {self.topic} ends with version {held},"
-                f" and had {self._database.published}: sending what it lost again"
+                f" and had {self._database.published}: sending the lost records again"
             )
         return held
 
     def _version_held(self, reader: TopicReader) -> int:
-        """The last version that the topic has as a whole, from the records at its ends."""
+        """The last version that the topic holds completely, from the records at its ends."""
         low, high = reader.ends()
         if low == high:
             return 0
@@ -119,8 +120,8 @@ class Publisher:
             raise SourceViolation(
                 f"topic {self.topic} has version {end['version']} of source"
                 f" {self._database.source}, which is at {self._database.version}: the source was"
-                " reset. Name a new topic, or delete this one, and make the views over this source"
-                " anew"
+                " reset. Name a new topic, or delete this one, and recreate the views over this"
+                " source"
             )
         self._refuse_fork(reader, low, high - 1, end)
         return int(end["version"]) - int(end["order"] < end["count"])
@@ -131,22 +132,22 @@ class Publisher:
             return decode(values, self._database.catalog.relations).heads.row(0, named=True)
         except BadRecord as error:
             raise SourceViolation(
-                f"topic {self.topic} holds a record that is not ours: {error.reason}. Stop whoever"
-                " else writes to it and delete it: it is filled again from version 1"
+                f"topic {self.topic} holds a record that is not ours: {error.reason}. Stop the"
+                " other writer and delete the topic: it is filled again from version 1"
             ) from None
 
     def _refuse_later_beginning(self, head: Mapping[str, Any]) -> None:
         if head["version"] > 1:
             raise SourceViolation(
                 f"topic {self.topic} begins with version {head['version']} of source"
-                f" {self._database.source}: it was made anew while being written. Delete it, and"
+                f" {self._database.source}: it was recreated during publishing. Delete it, and"
                 " it is filled from version 1"
             )
 
     def _refuse_fork(
         self, reader: TopicReader, low: int, last: int, end: Mapping[str, Any]
     ) -> None:
-        """SourceViolation when what the topic holds was published from another past."""
+        """SourceViolation if the topic holds records of another past."""
 
         def same(head: Mapping[str, Any]) -> bool:
             return not differ(head["digest"], self._database.digest_at(head["version"]))
@@ -160,7 +161,7 @@ class Publisher:
         )
 
     def _set_outage(self, reason: str | None) -> None:
-        """Speaks once when publishing stops to work and once when it works again."""
+        """Reports once when publishing fails and once when it works again."""
         where = f"source {self._database.source}, broker {self._bootstrap}, topic {self.topic}"
         if reason is not None and self.outage is None:
             self._report(f"{where}: cannot publish ({reason}); commits go on, trying again")
@@ -178,29 +179,29 @@ class _Sent:
     """A version on its way to the topic."""
 
     version: int
-    #: Records that were handed over and are not acknowledged yet.
+    #: Records handed to the producer and not yet acknowledged.
     left: int = 0
-    #: How many records were handed over, and whether these are all.
+    #: The number of records handed to the producer, and whether these are all.
     begun: int = 0
     whole: bool = False
 
 
 class _Delivery:
-    """One producer's life: sends what comes after `begin` until a record cannot be delivered."""
+    """The life of one producer: sends the versions after `begin` until a delivery fails."""
 
     def __init__(self, database: SourceDatabase, bootstrap: str, topic: str, begin: int) -> None:
         self._database = database
         self._topic = topic
-        #: The last version of which the producer has every record.
+        #: The last version whose records the producer has all received.
         self._sent = begin
-        #: The version after it, as long as more of its records are to come.
+        #: The next version, while more of its records are to come.
         self._current: _Sent | None = None
-        #: The last version that is acknowledged together with all before it.
+        #: The last version that is acknowledged, with all versions before it.
         self._acknowledged = begin
-        #: Versions after that one, in order, and how many records they have altogether.
+        #: The versions after that one, in order, and the number of their unacknowledged records.
         self._on_their_way: deque[_Sent] = deque()
         self._in_flight = 0
-        #: Where in the topic the last acknowledged record is.
+        #: The offset of the last acknowledged record.
         self._offset = -1
         self._failure: ViewsweepError | None = None
         self._suspicious = False
@@ -226,7 +227,8 @@ class _Delivery:
         )
 
     def run(self, stopping: threading.Event, outage: Callable[[str | None], None]) -> None:
-        """Unreachable: a new producer may have more luck. Any other error is for good."""
+        """Sends until `stopping` is set; after Unreachable a new producer may succeed, any other
+        error is final."""
         outage(None)
         try:
             while not stopping.is_set():
@@ -235,13 +237,13 @@ class _Delivery:
                 outage(self._probe())
             self._producer.flush(_ANSWER_WITHIN)
         finally:
-            # Messages that nobody waits for any more would be sent behind the next producer's back.
+            # Abandoned messages would otherwise be sent beside those of the next producer.
             self._producer.purge()
             self._producer.flush(_MOMENT)
             self._mark()
 
     def _send(self) -> None:
-        """Hands over the next records; waits a moment for a commit if there are none."""
+        """Hands the next records to the producer; waits briefly for a commit if there are none."""
         if self._in_flight >= _IN_FLIGHT or self._suspicious:
             return
         if self._current is None and self._in_flight == 0:
@@ -257,7 +259,7 @@ class _Delivery:
             self._completed()
 
     def _belonging_to(self, version: int) -> _Sent:
-        """What is on its way of this version; the one before has all its records by now."""
+        """The state of this version; the version before it is complete by now."""
         if self._current is None or self._current.version != version:
             self._completed()
             self._current = _Sent(version)
@@ -271,7 +273,7 @@ class _Delivery:
             self._current = None
 
     def _produce(self, sent: _Sent, record: bytes) -> bool:
-        """Hands one record over; False while the producer has no room for it."""
+        """Hands one record to the producer; False if it has no room."""
         try:
             self._producer.produce(
                 self._topic,
@@ -291,14 +293,14 @@ class _Delivery:
         return True
 
     def _delivered(self, sent: _Sent, error: KafkaError | None, message: Any) -> None:
-        """A record's fate. The one that failed, and all after it, remain unacknowledged."""
+        """Handles a delivery report. A failed record and all after it remain unacknowledged."""
         self._in_flight -= 1
         if self._failure is not None:
             return
         if error is not None:
             self._failure = self._failed(error, sent.version)
         elif message.offset() <= self._offset:
-            self._failure = Unreachable(f"topic {self._topic} was made anew")
+            self._failure = Unreachable(f"topic {self._topic} was recreated")
         else:
             self._offset = message.offset()
             sent.left -= 1
@@ -306,13 +308,13 @@ class _Delivery:
     def _failed(self, error: KafkaError, version: int) -> ViewsweepError:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return SourceViolation(
-                f"a record of version {version} is larger than topic {self._topic} takes;"
+                f"a record of version {version} is larger than topic {self._topic} allows;"
                 " raise the topic's max.message.bytes and start again"
             )
         return Unreachable(f"version {version} was not delivered: {error.str()}")
 
     def _settle(self) -> None:
-        """Lets the delivery reports in, moves the watermark, and ends on a failure."""
+        """Handles delivery reports, moves the watermark, and raises a failure."""
         self._producer.poll(_MOMENT / 20 if self._in_flight else 0)
         while self._on_their_way and self._on_their_way[0].whole and not self._on_their_way[0].left:
             self._acknowledged = self._on_their_way.popleft().version
@@ -327,14 +329,14 @@ class _Delivery:
             self._database.mark_published(self._acknowledged)
 
     def _suspect(self, error: KafkaError) -> None:
-        """librdkafka had trouble. It often is none, so `_probe` looks for itself."""
+        """Notes an error of librdkafka. Many are harmless, so `_probe` checks the broker itself."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._suspicious = True
         if error.fatal() and self._failure is None:
             self._failure = Unreachable(f"the producer gave up: {error.str()}")
 
     def _probe(self) -> str | None:
-        """What is in the way, if something seemed to be and still is."""
+        """The obstacle, if one was suspected and still exists."""
         if self._suspicious:
             try:
                 self._producer.list_topics(timeout=1)

@@ -1,14 +1,14 @@
 """The query server of a source: answers questions about its current state over Arrow Flight.
 
 It answers `do_get` (wire.py has the form of a ticket) and two actions, `status` and `commit`; the
-latter exists because the source is a simulated one. Whatever comes in is decoded into a question
-and checked against the catalog before the database sees it, so a strange request ends in an error
-for its sender and nothing else. What it may cost is bounded: bounds.py has the figures, turns.py
-the places and the time, connections.py what gRPC would take.
+latter exists because the source is a simulated one. Each request is decoded into a question and
+checked against the catalog before the database sees it, so a malformed request only ends in an
+error for its sender. Its cost is bounded: bounds.py has the limits, turns.py bounds concurrency and
+time, connections.py the memory of gRPC.
 
-Every request runs in a thread of its own with a cursor of its own. DuckDB is told to use one thread
-per query: questions are small and come many at once, and handing pieces of a 2 ms scan between
-threads costs more than it saves as soon as two questions run together.
+Every request runs in its own thread with its own cursor. DuckDB uses one thread per query:
+questions are small and many run at once, and sharing a 2 ms scan between threads costs more than it
+saves as soon as two questions run together.
 """
 
 import hmac
@@ -49,19 +49,19 @@ from sources.wire import (
 )
 from sources.wiretransactions import decode_transactions
 
-#: So many questions are worked on at the same time; the others wait. More threads than cores would
-#: only take the interpreter from each other, and from the commits: with 16 clients asking without a
-#: break, commits went from 19 to 63 per second, and answers from 460 to 520.
+#: Questions that run at the same time; the others wait. More threads than cores would only compete
+#: for the interpreter with each other and with commits: with 16 clients that ask without a break,
+#: this bound raised commits from 19 to 63 per second, and answers from 460 to 520.
 _AT_ONCE = max(2, os.cpu_count() or 2)
-#: Seconds between two looks at who asks.
+#: Seconds between two checks of the clients.
 _LOOK = 0.1
-#: gRPC carries an error in a header, which has its limits; a question may be quoted in it.
+#: gRPC sends an error in a header of limited size; the error may quote a question.
 _LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a query server listens and how it is protected; off loopback it has to be."""
+    """The address of a query server and its protection, which only loopback does not need."""
 
     host: str = "127.0.0.1"
     #: 0 lets the system choose.
@@ -87,12 +87,12 @@ class Endpoint:
         return self.tls_certificate is not None
 
     def location(self, port: int) -> str:
-        """Its Flight address with this port."""
+        """The Flight address with this port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"grpc{'+tls' if self.encrypted else ''}://{host}:{port}"
 
     def certificates(self) -> list[tuple[bytes, bytes]]:
-        """(certificate, key), as Flight wants them."""
+        """(certificate, key) in the form that Flight expects."""
         if self.tls_certificate is None or self.tls_key is None:
             return []
         try:
@@ -102,7 +102,7 @@ class Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to the host; a name other than localhost may not be."""
+    """Whether only this machine can connect to the host; of names only localhost counts."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -130,11 +130,11 @@ class QueryServer:
                 f"source {database.source}: cannot listen at {endpoint.location(endpoint.port)}:"
                 f" {error}; is the port taken, and does TLS have the right files?"
             ) from None
-        #: What clients connect to.
+        #: The address that clients connect to.
         self.address = endpoint.location(self._service.port)
 
     def stop(self) -> None:
-        """Lets running questions finish and takes no more."""
+        """Lets running questions finish and accepts no more."""
         self._service.shutdown()
         self._service.stop_watching()
 
@@ -159,7 +159,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         self._relations = {relation.name: relation for relation in database.catalog}
         self._bounds = bounds
         self._questions = Turns(_AT_ONCE, bounds)
-        #: One at a time, as the database takes them.
+        #: One at a time, like the commits of the database.
         self._commits = Turns(1, bounds)
         self._connections = Connections(self.port, bounds)
         self._stopping = threading.Event()
@@ -174,7 +174,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         while not self._stopping.wait(_LOOK):
             self._questions.look()
             self._commits.look()
-            # Without a free file descriptor it fails, and the next look may not.
+            # It fails without a free file descriptor; the next look may succeed.
             with suppress(OSError):
                 self._connections.look()
 
@@ -192,7 +192,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
             return self._stamped(*joined(self._database, question, turn))
         if question.source != self._database.source:
             raise WrongUse(
-                f"source {question.source} was asked, this is source"
+                f"the question is for source {question.source}, this is source"
                 f" {self._database.source}; check its address in the configuration"
             )
         return self._stamped(*lookup(self._database, question, turn))
@@ -219,7 +219,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
                 "name, identity, version, published version, history, topic, relations and"
                 " indexed columns",
             ),
-            (COMMIT, "commits transactions, in order, up to the first one that is refused"),
+            (COMMIT, "commits transactions in order, up to the first one that is refused"),
         ]
 
     def _commit(self, body: memoryview) -> dict[str, Any]:
@@ -228,8 +228,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         units = sum(abs(change.count) for each in transactions for change in each.changes)
         if units > MOST_UNITS:
             raise WrongUse(
-                f"a commit of {units} rows, at most {MOST_UNITS} are taken at once; commit in"
-                " several"
+                f"a commit of {units} rows, at most {MOST_UNITS} are taken at once; split it"
             )
         outcome = commit_until_refused(self._database, transactions)
         return {
@@ -241,21 +240,21 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How far a sequence of transactions got."""
+    """The outcome of committing a sequence of transactions."""
 
     version: int
-    #: How many were committed; the next one is the refused one, if any.
+    #: The number committed; the next one is the refused one, if any.
     committed: int
     refusal: str | None = None
 
 
 def commit_until_refused(database: SourceDatabase, transactions: list[Any]) -> Outcome:
-    """Commits transactions in order, as a group, and stops before the first one that is refused."""
+    """Commits transactions in order, as a group, up to the first one that is refused."""
     try:
         return Outcome(database.commit_many(transactions), len(transactions))
     except TransactionRefused as refused:
         good, refusal = transactions[: refused.index], str(refused)
-    # Others may commit in between, so this can stop even earlier.
+    # Other clients may commit in between, so this can stop even earlier.
     outcome = commit_until_refused(database, good)
     return Outcome(outcome.version, outcome.committed, outcome.refusal or refusal)
 
@@ -263,7 +262,7 @@ def commit_until_refused(database: SourceDatabase, transactions: list[Any]) -> O
 def status_of(
     database: SourceDatabase, topic: str | None = None, versions: Sequence[int] = ()
 ) -> dict[str, Any]:
-    """What a source says about itself; where its file lies is nobody's business.
+    """The public status of a source; the path of its file is not part of it.
 
     `histories` has the digests of its history up to these versions, as far as it knows them.
     """
@@ -285,7 +284,7 @@ def status_of(
 
 @contextmanager
 def _reporting(source: str) -> Iterator[None]:
-    """Errors in Flight's terms: the sender's fault is marked, the rest is 'not available'."""
+    """Turns errors into Flight's: the sender's faults are marked, others mean 'unavailable'."""
     try:
         yield
     except (WrongUse, SourceViolation) as error:
@@ -298,7 +297,7 @@ def _reporting(source: str) -> Iterator[None]:
     except duckdb.Error as error:
         raise flight.FlightUnavailableError(f"source {source}: database: {_brief(error)}") from None
     except BaseException as error:
-        # Asking again would not help. Without this, Flight would send our traceback as message.
+        # Asking again would not help. Otherwise Flight would send our traceback as the message.
         fault = f"source {source} failed: {_brief(words_of(error))}"
         raise flight.FlightServerError(fault, extra_info=REFUSED) from None
 
@@ -309,7 +308,7 @@ def _brief(error: object) -> str:
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who sends the token."""
+    """Admits requests that carry the token."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
@@ -323,6 +322,6 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         ]
         given = sent[0] if sent else b""
         given = given.encode() if isinstance(given, str) else given
-        # In constant time, or the answer's delay would give the token away byte by byte.
+        # In constant time, or the delay of the answer would reveal the token byte by byte.
         if not hmac.compare_digest(given, self._expected):
-            raise flight.FlightUnauthenticatedError("this source needs a token, or another one")
+            raise flight.FlightUnauthenticatedError("this source needs a token, or a different one")

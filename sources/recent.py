@@ -1,31 +1,31 @@
-"""The end of the outbox, as long as it is in memory anyway.
+"""Keeps the newest records of the outbox in memory.
 
-The publisher asks for each record within milliseconds of its commit. To read it back from the
-database took about as much work as a small commit, so what was committed last is kept for it, up to
-a fixed size. Who is further behind reads the outbox.
+The publisher asks for each record within milliseconds of its commit. Reading it back from the
+database took about as much work as a small commit, so the latest records are kept, up to a fixed
+size. A publisher that lags further behind reads the outbox.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-#: Bytes of records that are kept; some 12,000 records of usual length.
+#: Bytes of records to keep; about 12,000 records of usual length.
 _KEPT = 4 * 1024 * 1024
 
 
 class RecentRecords:
-    """The records of the last versions, as many as fit. Whoever owns one guards it."""
+    """The records of the last versions, as many as fit. Not thread-safe; its owner guards it."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
-        #: The records of the versions after `_before`, which follow each other.
+        #: The records of the consecutive versions after `_before`.
         self._entries: deque[Sequence[bytes]] = deque()
-        #: None until the first commit, for what was committed before is not here.
+        #: None until the first commit: earlier versions are not here.
         self._before: int | None = None
         self._size = 0
 
     def extend(self, before: int, entries: Sequence[Sequence[bytes]]) -> None:
-        """Adds the records of the versions after `before`, the last one that was added."""
+        """Adds the records of the versions after `before`, the last version added."""
         if self._before is None:
             self._before = before
         self._entries.extend(entries)
@@ -35,7 +35,7 @@ class RecentRecords:
             self._before += 1
 
     def after(self, version: int, limit: int) -> list[tuple[int, bytes]] | None:
-        """Whole versions after this one with at least `limit` records, if there are so many;
+        """Whole versions after this one with at least `limit` records, if there are that many;
         None if some of them are no longer here."""
         if self._before is None or version < self._before:
             return None

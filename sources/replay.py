@@ -1,10 +1,10 @@
 """A group of transactions replayed in memory on the stored rows that it touches.
 
-No relation has a PRIMARY KEY. DuckDB's unique indexes refuse the deletion and insertion of one key
-in one transaction, which is what a modification is. So keys and foreign keys are checked here.
-Fetched with a semi-join each are the stored rows that a commit touches, those with a key that it
-adds, those that it references, and those that reference what it deletes. The transactions are
-replayed on them before anything is written; keys and foreign keys have to hold at the end of each.
+No relation has a PRIMARY KEY: DuckDB's unique indexes refuse to delete and insert one key in one
+transaction, which is what a modification does. So keys and foreign keys are checked here. One
+semi-join each fetches the stored rows that a commit touches, the rows with a key that it adds, the
+rows that it references, and the rows that reference what it deletes. The transactions are replayed
+on them before anything is written; keys and foreign keys must hold at the end of each.
 """
 
 import math
@@ -22,7 +22,7 @@ from sources.transaction import RowChange, Transaction
 def replayed(
     connection: duckdb.DuckDBPyConnection, catalog: Catalog, transactions: Sequence[Transaction]
 ) -> Iterable["Touched"]:
-    """What the group leaves of the rows it touches; refuses what breaks a rule on the way."""
+    """Replays the group on the rows that it touches; refuses a transaction that breaks a rule."""
     group = _Group(catalog, [change for each in transactions for change in each.changes])
     group.load(connection)
     for index, transaction in enumerate(transactions):
@@ -42,7 +42,7 @@ class _Group:
         self._changes: dict[str, list[RowChange]] = {}
         for change in changes:
             self._changes.setdefault(change.relation, []).append(change)
-        #: Those that the changes can break.
+        #: The foreign keys that the changes can break.
         self.foreign_keys = [
             key
             for key in catalog.foreign_keys
@@ -59,7 +59,7 @@ class _Group:
         }
 
     def load(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Fetches the stored rows that matter."""
+        """Fetches the stored rows that the changes concern."""
         for name, changes in self._changes.items():
             self.touched[name].load_changed(connection, changes)
         for key in self.foreign_keys:
@@ -70,7 +70,8 @@ class _Group:
             child.load(connection, key.columns, parent.values(key.parent_columns, gone))
 
     def check(self, index: int, key: ForeignKey, changes: Iterable[RowChange]) -> None:
-        """After a whole transaction: what it added references a row, what it deleted is free."""
+        """Checks after a whole transaction that rows which it added find the rows that they
+        reference, and that no row references one that it deleted."""
         child, parent = self.touched[key.child.name], self.touched[key.parent.name]
         for change in changes:
             if change.relation == key.child.name and change.count > 0:
@@ -89,7 +90,7 @@ class _Group:
 def _orphan(key: ForeignKey, row: Row, values: Row) -> str:
     return (
         f"relation {key.child}: row {shown(row)}: by foreign key {key} it references"
-        f" {shown(values)}, which is not there; insert that first, or in the same transaction"
+        f" {shown(values)}, which does not exist; insert that first, or in the same transaction"
     )
 
 
@@ -101,28 +102,28 @@ def _referenced(key: ForeignKey, row: Row, child: Row) -> str:
 
 
 class Touched:
-    """The rows of one relation that a group of transactions touches, as they are replayed."""
+    """The rows of one relation that a group of transactions touches, during the replay."""
 
     def __init__(self, relation: Relation, watched: Iterable[tuple[str, ...]]) -> None:
         self._relation = relation
         names = relation.column_names
-        #: Columns whose values are counted → their places in a row.
+        #: Column lists whose values are counted → their places in a row.
         self._places = {
             columns: tuple(names.index(column) for column in columns)
             for columns in (*relation.all_keys, *watched)
         }
-        #: Stored rows that may be concerned, with the rowids of all their copies.
+        #: The stored rows that may be concerned → the rowids of all their copies.
         self._stored: dict[Row, list[int]] = {}
         self._rowids: set[int] = set()
-        #: How many there are of each row, at the point the replay has reached.
+        #: Row → its number of copies at this point of the replay.
         self._counts: dict[Row, int] = {}
-        #: … and of each list of values in these columns.
+        #: Column list → values → the number of rows with them at this point of the replay.
         self._numbers: dict[tuple[str, ...], dict[Row, int]] = {each: {} for each in self._places}
 
     def load_changed(
         self, connection: duckdb.DuckDBPyConnection, changes: Sequence[RowChange]
     ) -> None:
-        """Fetches the rows that changes are about, and those with a key that they add."""
+        """Fetches the rows that changes name, and those with a key that they add."""
         relation = self._relation
         if relation.key:
             rows = (change.row for change in changes)
@@ -141,7 +142,7 @@ class Touched:
         columns: Sequence[str],
         wanted: Collection[Row],
     ) -> None:
-        """Fetches the stored rows that have one of these lists of values in these columns."""
+        """Fetches the stored rows that have one of these value lists in these columns."""
         for rowid, *values in stored_rows(connection, self._relation, columns, list(wanted)):
             if rowid not in self._rowids:
                 self._rowids.add(rowid)
@@ -150,45 +151,45 @@ class Touched:
                 self._add(row, 1)
 
     def values(self, columns: tuple[str, ...], rows: Iterable[Row]) -> Collection[Row]:
-        """What rows have in these columns, each once, where none of them is NULL."""
+        """The distinct values of rows in these columns, without those that contain a NULL."""
         places = self._places[columns]
         found = dict.fromkeys(tuple([row[place] for place in places]) for row in rows)
         return [values for values in found if None not in values]
 
     def number(self, columns: tuple[str, ...], values: Row) -> int:
-        """How many of the fetched rows have these values, at the point the replay has reached."""
+        """The number of fetched rows with these values at this point of the replay."""
         return self._numbers[columns].get(values, 0)
 
     def row_with(self, columns: tuple[str, ...], values: Row) -> Row:
-        """One of them."""
+        """One row with these values."""
         there = (row for row, count in self._counts.items() if count > 0)
         return next(row for row in there if values in self.values(columns, [row]))
 
     def apply(self, index: int, change: RowChange) -> None:
-        """One step of the replay."""
+        """Replays one change."""
         there = self._counts.get(change.row, 0)
         if there + change.count < 0:
             raise TransactionRefused(
                 index,
                 f"relation {self._relation}: cannot delete row {shown(change.row)}"
-                f" {-change.count} time(s), it is there {max(there, 0)} time(s)",
+                f" {-change.count} time(s), it exists {max(there, 0)} time(s)",
             )
         self._add(change.row, change.count)
 
     def check_keys(self, index: int, row: Row) -> None:
-        """After a whole transaction: no two rows have a key of this row."""
+        """Checks after a whole transaction that no other row has a key of this row."""
         for columns in self._relation.all_keys:
             values = tuple([row[place] for place in self._places[columns]])
             if self._numbers[columns][values] > 1:
                 raise TransactionRefused(
                     index,
-                    f"relation {self._relation}: row {shown(row)}: there is a row with this key"
-                    f" ({', '.join(columns)}) already; delete it in the same transaction to"
+                    f"relation {self._relation}: row {shown(row)}: a row with this key"
+                    f" ({', '.join(columns)}) exists; delete it in the same transaction to"
                     " replace it",
                 )
 
     def write(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes the stored rows what the replay arrived at."""
+        """Writes the result of the replay to the stored rows."""
         gone: list[int] = []
         new: list[Row] = []
         for row, count in self._counts.items():
@@ -207,5 +208,5 @@ class Touched:
 
 
 def _one_nan(value: Any) -> Any:
-    """NaN as the one object that `ColumnType.decode` yields, so that rows are equal as keys."""
+    """Replaces any NaN by the one object of `ColumnType.decode`, so that equal rows hash equal."""
     return math.nan if value != value else value

@@ -1,9 +1,9 @@
-"""What a query server says about its source, believed only as far as it can be.
+"""Checks the status that a query server sends.
 
     {"source": "shop", "version": 7, "relations": {"item": {"columns": {…}, "key": […]}}, …}
 
-`published`, `topic`, `indexes`, `last_global`, `identity`, `history` and `histories` are there or
-not, and nothing else is: a field that nobody here knows may change what the others mean.
+`published`, `topic`, `indexes`, `last_global`, `identity`, `history` and `histories` are optional.
+Other fields are refused: an unknown field may change the meaning of the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ def _holds_lists(value: Any) -> bool:
     )
 
 
-#: Field → whether it is what it should be, and in words what that is.
+#: Field → its check, and its meaning in words.
 _NEEDED: Mapping[str, tuple[_Test, str]] = {
     "source": (_is_text, "the source's name"),
     "version": (_is_version, "the number of its last commit, from 0"),
@@ -73,13 +73,13 @@ _ABSENT: Mapping[str, Any] = {"published": 0, "topic": None, "history": None, "h
 
 
 def object_in(place: str, bodies: Sequence[bytes]) -> dict[str, Any]:
-    """The JSON object that a query server has sent; SourceViolation if it is something else."""
+    """Parses the JSON object that a query server sent; SourceViolation if it is something else."""
     if len(bodies) != 1:
-        raise SourceViolation(f"{place} has sent {len(bodies)} results where one is due. {_REPAIR}")
+        raise SourceViolation(f"{place} has sent {len(bodies)} results instead of one. {_REPAIR}")
     try:
         form = orjson.loads(bodies[0])
     except orjson.JSONDecodeError as error:
-        raise SourceViolation(f"{place} has sent what is not JSON: {error}. {_REPAIR}") from None
+        raise SourceViolation(f"{place} has sent invalid JSON: {error}. {_REPAIR}") from None
     if not isinstance(form, dict):
         raise SourceViolation(f"{place} has sent {_shown(form)}, not a JSON object. {_REPAIR}")
     return form
@@ -102,7 +102,7 @@ def checked_status(place: str, form: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_outcome(place: str, form: dict[str, Any]) -> dict[str, Any]:
-    """What came of a commit."""
+    """The checked outcome of a commit."""
     for field in ("committed", "version"):
         _check(place, form, field, _is_version, "a number from 0")
     _check(place, {"refusal": None, **form}, "refusal", _is_text_or_nothing, "a text, or null")
@@ -123,4 +123,4 @@ def _shown(value: Any) -> str:
     return text if len(text) < 80 else text[:80] + " …"
 
 
-_REPAIR = "Repair the query server, or its address; then the same command goes on"
+_REPAIR = "Repair the query server, or its address; then the same command resumes"

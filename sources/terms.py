@@ -1,9 +1,9 @@
-"""Joint questions in the form in which they travel and are evaluated.
+"""Joint questions in the form in which they are sent and evaluated.
 
-A protocol of the ECA family that met many updates asks a sum of hundreds of terms, each with a row
-or two. But terms that give rows for the same atoms differ in these rows only. Put into one table
-per atom, with the number of the term beside each row, they are one join: a question about n atoms
-is at most 2^n joins, however many terms it has.
+A protocol of the ECA family under many concurrent updates asks for a sum of hundreds of terms, each
+with a row or two. Terms that give rows for the same atoms differ only in these rows. Merged into
+one table per atom, with the number of the term beside each row, they are one join: a question about
+n atoms is at most 2^n joins, however many terms it has.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ TERM = "_term"
 class Terms:
     """Terms that give rows for the same atoms."""
 
-    #: How many they are; matters only where no rows are given to tell them apart.
+    #: The number of terms; needed only where no given rows distinguish them.
     number: int
     #: Atom index → the rows of all these terms, each with the number of its term in `_term`.
     given: Mapping[int, pl.DataFrame]
@@ -39,7 +39,7 @@ class Sum:
 
 
 def in_groups(joint: Joint[Frame]) -> Sum:
-    """The question with its terms put together."""
+    """Groups the terms of a question by the atoms that they give rows for."""
     groups: dict[tuple[int, ...], list[Mapping[int, Frame]]] = {}
     for term in joint.terms:
         groups.setdefault(tuple(sorted(term)), []).append(term)

@@ -1,5 +1,6 @@
-"""The topic of a source: one partition, because its order is the order of commits; kept for good,
-because what a warehouse has not read yet exists nowhere else in that form."""
+"""The topic of a source. It has one partition, because its order is the order of commits, and keeps
+its records for ever, because those that a warehouse has not read exist nowhere else in that form.
+"""
 
 import logging
 import time
@@ -18,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 
-#: The largest record that fits, in the topics made here and in what is sent to them.
+#: The largest record, in the topics created here and for their producers.
 LARGEST_RECORD = 16 * 1024 * 1024
 _FOR_GOOD = {
     "cleanup.policy": "delete",
@@ -27,7 +28,7 @@ _FOR_GOOD = {
     "max.message.bytes": str(LARGEST_RECORD),
 }
 
-#: What is said of a topic that was only just created: not every broker has heard of it.
+#: Errors for a topic that was just created, while some brokers do not know it yet.
 _NOT_THERE_YET = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -37,8 +38,8 @@ _NOT_THERE_YET = (
 )
 _MOMENT = 0.05
 
-#: For all Kafka clients: librdkafka writes to stderr unless it is given a logger. With a handler
-#: of its own this one is silent until the process configures logging.
+#: The logger of all Kafka clients; without one librdkafka writes to stderr. Its own handler keeps
+#: it silent until the process configures logging.
 CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())
 
@@ -46,7 +47,7 @@ CLIENT_LOG.addHandler(logging.NullHandler())
 def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
     """Creates the topic if it is missing.
 
-    WrongUse: it cannot serve as it is. Unreachable: the broker does not answer.
+    WrongUse if the topic is unusable as it is, Unreachable if the broker does not answer.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
     try:
@@ -60,30 +61,30 @@ def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
     if partitions > 1:
         raise WrongUse(
             f"topic {topic} has {partitions} partitions, and a source's commits have one order:"
-            " name another topic, or delete this one, and it is made anew with one partition"
+            " name another topic, or delete this one, and it is recreated with one partition"
         )
 
 
 def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
-    """WrongUse for a topic from which Kafka takes records out."""
+    """WrongUse for a topic from which Kafka removes records."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
         found = admin.describe_configs([resource], request_timeout=timeout)[resource].result()
     except KafkaException:
-        # Not everybody may ask; a record that is gone is noticed as a gap.
+        # The client may lack the permission; a lost record is still detected as a gap.
         return
     policy = found["cleanup.policy"].value if "cleanup.policy" in found else ""
     if "compact" in policy:
         raise WrongUse(
-            f"topic {topic} is compacted (cleanup.policy={policy}): of each key Kafka keeps the"
-            " last record only, and transactions lose the others. Set cleanup.policy=delete, or"
-            " delete the topic: its source makes it again and fills it from version 1"
+            f"topic {topic} is compacted (cleanup.policy={policy}): Kafka keeps only the"
+            " last record of each key, and transactions lose the others. Set cleanup.policy=delete,"
+            " or delete the topic: its source recreates it and fills it from version 1"
         )
 
 
 class TopicReader:
-    """Reads single records of a topic, to look what it holds."""
+    """Reads single records of a topic, to check its content."""
 
     def __init__(self, bootstrap: str, topic: str, timeout: float) -> None:
         self._topic, self._timeout = topic, timeout
@@ -103,12 +104,12 @@ class TopicReader:
         self._consumer.close()
 
     def ends(self) -> tuple[int, int]:
-        """The first offset that is still there, and the one that is written next."""
+        """The first offset that still exists, and the one that is written next."""
         with self._failing():
             return first_and_next(self._consumer, self._topic, self._timeout)
 
     def value_at(self, offset: int) -> bytes:
-        """The value of the record there; SourceViolation if there is none."""
+        """The value of the record at this offset; SourceViolation for a tombstone."""
         with self._failing():
             return _value_at(self._consumer, self._topic, offset, self._timeout)
 
@@ -121,7 +122,7 @@ class TopicReader:
 
 
 def first_and_next(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
-    """The first offset that is still there, and the one that is written next."""
+    """The first offset that still exists, and the one that is written next."""
     until = time.monotonic() + timeout
     while True:
         try:
@@ -135,8 +136,8 @@ def first_and_next(consumer: Consumer, topic: str, timeout: float) -> tuple[int,
 
 
 def _partitions(admin: AdminClient, topic: str, timeout: float) -> int:
-    """0 if there is no such topic."""
-    # Asking for all topics, not for this one: a question by name could create it.
+    """The number of partitions; 0 if there is no such topic."""
+    # Lists all topics: asking for this one by name could create it.
     metadata = admin.list_topics(timeout=timeout).topics.get(topic)
     if metadata is None or _is(metadata.error, KafkaError.UNKNOWN_TOPIC_OR_PART):
         return 0
@@ -149,8 +150,8 @@ def _create(admin: AdminClient, topic: str, timeout: float) -> None:
         admin.create_topics([new], request_timeout=timeout)[topic].result()
     except KafkaException as error:
         if _is(error.args[0], KafkaError.TOPIC_ALREADY_EXISTS):
-            # Somebody was quicker: whether it is a good one is seen next time.
-            raise Unreachable(f"topic {topic} is just being created") from None
+            # Another client was faster: the next attempt checks its topic.
+            raise Unreachable(f"topic {topic} is being created") from None
         if _is(error.args[0], KafkaError.TOPIC_EXCEPTION):
             raise WrongUse(
                 f"topic {topic!r} cannot be created: {error.args[0].str()}; name another one"
@@ -171,7 +172,7 @@ def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> by
         value = message.value()
         if value is None:
             raise SourceViolation(
-                f"topic {topic}, offset {offset}: a tombstone, which no publisher wrote;"
+                f"topic {topic}, offset {offset}: a tombstone, which no publisher writes;"
                 " name a topic that nobody else writes to"
             )
         return bytes(value)

@@ -1,4 +1,4 @@
-"""What a source commits at once: a set of signed row changes, net."""
+"""A transaction of a source: a net set of signed row changes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from protocols.exchange.holdback import GlobalPart
 
 @dataclass(frozen=True)
 class RowChange:
-    """`count` more (or, negative, fewer) of one row of one relation; values in column order."""
+    """Adds `count` copies of one row to a relation (removes them if negative); values in column
+    order."""
 
     relation: str
     row: tuple[Any, ...]
@@ -21,7 +22,7 @@ class Transaction:
     """Row changes that become visible together, under one version of the source."""
 
     changes: tuple[RowChange, ...]
-    #: The global transaction that this is one source's part of.
+    #: The global transaction that this transaction is part of, if any.
     part: GlobalPart | None = None
 
     def net(self) -> "Transaction":

@@ -1,10 +1,10 @@
-"""Whose question is worked on, who waits, and what ends a question before its time.
+"""Decides which questions run and which wait, and ends questions early.
 
-More questions at once than cores would only take the interpreter from each other, and from the
-commits, so the others wait, first come, first served. The server looks at all of them ten times a
-second: a place in the queue or at the database is free again when its client has gone (or has
-waited as long as it wanted), and a question that takes too long is interrupted. DuckDB cannot be
-interrupted while it plans; bounds.py keeps that short.
+More questions at once than cores would only compete for the interpreter with each other and with
+commits, so the others wait, first come, first served. The server checks all of them ten times a
+second: a place in the queue or at the database becomes free when its client is gone (or its timeout
+has passed), and a question that takes too long is interrupted. DuckDB cannot be interrupted while
+it plans; bounds.py keeps that short.
 """
 
 import threading
@@ -20,10 +20,10 @@ import pyarrow as pa
 from protocols.errors import Unreachable, ViewsweepError, WrongUse
 from sources.bounds import MB, Bounds
 
-#: Rows that DuckDB hands over at a time.
+#: Rows that DuckDB returns at a time.
 _BATCH = 25_000
 _FEW = 1000
-#: An error amid the rows comes through Arrow, which keeps its text only.
+#: An error while rows are read comes through Arrow, which keeps only its text.
 _ERRORS: dict[str, type[duckdb.Error]] = {
     "Conversion Error": duckdb.ConversionException,
     "INTERRUPT Error": duckdb.InterruptException,
@@ -34,7 +34,7 @@ _ERRORS: dict[str, type[duckdb.Error]] = {
 
 
 class Turn:
-    """One question at the database: what it may take, and how it is ended from outside."""
+    """One question at the database: its bounds, and a way to end it from outside."""
 
     def __init__(
         self, bounds: Bounds, gone: Callable[[], bool] = lambda: False, size: int = 0
@@ -42,26 +42,26 @@ class Turn:
         self._bounds = bounds
         #: The bytes of the question.
         self.size = size
-        #: Whether nobody waits for the answer any more.
+        #: Whether its client has stopped waiting.
         self.gone = gone
-        #: When it got its place.
+        #: The time when it got its place.
         self.began = 0.0
-        #: Released when one that had to wait has a place, or has been ended meanwhile.
+        #: Released when a waiting question gets a place or is ended.
         self.called: threading.Lock | None = None
-        #: Guards these two.
+        #: Guards the two fields below.
         self._lock = threading.Lock()
         self._cursor: duckdb.DuckDBPyConnection | None = None
         self._ended: ViewsweepError | None = None
 
     def end(self, reason: ViewsweepError) -> None:
-        """Interrupts it; may be repeated, for what has started since the last time."""
+        """Interrupts the question; may be called again for work that has started since."""
         with self._lock:
             self._ended = self._ended or reason
             if self._cursor is not None:
                 self._cursor.interrupt()
 
     def check(self) -> None:
-        """Raises why it was ended, if it was."""
+        """Raises the reason if the question was ended."""
         if self._ended is not None:
             raise self._ended
 
@@ -72,9 +72,9 @@ class Turn:
         parameters: list[Any],
         most_rows: int | None = None,
     ) -> pa.Table:
-        """What the SELECT yields, unless it takes too long or too much.
+        """The rows of the SELECT, unless it takes too much time or memory.
 
-        If it is known to yield at most a few rows, these are not read in pieces: 0.07 ms less.
+        If it is known to yield few rows, they are not read in pieces, which saves 0.07 ms.
         """
         try:
             with self._at(cursor):
@@ -87,7 +87,7 @@ class Turn:
             raise
         except duckdb.OutOfMemoryException:
             raise WrongUse(
-                f"the question needs more memory than there is for all questions together"
+                f"the question needs more memory than all questions together may use"
                 f" ({self._bounds.memory // MB} MB); ask for less at a time, or raise --memory"
             ) from None
 
@@ -119,12 +119,12 @@ class Turn:
 
 
 class Turns:
-    """The places at one database, and the queue before them."""
+    """The places at one database, and the queue for them."""
 
     def __init__(self, at_once: int, bounds: Bounds) -> None:
         self._at_once = at_once
         self._bounds = bounds
-        #: The bytes of all questions that are here.
+        #: The bound on the bytes of all running and waiting questions.
         self._most_held = 2 * (bounds.question + bounds.commit)
         #: Guards the two below.
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class Turns:
 
     @contextmanager
     def turn(self, gone: Callable[[], bool], size: int) -> Iterator[Turn]:
-        """A place for a question of so many bytes, as soon as there is one."""
+        """Waits for a place for a question of this size, and holds it."""
         turn = Turn(self._bounds, gone, size)
         self._enter(turn)
         try:
@@ -171,16 +171,16 @@ class Turns:
                 self._start(self._waiting.popleft())
 
     def look(self) -> None:
-        """Ends what has to be ended; to be called several times a second."""
+        """Ends abandoned and slow questions; called several times a second."""
         with self._lock:
             self._dismiss()
             self._interrupt()
 
     def _dismiss(self) -> None:
-        """Lets those go who wait for nobody."""
+        """Ends waiting questions whose clients are gone."""
         for turn in [each for each in self._waiting if each.gone()]:
             self._waiting.remove(turn)
-            turn.end(Unreachable("nobody waits for the answer any more"))
+            turn.end(Unreachable("the client stopped waiting for the answer"))
             if turn.called is not None:
                 turn.called.release()
 
@@ -188,7 +188,7 @@ class Turns:
         late = time.monotonic() - self._bounds.seconds
         for turn in self._running:
             if turn.gone():
-                turn.end(Unreachable("nobody waits for the answer any more"))
+                turn.end(Unreachable("the client stopped waiting for the answer"))
             elif turn.began < late:
                 turn.end(
                     WrongUse(

@@ -1,9 +1,9 @@
-"""Arrow streams from outside: how large they are is known before anything is unpacked.
+"""Reads Arrow streams from outside, and checks their size before it unpacks anything.
 
-A stream of 3 kB may say that it holds 160 MB: its buffers may be compressed, and columns of NULLs,
-or no columns at all, may have any number of rows. The header of each record batch has it all: the
-number of rows, and where the buffers lie, each of which, if compressed, begins with its size
-unpacked. The layout is that of Message.fbs and Schema.fbs in the Arrow format.
+A stream of 3 kB may unpack to 160 MB: its buffers may be compressed, and columns of NULLs, or no
+columns at all, may have any number of rows. The header of each record batch tells the size: the
+number of rows, and the places of the buffers, each of which, if compressed, begins with its
+unpacked size. The layout is that of Message.fbs and Schema.fbs in the Arrow format.
 """
 
 import struct
@@ -18,7 +18,7 @@ from sources.bounds import MOST_ROWS
 #: Fields of the tables Message and RecordBatch, by their number in the schema.
 _HEADER = 2
 _LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3
-#: The types that columns have, as whoever sends them may write them.
+#: The allowed types of columns, in the variants that clients may send.
 _PLAIN = (
     pa.types.is_int64,
     pa.types.is_float64,
@@ -33,7 +33,7 @@ _PLAIN = (
 
 
 def unpacked(streams: Sequence[memoryview], most_bytes: int) -> list[pa.Table]:
-    """The tables of these streams, if together they are at most so large."""
+    """The tables of these streams; WrongUse if together they take more than `most_bytes`."""
     tables, room = [], most_bytes
     for stream in streams:
         room -= _check_batches(stream, room, most_bytes)
@@ -48,18 +48,18 @@ def unpacked(streams: Sequence[memoryview], most_bytes: int) -> list[pa.Table]:
 
 
 def _check_batches(stream: memoryview, room: int, most_bytes: int) -> int:
-    """The size that the stream will have; refuses it if that is too much."""
+    """The unpacked size of the stream; WrongUse if that is too large."""
     rows = size = 0
     for message in _messages(stream):
         if message.type == "dictionary":
-            raise WrongUse("keys have plain columns; send values instead of a dictionary")
+            raise WrongUse("keys must have plain columns; send values instead of a dictionary")
         if message.type != "record batch":
             continue
         more, bytes_ = _announced(message)
         rows += more
         if rows > MOST_ROWS:
             raise WrongUse(
-                f"{rows} keys in one set, at most {MOST_ROWS} are taken; ask in several questions"
+                f"{rows} keys in one set, at most {MOST_ROWS} are taken; split the question"
             )
         size += bytes_
         _check_room(room - size, most_bytes)
@@ -69,8 +69,8 @@ def _check_batches(stream: memoryview, room: int, most_bytes: int) -> int:
 def _check_room(room: int, most_bytes: int) -> None:
     if room < 0:
         raise WrongUse(
-            f"the keys of the question take more than {most_bytes} bytes unpacked; ask in several"
-            " questions, or raise --largest-question"
+            f"the keys of the question take more than {most_bytes} bytes unpacked; split the"
+            " question, or raise --largest-question"
         )
 
 
@@ -84,7 +84,7 @@ def _messages(stream: memoryview) -> Iterator[pa.ipc.Message]:
 
 
 def _announced(message: pa.ipc.Message) -> tuple[int, int]:
-    """Rows of a record batch, and its bytes when unpacked. Arrow has verified its header."""
+    """Rows of a record batch, and its unpacked bytes. Arrow has verified its header."""
     header, body = memoryview(message.metadata), memoryview(message.body)
     table = _follow(header, 0)
     batch = _follow(header, _field(header, table, _HEADER))
@@ -97,19 +97,19 @@ def _announced(message: pa.ipc.Message) -> tuple[int, int]:
         for offset, size in _buffers(header, batch)
         if size >= 8
     )
-    # -1: a buffer that compression would not have made smaller.
+    # -1: a buffer left as it is, since compression would not make it smaller.
     return rows, len(body) + sum(size for size in sizes if size > 0)
 
 
 def _buffers(header: memoryview, batch: int) -> Iterator[tuple[int, int]]:
-    """Where in the body the buffers lie."""
+    """(offset, size) of the buffers in the body."""
     at = _follow(header, _field(header, batch, _BUFFERS))
     (count,) = struct.unpack_from("<I", header, at)
     yield from struct.iter_unpack("<qq", header[at + 4 : at + 4 + 16 * count])
 
 
 def _follow(header: memoryview, at: int) -> int:
-    """Where an offset at this place leads."""
+    """Follows the offset stored at this place."""
     return at + int(struct.unpack_from("<I", header, at)[0])
 
 
@@ -126,11 +126,13 @@ def _check_types(schema: pa.Schema) -> None:
     """Nested and encoded columns may unpack to any size, and no relation has one."""
     for field in schema:
         if not any(is_of(field.type) for is_of in _PLAIN):
-            raise WrongUse(f"column {field.name!r} is {field.type}, which no column of ours is")
+            raise WrongUse(
+                f"column {field.name!r} is {field.type}, which is not a type of our columns"
+            )
 
 
 def _shared_text(column: pa.ChunkedArray) -> int:
-    """What texts take when each has bytes of its own: in a view, many may share them."""
+    """The bytes of texts without sharing: in a view many texts may share the same bytes."""
     if not pa.types.is_string_view(column.type):
         return 0
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)

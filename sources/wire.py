@@ -1,25 +1,25 @@
-"""How a question and its answer look between a query server and its clients.
+"""The wire format of questions and answers between a query server and its clients.
 
-A question is the ticket of a Flight `do_get`: one line of JSON and then, one after the other, its
-key sets as Arrow IPC streams:
+A question is the ticket of a Flight `do_get`: one line of JSON, followed by its key sets as Arrow
+IPC streams:
 
     {"source": …, "relation": …, "schema": {relation in JSON form}, "columns": […],
      "condition": […]|null, "keys": [bytes of each stream]|null, "page": {"after": …, "limit": …}}
 
-A joint question, about a view over several relations of the source, has another header; behind it
-come the rows that its terms give for atoms, counts included:
+A joint question, about a view over several relations of the source, has another header; the rows
+that its terms give for atoms follow it, with counts:
 
     {"joint": {"atoms": [{"alias", "source", "relation", "schema", "columns", "condition"}],
      "links": [[[atom, column], [atom, column]]], "residuals": [condition],
      "outputs": [[name, qualified column, type]]},
      "terms": [{"number": …, "given": {atom: bytes of the stream}}]}
 
-each entry of `terms` standing for all terms that give rows for the same atoms (terms.py).
+Each entry of `terms` stands for all terms that give rows for the same atoms (terms.py).
 
-The answer is the stream of rows; its schema's metadata carries the version, and as `history` the
-digest of the source's history up to it (history.py). The relation's schema
-travels with every question, so a source that was altered refuses instead of answering something
-else. There is no SQL in either direction.
+The answer is the stream of rows; the metadata of its schema carries the version, and as `history`
+the digest of the source's history up to it (history.py). Every question carries the relation's
+schema, so a source that was altered refuses it instead of answering something else. There is no SQL
+in either direction.
 """
 
 import struct
@@ -54,12 +54,12 @@ VERSION = b"version"
 HISTORY = b"history"
 STATUS = "status"
 COMMIT = "commit"
-#: `extra_info` of a Flight error: the request itself was at fault.
+#: `extra_info` of a Flight error whose cause is the request itself.
 REFUSED = b"refused"
 
 
 def encode_query(query: Query[Frame]) -> bytes:
-    """The ticket that asks it."""
+    """Encodes the question as a ticket."""
     keys = None if query.keys is None else [_ipc(uncounted(each)) for each in query.keys]
     header = {
         "source": query.relation.source,
@@ -74,15 +74,15 @@ def encode_query(query: Query[Frame]) -> bytes:
 
 
 def encode_question(question: Question[Frame]) -> bytes:
-    """The ticket that asks it."""
+    """Encodes the question as a ticket."""
     return _encode_joint(question) if isinstance(question, Joint) else encode_query(question)
 
 
 def decode_question(ticket: bytes, most_bytes: int = Bounds.question) -> Query[Frame] | Sum:
-    """The question of a ticket; WrongUse when it is none, or takes more than the server gives."""
+    """Decodes the question of a ticket; WrongUse if it is malformed or exceeds a bound."""
     if len(ticket) > most_bytes:
         raise WrongUse(
-            f"a question of {len(ticket)} bytes, at most {most_bytes} are read; ask in several, or"
+            f"a question of {len(ticket)} bytes, at most {most_bytes} are read; split it, or"
             " raise --largest-question"
         )
     line, _, streams = ticket.partition(b"\n")
@@ -95,7 +95,7 @@ def decode_question(ticket: bytes, most_bytes: int = Bounds.question) -> Query[F
 
 
 def decode_query(ticket: bytes) -> Query[Frame]:
-    """The query of a ticket; WrongUse when it is none."""
+    """Decodes the query of a ticket; WrongUse if it is not one."""
     question = decode_question(ticket)
     if isinstance(question, Sum):
         raise WrongUse("a joint question where a query was expected")
@@ -114,16 +114,16 @@ def _reading_question() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Streams:
-    """What comes behind the header, not yet read."""
+    """The unread streams after the header."""
 
     content: bytes
     most_bytes: int
 
     def frames(self, lengths: list[int]) -> tuple[Frame, ...]:
-        """The rows of each stream; all streams together have these lengths."""
+        """Reads the rows of each stream; these are the lengths of the streams."""
         if sum(lengths) != len(self.content) or any(length < 0 for length in lengths):
             raise ValueError(
-                f"{sum(lengths)} bytes of keys are announced, {len(self.content)} came"
+                f"{sum(lengths)} bytes of keys are announced, {len(self.content)} were sent"
             )
         ends = list(accumulate(lengths, initial=0))
         view = memoryview(self.content)
@@ -137,8 +137,8 @@ def _query(header: dict[str, Any], streams: _Streams) -> Query[Frame]:
     keys = header["keys"]
     if keys is not None and len(keys) > MOST_KEY_SETS:
         raise WrongUse(
-            f"the question has {len(keys)} key sets, at most {MOST_KEY_SETS} are answered; ask in"
-            " several questions"
+            f"the question has {len(keys)} key sets, at most {MOST_KEY_SETS} are answered; split"
+            " the question"
         )
     return Query(
         relation=relation,
@@ -206,7 +206,7 @@ def _sum(header: dict[str, Any], streams: _Streams) -> Sum:
 
 def _whole(form: Any) -> int:
     if not isinstance(form, int) or isinstance(form, bool) or form < 1:
-        raise ValueError(f"{form!r} is no number of terms")
+        raise ValueError(f"{form!r} is not a number of terms")
     return form
 
 
@@ -221,22 +221,22 @@ def _end(form: Any) -> tuple[int, str]:
     match form:
         case [int(index), str(column)] if not isinstance(index, bool):
             return index, column
-    raise ValueError(f"{form!r} is no end of a link")
+    raise ValueError(f"{form!r} is not an end of a link")
 
 
 # ------------------------------------------------------------------------------ other messages
 
 
 def check_token(token: str) -> None:
-    """A token travels in a header, so it is printable ASCII."""
+    """A token is sent in a header, so it must be printable ASCII."""
     if not token or not token.isascii() or not token.isprintable():
-        raise WrongUse("a token consists of printable ASCII characters, and it is not empty")
+        raise WrongUse("a token must be printable ASCII characters and not empty")
 
 
 def answer_stream(
     rows: pa.Table, version: int, digest: int = UNKNOWN, inclusion: Inclusion | None = None
 ) -> pa.Table:
-    """The rows, with version, history's digest and inclusion in the metadata of their schema."""
+    """The rows, with version, digest of the history and inclusion in the schema's metadata."""
     metadata = {VERSION: str(version).encode()}
     if digest != UNKNOWN:
         metadata[HISTORY] = digest_to_text(digest).encode()
@@ -246,12 +246,12 @@ def answer_stream(
 
 
 def encode_status_question(versions: Sequence[int]) -> bytes:
-    """The body of a question for the status: of which versions one wants the history's digest."""
+    """Encodes the body of a status request: the versions whose history digests are wanted."""
     return orjson.dumps({"histories": list(versions)})
 
 
 def decode_status_question(body: bytes) -> list[int]:
-    """These versions."""
+    """Decodes the versions of a status request."""
     if not body:
         return []
     form = read_header(body, "body of a status")
@@ -259,13 +259,13 @@ def decode_status_question(body: bytes) -> list[int]:
         raise WrongUse("the body of a status is not a JSON object")
     versions = form.get("histories", [])
     if not isinstance(versions, list) or not all(type(each) is int for each in versions):
-        raise WrongUse('"histories" has to be a list of versions')
+        raise WrongUse('"histories" must be a list of versions')
     return versions
 
 
 def _text(form: Any) -> str:
     if not isinstance(form, str):
-        raise ValueError(f"{form!r} is no name")
+        raise ValueError(f"{form!r} is not a name")
     return form
 
 
@@ -294,10 +294,10 @@ def _page_to_json(relation: Relation, page: Page) -> dict[str, Any]:
 
 
 def counted(rows: pa.Table) -> Frame:
-    """The rows, each with a count of 1 if they have none.
+    """The rows, each with a count of 1 if they have no counts.
 
-    Polars' expressions would do, but each wakes its thread pool; here that is most of the time.
-    And the first Python value given to Arrow makes it import pandas, for a quarter of a second.
+    Polars' expressions would wake its thread pool, which here takes most of the time. And the first
+    Python value given to Arrow makes it import pandas, which takes a quarter of a second.
     """
     if COUNT in rows.column_names:
         return Frame(pl.DataFrame(pl.from_arrow(rows)))
@@ -308,7 +308,7 @@ def counted(rows: pa.Table) -> Frame:
 
 
 def uncounted(frame: Frame) -> pa.Table:
-    """Its columns without the counts."""
+    """The columns without the counts."""
     return frame.data[list(frame.columns)].to_arrow()
 
 

@@ -1,9 +1,9 @@
-"""How transactions look in the body of a commit and in the files that `sources apply` reads.
+"""The JSON form of transactions in the body of a commit and in files of `sources apply`.
 
     {"changes": [{"relation": "item", "row": [1, "pen"], "count": 1}],
      "global": {"id": "t1", "participants": ["shop", "bank"]}}
 
-`global` is there in a part of a transaction over several sources.
+`global` marks a part of a transaction over several sources.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from sources.transaction import RowChange, Transaction
 def encode_transactions(
     transactions: list[Transaction], relations: Mapping[str, Relation]
 ) -> bytes:
-    """The body of a commit: the form that `sources apply` reads from files."""
+    """Encodes the body of a commit, in the form that `sources apply` reads."""
     return orjson.dumps(
         [
             {
@@ -40,10 +40,10 @@ def _part_to_json(part: GlobalPart) -> dict[str, Any]:
 
 
 def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[Transaction]:
-    """The transactions of a commit's body."""
+    """Decodes the transactions in the body of a commit."""
     forms = loads(body, "list of transactions")
     if not isinstance(forms, list):
-        raise WrongUse("the transactions have to be a JSON array")
+        raise WrongUse("the transactions must be a JSON array")
     return [
         transaction_from_json(form, f"transaction {index}", relations)
         for index, form in enumerate(forms)
@@ -51,9 +51,9 @@ def decode_transactions(body: bytes, relations: Mapping[str, Relation]) -> list[
 
 
 def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relation]) -> Transaction:
-    """One transaction `{"changes": [{"relation", "row", "count"}]}`, values in their JSON form.
+    """Reads one transaction `{"changes": [{"relation", "row", "count"}]}`, values in JSON form.
 
-    A part of one over several sources says so: `"global": {"id": …, "participants": […]}`.
+    A part of a global transaction has `"global": {"id": …, "participants": […]}`.
     """
     if not isinstance(form, dict) or not isinstance(form.get("changes"), list):
         raise WrongUse(f'{where}: needs the form {{"changes": [{{"relation", "row", "count"}}]}}')
@@ -70,7 +70,8 @@ def transaction_from_json(form: Any, where: str, relations: Mapping[str, Relatio
 
 
 def _plain(value: Any, type_: ColumnType) -> Any:
-    """A number as it was written (`sources apply` reads files so) is a float except as DECIMAL."""
+    """Turns a number kept as written (as `sources apply` reads it) into a float, except for
+    DECIMAL."""
     if isinstance(value, Decimal) and type_.family != "DECIMAL":
         return float(value)
     return value

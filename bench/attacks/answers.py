@@ -227,27 +227,27 @@ def _always_the_first() -> Telling:
 
 
 _SHORT = (
-    Lie("a row that no key asks for", "s", _more(x=99), "no key asks for: x = 99"),
+    Lie("a row that no key asks for", "s", _more(x=99), "matches no requested key: x = 99"),
     Lie("a row that fails the condition", "s", _more(y=7), "fails the condition"),
-    Lie("a row of a key twice", "u", _more(), "more where"),
+    Lie("a row of a key twice", "u", _more(), "or more; at most"),
     Lie("_count -1 in a bag", "s", _counted(-1), "has the count -1"),
     Lie("_count 2^62 with a key", "u", _counted(2**62), "has the count 4611686018427387904"),
     Lie("NULL in a key", "u", _null("y"), "NULL"),
     Lie("int32 in place of int64", "s", _retyped("x", pa.int32()), "column x as int32"),
     Lie("version nan", "s", _version(b"nan"), "has the version b'nan'"),
-    Lie("a page backwards", "r", _backwards, "not in the order of the key", pages=True),
+    Lie("a page backwards", "r", _backwards, "not in key order", pages=True),
 )
 _MORE = (
     Lie("_count 0 in a bag", "s", _counted(0), "has the count 0"),
     Lie("_count NULL in a bag", "s", _counted(None), "a row without a count"),
     Lie("_count 2^62 in a bag", "s", _counted(2**62), "larger than 4 MB"),
     Lie("_count 2 with a key", "u", _counted(2), "has the count 2"),
-    Lie("a NULL that no key asks for", "s", _more(x=None), "no key asks for: x = NULL"),
+    Lie("a NULL that no key asks for", "s", _more(x=None), "matches no requested key: x = NULL"),
     Lie(
         "10^7 rows where one can be",
         "u",
         lambda r: _batches(_many(r, 10_000), False),
-        "at most can",
+        "are possible",
     ),
     Lie("10^7 rows of a bag, in pieces", "s", lambda r: _batches(_many(r, 10_000), False), "4 MB"),
     Lie(
@@ -267,13 +267,16 @@ _MORE = (
         waits=True,
     ),
     Lie("an end in the middle", "s", _cut, "disk on fire", waits=True),
-    Lie("a column too few", "s", lambda rows: rows.drop_columns(["y"]), "columns x in place of"),
+    Lie("a column too few", "s", lambda rows: rows.drop_columns(["y"]), "columns x instead of"),
+    Lie("a column too many", "s", lambda r: r.append_column("z", r.column("y")), "x, y, z instead"),
     Lie(
-        "a column too many", "s", lambda r: r.append_column("z", r.column("y")), "x, y, z in place"
+        "a column twice",
+        "s",
+        lambda r: r.append_column("y", r.column("y")),
+        "two columns with the same name",
     ),
-    Lie("a column twice", "s", lambda r: r.append_column("y", r.column("y")), "two columns of one"),
-    Lie("columns by other names", "s", _renamed(lambda names: [names[1], "X"]), "in place"),
-    Lie("no columns at all", "s", lambda rows: rows.select([]), "has the columns  in place"),
+    Lie("columns by other names", "s", _renamed(lambda names: [names[1], "X"]), "instead"),
+    Lie("no columns at all", "s", lambda rows: rows.select([]), "has the columns  instead"),
     Lie("text for numbers", "s", _retyped("y", pa.string()), "column y as string"),
     Lie(
         "a dictionary",
@@ -287,12 +290,12 @@ _MORE = (
     Lie("text that is not UTF-8", "u", _no_text, "has values that its types"),
     Lie("no version", "s", _version(None), "has the version b''"),
     Lie("metadata that are no text", "s", _with_garbage, "has the count -1"),
-    Lie("an inclusion that is no JSON", "s", _contains(b"{"), "contains what is not JSON"),
+    Lie("an inclusion that is no JSON", "s", _contains(b"{"), "transactions that is not JSON"),
     Lie(
         "an inclusion of another version",
         "s",
         _contains(b'{"window": [0, 0]}'),
-        "is one of version 0",
+        "is of version 0",
     ),
     Lie(
         "exceptions on the wrong side",
@@ -323,7 +326,7 @@ _MORE = (
             [r.column("x"), r.column("y")],
             pa.schema([(b"\xff", pa.int64()), ("y", pa.int64())], r.schema.metadata),
         ),
-        "name is no text",
+        "name is not valid text",
     ),
     Lie("bytes that are no text as version", "s", _version(b"\xff\xfe\0"), "has the version b"),
     Lie(
@@ -339,17 +342,19 @@ _MORE = (
         "a row of a page twice",
         "r",
         _frames(lambda r: r[:-1].vstack(r[-2:-1])),
-        "of one key",
+        "with the same key",
         pages=True,
     ),
-    Lie("a page of too many rows", "r", lambda r: _many(r, 9), "at most can be", pages=True),
-    Lie("the first page again and again", "r", _always_the_first(), "is a page behind", pages=True),
+    Lie("a page of too many rows", "r", lambda r: _many(r, 9), "are possible", pages=True),
+    Lie(
+        "the first page again and again", "r", _always_the_first(), "is the page after", pages=True
+    ),
 )
 #: Lies about the sums of joins that protocols of the ECA family ask for.
 _JOINT = (
     Lie("a joint row with _count 0", "joint", _counted(0), "has a row with the count 0"),
-    Lie("a joint row without _count", "joint", lambda r: r.drop_columns([COUNT]), "in place of"),
-    Lie("a joint row that no update gave", "joint", _more(r_id=99), "comes of no row given"),
+    Lie("a joint row without _count", "joint", lambda r: r.drop_columns([COUNT]), "instead of"),
+    Lie("a joint row that no update gave", "joint", _more(r_id=99), "no row given in the question"),
     Lie("a joint row that is not in the view", "joint", _more(t="q"), "fails the condition"),
 )
 LIES = (*_SHORT, *_MORE, *_JOINT)

@@ -1,4 +1,4 @@
-"""The records that travel from a source to the warehouse; nothing else knows how they look.
+"""The records sent from a source to the warehouse; no other code knows their format.
 
 One record is one changed row, in Debezium's flat JSON form:
 
@@ -7,15 +7,14 @@ One record is one changed row, in Debezium's flat JSON form:
      "transaction": {"id": "source:n", "total_order": 1…m, "event_count": m,
                      "global": {"id": …, "participants": [source, …]}, "history": digest}}
 
-`global` is there when the transaction is a part of one that spans several sources, and then in all
-of its records. Version n is written as m records in a row, so a reader knows by itself when a
-transaction is whole.
+If the transaction is part of a transaction over several sources, all of its records have `global`.
+Version n is written as m consecutive records, so a reader can tell when a transaction is complete.
 `schema` is a digest of the relation's columns and types: a table altered under a running view is
-found at the first record of the new form. `history` is a digest of all that the source committed up
-to this version (sources/history.py). A foreign producer may leave both out.
+detected at the first record of the new form. `history` is a digest of all commits of the source up
+to this version (sources/history.py). Other producers may leave both out.
 
-`form` holds what both sides share, `writing` writes, `decoding` reads: `byrecord` one record after
-the other, `columns` a whole batch at once.
+`form` has the definitions of both sides, `writing` writes, `decoding` reads: `byrecord` one record
+after the other, `columns` a whole batch at once.
 """
 
 from sources.envelope.byrecord import Place, other_global, place_of

@@ -1,4 +1,4 @@
-"""Records of any layout, parsed as a whole: of other producers, parts of global transactions."""
+"""Parses whole records of any layout: of other producers, and parts of global transactions."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -23,15 +23,15 @@ from sources.envelope.form import (
 from sources.envelope.images import image_fields, joined, need, parsed, signed_rows
 from sources.history import DIGEST
 
-#: Numbers that Arrow passes over and orjson refuses, beside others: NaN, Infinity, 1e999, and what
-#: needs no large exponent to be too large.
+#: Patterns that match, among others, numbers that Arrow accepts and orjson refuses: NaN, Infinity,
+#: 1e999, and numbers that are too large without a large exponent.
 _SUSPECT, _LONG = r"NaN|Inf|[0-9][eE]\+?[0-9]{3}", r"[0-9.]{207}"
-#: orjson reads a little deeper than this, Arrow without end.
+#: orjson reads nesting a little deeper than this, Arrow without limit.
 _DEPTH = 1000
 
 
 def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
-    """What all of the texts say, by relation."""
+    """Reads all of the texts, by relation."""
     json = texts.get_column("json")
     need(json.str.starts_with("{").all() and json.str.ends_with("}").all())
     for relation, group in _by_relation(texts, batch):
@@ -46,7 +46,7 @@ def _by_relation(
 ) -> Iterator[tuple[Relation | None, pl.DataFrame]]:
     """The records of each relation, then the others: columns of one name may differ in type.
 
-    The name is looked for in the text, which is a guess that `_heads` verifies.
+    A text search for the name guesses the relation, and `_heads` verifies the guess.
     """
     for name, relation in batch.relations.items():
         tag = f'"table":{orjson.dumps(name).decode()}'
@@ -70,7 +70,7 @@ def _parse(group: pl.DataFrame, relation: Relation | None) -> pl.DataFrame:
 
 
 def _need_json(texts: pl.Series, lines: pa.Buffer) -> None:
-    """Fields that nobody reads have to be JSON too; what Arrow may let pass is asked of orjson."""
+    """Fields that are not read must be JSON too; orjson checks texts that Arrow might accept."""
     suspect = texts.str.contains(_SUSPECT)
     if _has_long_number(lines):
         suspect |= texts.str.contains(_LONG)
@@ -81,8 +81,8 @@ def _need_json(texts: pl.Series, lines: pa.Buffer) -> None:
 
 
 def _has_long_number(lines: pa.Buffer) -> bool:
-    """Whether there may be a match of `_LONG`: of each 16 characters in a row one is looked at."""
-    # From "." to "9", and what lies below the point wraps around.
+    """Whether `_LONG` may match: looks at one in 16 characters."""
+    # From "." to "9"; characters below "." wrap around.
     found = np.frombuffer(lines, np.uint8)[::16] - np.uint8(46) < 12
     for step in (1, 2, 4, 4):
         found = found[:-step] & found[step:]
@@ -91,7 +91,7 @@ def _has_long_number(lines: pa.Buffer) -> bool:
 
 @lru_cache(maxsize=4096)
 def _arrow_schema(relation: Relation | None, as_text: bool) -> pa.Schema:
-    """What a record holds, as far as it is read."""
+    """The fields of a record that are read."""
     number, text = pa.int64(), pa.string()
     origin = {"db": text, "table": text, "version": number, "ts_ms": number, "schema": text}
     part = pa.struct([("id", text), ("participants", pa.list_(text))])
@@ -133,7 +133,7 @@ def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.
 
 
 def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
-    """What `_head` asks of one record, of all; a missing value fulfils none of them."""
+    """The checks of `_head`, for all records at once; a missing value fails them."""
     op, table, version = pl.col("op"), pl.col("table"), pl.col("version")
     yield op.is_in(list(IMAGES)).fill_null(False)
     yield pl.col("db").eq_missing(pl.lit(batch.source))
@@ -151,7 +151,7 @@ def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
 
 
 def _globals(fields: pl.DataFrame) -> pl.DataFrame:
-    """Version, id and participants of each record; null where it is of a local transaction."""
+    """Version, id and participants of each record; null for a local transaction."""
     version = fields["source"].struct.field("version")
     part = fields["transaction"].struct.field("global")
     names = [part.struct.field(name) for name in ("id", "participants")]
@@ -172,7 +172,7 @@ def _rows(
 
 
 def _need_every_null_written(rows: pl.DataFrame, texts: pl.DataFrame, relation: Relation) -> None:
-    """A missing column and a null look the same to Arrow, so where there is one we look again."""
+    """Arrow reads a missing column as a null, so records with nulls are read again."""
     names = set(relation.column_names)
     with_null = rows.filter(pl.any_horizontal(pl.col(list(names)).is_null()))
     records = texts.get_column("record").is_in(with_null.get_column(RECORD).to_list())

@@ -1,6 +1,6 @@
-"""Reading one record after the other: this defines what a good record is.
+"""Reads one record after the other; this code defines a valid record.
 
-It says what is wrong with a bad one, and for a handful of records it is also the quickest.
+It names the fault of an invalid one, and for a few records it is also the fastest way.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,16 +27,16 @@ _LARGEST = 2**63 - 1
 
 
 class _RecordError(Exception):
-    """What is wrong with the record at hand."""
+    """The fault of the present record."""
 
 
 class Place(NamedTuple):
-    """Where in its source's history a record belongs."""
+    """The place of a record in the history of its source."""
 
     version: int
-    #: It is record 1, 2, … of its transaction.
+    #: Its number in its transaction, from 1.
     order: int
-    #: What its transaction is a part of.
+    #: The global transaction that its transaction is part of, if any.
     part: GlobalPart | None
 
 
@@ -79,9 +79,9 @@ def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, pl.DataType]) -> pl
 
 
 def place_of(record: bytes, source: str) -> Place | None:
-    """Where in its source's history a record belongs; None for what is no record of this source.
+    """The place of a record in its source's history; None if it is not a record of this source.
 
-    Nothing is read of its rows, whose relation may have had other columns then.
+    Its rows are not read: their relation may have had other columns then.
     """
     try:
         content = _json_object(record)
@@ -101,33 +101,34 @@ def _json_object(value: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise _RecordError(f"not JSON ({error}); {_WRONG_TOPIC}") from None
     if not isinstance(content, dict):
-        raise _RecordError(f"JSON, but no object; {_WRONG_TOPIC}")
+        raise _RecordError(f"JSON, but not an object; {_WRONG_TOPIC}")
     return content
 
 
-_WRONG_TOPIC = "look whether the configuration names the right topic and who else writes to it"
-_PRODUCER = "whoever writes this topic has to follow the envelope in sources/envelope"
+_WRONG_TOPIC = "check that the configuration names the right topic, and that it has no other writer"
+_PRODUCER = "the producer of this topic must follow the envelope in sources/envelope"
 
 
 def other_global(version: int) -> str:
-    """What is wrong when the records of a transaction disagree about the global one."""
+    """The fault of records of one transaction that name different global transactions."""
     return (
-        f"another global transaction than in a record of version {version} before it; {_PRODUCER}"
+        f"its global transaction differs from that of an earlier record of version {version};"
+        f" {_PRODUCER}"
     )
 
 
 def _head(content: dict[str, Any], batch: Batch) -> _Head:
-    """Version, order, count, ts_ms, table, op, digest, all of them checked."""
+    """Reads and checks version, order, count, ts_ms, table, op and digest."""
     op = _field(content, "op", str)
     origin = _field(content, "source", dict)
     transaction = _field(content, "transaction", dict)
     if op not in IMAGES:
         raise _RecordError(f"unknown op {_shown(op)}, there are {', '.join(IMAGES)}; {_PRODUCER}")
     if content.get("global") is not None:
-        raise _RecordError(f'"global" has its place in "transaction"; {_PRODUCER}')
+        raise _RecordError(f'"global" belongs in "transaction"; {_PRODUCER}')
     db, table = _field(origin, "db", str, "source."), _field(origin, "table", str, "source.")
     if db != batch.source:
-        raise _RecordError(f"comes from source {_shown(db)}; {_WRONG_TOPIC}")
+        raise _RecordError(f"it comes from source {_shown(db)}; {_WRONG_TOPIC}")
     _check_digest(origin, table, batch)
     version = _number(origin, "version", "source.", _LARGEST)
     if (version == 0) != (op == SNAPSHOT):
@@ -189,7 +190,8 @@ def _number(content: dict[str, Any], name: str, where: str, most: int) -> int:
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON, cut; of arrays and objects the kind: orjson reads deeper than it writes."""
+    """A value as shortened JSON; arrays and objects only by kind, since orjson reads deeper nesting
+    than it writes."""
     if isinstance(value, list | dict):
         return "an array" if isinstance(value, list) else "an object"
     text = orjson.dumps(value).decode()
@@ -203,11 +205,11 @@ def _check_digest(origin: dict[str, Any], table: str, batch: Batch) -> None:
         return
     columns = ", ".join(f"{name} {type_.name}" for name, type_ in relation.columns)
     raise _RecordError(
-        f"its schema of {relation} is {_shown(digest)}, not that of ({columns}): somebody"
-        " else writes to this topic, or the relation was altered since. If 'viewsweep"
+        f"its schema of {relation} is {_shown(digest)}, not that of ({columns}): another"
+        " program writes to this topic, or the relation was altered since. If 'viewsweep"
         " sources status' shows these columns, stop the other writer and delete the topic: the"
-        " source fills it again from version 1, and the same command goes on. If not, give the"
-        " relation its columns back, or make the view anew"
+        " source fills it again from version 1, and the same command resumes. If not, restore"
+        " the columns of the relation, or recreate the view"
     )
 
 

@@ -1,8 +1,8 @@
-"""Reading a whole batch at once, in columns.
+"""Reads a whole batch at once, in columns.
 
-This only ever accepts what reading by record accepts, and reads the same from it; when in doubt it
-declines, and the batch is read by record. Most records are laid out as we write them, which saves
-parsing most of their text (`ourlayout`); the others are parsed as a whole (`anylayout`).
+It accepts only what reading by record accepts, with the same result; when in doubt it declines, and
+the batch is read by record. Most records have the layout that we write, which saves parsing most of
+their text (`ourlayout`); the others are parsed as a whole (`anylayout`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from sources.envelope.ourlayout import in_our_layout
 
 
 def read_in_columns(values: pl.Series, batch: Batch) -> Records | None:
-    """The same as `read_by_record`, or None."""
+    """Reads the same as `read_by_record`, or declines with None."""
     try:
         return _read(_texts(values), batch)
     except (UnusualError, pa.ArrowInvalid, pl.exceptions.PolarsError, orjson.JSONDecodeError):
@@ -30,7 +30,7 @@ def read_in_columns(values: pl.Series, batch: Batch) -> Records | None:
 
 
 def _texts(values: pl.Series) -> pl.DataFrame:
-    """The records as text (`json`) with their index, tombstones left out."""
+    """The records as text (`json`) with their index, without tombstones."""
     json = values.cast(pl.String).alias("json")
     texts = pl.DataFrame([pl.Series("record", np.arange(len(values))), json])
     return texts.drop_nulls("json") if values.null_count() else texts
@@ -75,7 +75,7 @@ def _in_order(
 
 
 def _parts(groups: Sequence[Group], batch: Batch) -> dict[int, GlobalPart]:
-    """Which versions are parts of global transactions; the records of one version have to agree."""
+    """The versions that are parts of global transactions; records of one version must agree."""
     globals_ = [group.globals for group in groups if group.globals is not None]
     if not any(each.get_column("is_part").any() for each in globals_):
         return {}
@@ -88,7 +88,7 @@ def _parts(groups: Sequence[Group], batch: Batch) -> dict[int, GlobalPart]:
         need(parts.setdefault(version, part) == part)
     found = {version: part for version, part in parts.items() if part is not None}
     for group in groups:
-        # Where nothing is said of a global transaction, there is none.
+        # A group without a global transaction names none.
         if group.globals is None:
             need(not group.fields.get_column("version").is_in(list(found)).any())
     return found

@@ -1,4 +1,4 @@
-"""Reading a batch, the one way or the other."""
+"""Reads a batch by record or in columns."""
 
 from collections.abc import Sequence
 
@@ -9,16 +9,16 @@ from sources.envelope.byrecord import read_by_record
 from sources.envelope.columns import read_in_columns
 from sources.envelope.form import Batch, Records
 
-#: From here on the fixed cost of columns, some two milliseconds per relation, is worth paying.
+#: From this many records the fixed cost of columns, about 2 ms per relation, pays off.
 _WORTH_COLUMNS = 500
 
 
 def decode(values: pl.Series, relations: Sequence[Relation]) -> Records:
-    """What a batch of record values (Binary) of one source says about these relations.
+    """Decodes a batch of record values (Binary) of one source, for these relations.
 
-    Tombstones (null values) are skipped. Of relations that are not listed only the heads are read:
-    they are needed to see that a transaction is whole. Snapshot records have a head but no rows,
-    for version 0 is read from the source itself. Anything wrong raises `BadRecord`.
+    Tombstones (null values) are skipped. Of other relations only the heads are read, to tell when a
+    transaction is complete. Snapshot records have a head but no rows: version 0 is read from the
+    source itself. An invalid record raises `BadRecord`.
     """
     batch = Batch(relations)
     records = read_in_columns(values, batch) if len(values) >= _WORTH_COLUMNS else None

@@ -1,4 +1,4 @@
-"""What writing and reading share: names, and what a decoded batch is."""
+"""Definitions shared by writing and reading: names, and the form of a decoded batch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from sources.history import UNKNOWN
 
 VERSION = "_version"
 RECORD = "_record"
-#: What `Records.heads` consists of.
+#: The columns of `Records.heads`.
 HEADS: dict[str, pl.DataType] = {
     "record": pl.Int64(),
     "version": pl.Int64(),
@@ -28,15 +28,15 @@ HEADS: dict[str, pl.DataType] = {
     "op": pl.String(),
     "digest": pl.Int64(),
 }
-#: Which of (before, after) a record of each op carries; it never carries the other.
+#: Op → whether its records carry (before, after).
 IMAGES = {"c": (False, True), "u": (True, True), "d": (True, False), "r": (False, True)}
 SNAPSHOT = "r"
-#: The last millisecond of the year 9999: tables keep no later time of a commit.
+#: The last millisecond of the year 9999: tables hold no later commit time.
 LAST_MS = 253_402_300_799_999
 
 
 class BadRecord(SourceViolation):
-    """A record that cannot be taken; `record` is its index in what was to be decoded."""
+    """An invalid record; `record` is its index in the batch."""
 
     def __init__(self, record: int, source: str, reason: str) -> None:
         super().__init__(f"source {source}, record {record} of the batch: {reason}")
@@ -49,18 +49,18 @@ class BadRecord(SourceViolation):
 class Records:
     """Decoded records, in columns."""
 
-    #: One row per record that is no tombstone, in order: record (its index in the batch), version,
+    #: One row per record except tombstones, in order: record (its index in the batch), version,
     #: order and count (place in and size of its transaction), ts_ms (commit), table, op, digest (of
-    #: the history up to the version; 0 if the record says nothing of it).
+    #: the history up to the version; 0 if the record has none).
     heads: pl.DataFrame
-    #: Per relation asked for, the signed rows: its columns, `_count`, `_version`, `_record`.
+    #: Requested relation → its signed rows: its columns, `_count`, `_version`, `_record`.
     rows: dict[str, pl.DataFrame]
-    #: Which of the versions are parts of global transactions.
+    #: Version → the global transaction that it is part of, if any.
     parts: dict[int, GlobalPart] = field(default_factory=dict)
 
 
 def digest_column(texts: pl.Expr) -> pl.Expr:
-    """Digests of histories in the form in which they travel, as numbers; 0 where there is none."""
+    """Parses digests of histories from their text; 0 where there is none."""
     return texts.str.to_integer(base=16, strict=False).fill_null(UNKNOWN)
 
 
@@ -72,10 +72,10 @@ def schema_digest(relation: Relation) -> str:
 
 
 class Group(NamedTuple):
-    """What the records of one relation say, or those of all that nobody asks for."""
+    """The records of one relation, or of all relations that are not requested."""
 
     relation: Relation | None
-    #: Among others the columns of `HEADS`; one row per record.
+    #: The columns of `HEADS` and others; one row per record.
     fields: pl.DataFrame
     #: The signed rows, if there are any.
     rows: pl.DataFrame | None
@@ -89,7 +89,9 @@ class Batch:
     def __init__(self, relations: Sequence[Relation]) -> None:
         sources = {relation.source for relation in relations}
         if len(sources) != 1:
-            raise ValueError(f"records of exactly one source can be decoded, not of {sources}")
+            raise ValueError(
+                f"records of exactly one source can be decoded at once, not of {sources}"
+            )
         self.source = sources.pop()
         self.relations = {relation.name: relation for relation in relations}
 

@@ -1,9 +1,9 @@
-"""`before` and `after` of many records: parsed by Arrow, and made into signed rows.
+"""Parses `before` and `after` of many records with Arrow, and turns them into signed rows.
 
-Arrow is as strict as `ColumnType.decode`, but for three types: it takes a bare 1.5 for a decimal,
-drops the time zone of a timestamp without a word, and wants a date as a number. These are read as
-text and cast, after their text has passed `ColumnType.text_form`: the cast makes 0.00 of 1e-77,
-reads a year 0, and crashes the process at 1e-999999999.
+Arrow is as strict as `ColumnType.decode`, except for three types: it accepts a bare 1.5 as a
+decimal, silently drops the time zone of a timestamp, and expects a date as a number. These are read
+as text and cast, after their text has passed `ColumnType.text_form`: the cast turns 1e-77 into
+0.00, reads a year 0, and crashes the process at 1e-999999999.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 from sources.envelope.form import IMAGES, RECORD, VERSION
 
-#: To the form of a text one digit is like another.
+#: Maps all digits to 0: the form of a text does not depend on them.
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 #: -0 without a point or an exponent; it may be the end of a longer number or text.
 _WHOLE_ZERO = r"-0[\s,\]}]"
-#: What Arrow's decimals have room for; beyond it the cast wraps around.
+#: The digits of Arrow's decimals; with more the cast wraps around.
 _MOST_DIGITS = 38
 _ARROW: dict[str, Callable[[ColumnType], pa.DataType]] = {
     "BIGINT": lambda _: pa.int64(),
@@ -40,18 +40,18 @@ _ARROW: dict[str, Callable[[ColumnType], pa.DataType]] = {
 
 
 class UnusualError(Exception):
-    """Something here is bad or unusual: the batch has to be read by record."""
+    """Something is invalid or unusual: the batch must be read by record."""
 
 
 def need(condition: object) -> None:
-    """UnusualError unless it is so."""
+    """Raises UnusualError unless the condition is True."""
     if condition is not True:
         raise UnusualError
 
 
 @lru_cache(maxsize=4096)
 def image_fields(relation: Relation, as_text: bool) -> tuple[pa.Field, pa.Field]:
-    """`before` and `after`. `as_text`: with what is cast afterwards."""
+    """The fields `before` and `after`; `as_text`: with text for the types that are cast later."""
     cells = pa.struct(
         [
             (name, pa.string() if as_text and type_.text_form else arrow_type(type_))
@@ -62,13 +62,13 @@ def image_fields(relation: Relation, as_text: bool) -> tuple[pa.Field, pa.Field]
 
 
 def arrow_type(type_: ColumnType) -> pa.DataType:
-    """What a column of this type is in Arrow."""
+    """The Arrow type of a column of this type."""
     return _ARROW[type_.family](type_)
 
 
 def joined(texts: pl.Series, end: str) -> pa.Buffer:
-    """All of the texts, with this end behind each."""
-    # One more, empty: to append the last end, or only to copy megabytes, takes longer than this.
+    """Concatenates the texts, each followed by `end`."""
+    # An empty last text: appending the last end would copy megabytes, which takes longer.
     lines = pl.concat([texts, pl.Series([""])]).str.join(end)
     return lines.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
 
@@ -80,10 +80,10 @@ def parsed(
     schemas: tuple[pa.Schema, pa.Schema],
     others: Literal["ignore", "error"],
 ) -> pl.DataFrame:
-    """So many objects, one to a line; first as the one schema says, then cast to the other.
+    """Parses `count` objects, one per line, with the first schema, then casts to the second.
 
-    Each line has to begin and end like an object: then one with two values or none in it cannot
-    hide, for the number of rows would differ.
+    Each line must begin and end like an object: then a line with two values or none changes the
+    number of rows and is detected.
     """
     as_read, wanted = schemas
     table = pj.read_json(
@@ -102,7 +102,7 @@ def parsed(
 
 
 def _need_text_forms(table: pa.Table, relation: Relation) -> None:
-    """Nothing is cast that is not written as its type has it, nor what the cast spoils."""
+    """Needs texts in the form of their types that the cast converts correctly."""
     columns = [(name, type_) for name, type_ in relation.columns if type_.text_form]
     for image in ("before", "after"):
         for cells in table.column(image).chunks:
@@ -115,12 +115,12 @@ def _need_text_form(texts: pa.StringArray, type_: ColumnType) -> None:
         return
     need(all(_can_be_cast(shape, type_) for shape in _shapes(texts)))
     if type_.family != "DECIMAL":
-        # A year 0 has the form of a year, and Arrow knows one.
+        # A year 0 has the form of a year, and Arrow accepts it.
         need(not pc.any(pc.starts_with(texts, "0000")).as_py())
 
 
 def _shapes(texts: pa.StringArray) -> list[str]:
-    """The texts, each digit a 0, each once: a form is asked of these few instead of all."""
+    """The distinct texts with each digit as 0: checking the form of these few is enough."""
     nulls, offsets, data = texts.buffers()
     zeros = pa.py_buffer(b"" if data is None else data.to_pybytes().translate(_DIGITS))
     shapes = pa.StringArray.from_buffers(
@@ -131,7 +131,7 @@ def _shapes(texts: pa.StringArray) -> list[str]:
 
 
 def _can_be_cast(shape: str, type_: ColumnType) -> bool:
-    """Whether this is how the type is written, and Arrow reads it as it is written."""
+    """Whether the text has the form of the type and Arrow casts it without change."""
     if type_.text_form is None or not type_.text_form.fullmatch(shape):
         return False
     if type_.family != "DECIMAL":
@@ -143,9 +143,9 @@ def _can_be_cast(shape: str, type_: ColumnType) -> bool:
 def signed_rows(
     fields: pl.DataFrame, images: pl.DataFrame, texts: pl.Series, relation: Relation
 ) -> pl.DataFrame | None:
-    """The rows that records (record, version, op) take away and add by their images, if any.
+    """The signed rows that records (record, version, op) delete and insert by their images, if any.
 
-    `texts` is what the images were read from, and maybe more.
+    `texts` contains the texts of the images, and maybe more.
     """
     ops = fields.get_column("op")
     signed = []
@@ -181,9 +181,9 @@ def _image_rows(
 
 
 def _need_numbers(signed: Sequence[pl.DataFrame], texts: pl.Series, relation: Relation) -> None:
-    """Arrow's reader takes a bare NaN for a number; JSON knows none, so neither do we.
+    """Refuses a bare NaN, which Arrow's reader accepts as a number and JSON does not have.
 
-    And it reads -0 as -0.0, where reading by record finds the whole number 0.
+    Also refuses -0: Arrow reads -0.0, where reading by record finds the whole number 0.
     """
     names = [name for name, type_ in relation.columns if type_.family == "DOUBLE"]
     for cells in (rows.get_column(name) for name in names for rows in signed):

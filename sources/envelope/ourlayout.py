@@ -1,18 +1,17 @@
-"""Records exactly as `writing` lays them out, without a global transaction.
+"""Reads records in exactly the layout of `writing`, without a global transaction.
 
-Behind the images such a record consists of fixed text and a few fields:
+After the images such a record consists of fixed text and a few fields:
 
     {"before":…,"after":…   ,"op":"c"   ,"ts_ms":7   ,"source":{"db":"s","table":
     └─────── images ────┘   └ ending┘                └────────── mark ──────────┘
     "r","version":7,"ts_ms":7,"schema":"0a1b2c3d"},
     "transaction":{"id":"s:7","total_order":1,"event_count":1   ← the rest, from "r" on
-    ,"history":"0a1b2c3d4e5f6a7"}}                              ← may be missing, but for the }}
+    ,"history":"0a1b2c3d4e5f6a7"}}                              ← optional, except for the }}
 
-A pattern reads the fields of the rest and leaves nothing in it open; mark and ending are compared.
-The digest is cut off first, for it is always as long: the pattern would take twice the time for it.
-So only the images are left to be parsed, a third of the text. The mark cannot lie inside a string,
-where a backslash would stand before each quote; if it lies inside the images, the rest of the
-record is not what the pattern says.
+A pattern matches the whole rest and reads its fields; mark and ending are compared. The digest has
+a fixed length and is cut off first: it would double the time of the pattern. So only the images are
+left to parse, a third of the text. The mark cannot be inside a string, where a backslash precedes
+each quote; if it is inside the images, the rest of the record does not match the pattern.
 """
 
 from collections.abc import Iterator
@@ -47,14 +46,14 @@ _REST = (
     rf'"transaction":\{{"id":"{_PLAIN}","total_order":{_ORDER},"event_count":{_COUNT}$'
 )
 _START = b'{"before":'
-#: Without snapshots, which we do not publish.
+#: Without snapshots, which we do not write.
 _ENDINGS = [f',"op":"{op}"'.encode() for op in "cud"]
 _ENDING_LENGTH = len(_ENDINGS[0])
 _HISTORY, _TEXT = b',"history":"', "history"
 
 
 def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
-    """What those records say that are so; a relation with another schema is left to others."""
+    """Reads the records in this layout, except those of a relation with another schema."""
     cut = _cut(texts, batch.source)
     if cut.is_empty():
         return []
@@ -69,7 +68,7 @@ def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
 
 
 def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
-    """The records that have this layout, cut into images (as text) and fields."""
+    """Cuts the records in this layout into images (as text) and fields."""
     mark = f',"source":{{"db":{orjson.dumps(source).decode()},"table":'
     json, at, front = pl.col("json"), pl.col("at"), pl.col("front")
     binary = json.cast(pl.Binary)
@@ -105,7 +104,7 @@ def _cut(texts: pl.DataFrame, source: str) -> pl.DataFrame:
 
 
 class _End(NamedTuple):
-    """How records end behind the fields that the pattern reads."""
+    """The end of records after the fields that the pattern reads."""
 
     length: int
     law: pl.Expr
@@ -113,7 +112,7 @@ class _End(NamedTuple):
 
 
 def _ends() -> tuple[_End, _End]:
-    """Without a digest and with one."""
+    """The ends without a digest and with one."""
     binary = pl.col("json").cast(pl.Binary)
     length = len(_HISTORY) + DIGITS + 3
     law = binary.bin.slice(-length, len(_HISTORY)) == _HISTORY
@@ -125,12 +124,12 @@ def _ends() -> tuple[_End, _End]:
 
 
 def _end_of(texts: pl.DataFrame) -> _End:
-    """Of one producer all records have a digest or none has; the first one tells."""
+    """The end of these records: of one producer all have a digest or none; the first one tells."""
     return _ENDS[not texts.is_empty() and _HISTORY.decode() in texts.item(0, "json")]
 
 
 def _with_digests(fields: pl.DataFrame) -> pl.DataFrame:
-    """… as numbers: all at once, for one by one would take twice the time."""
+    """Adds the digests as numbers, parsed all at once: one by one would take twice the time."""
     digits = fields.get_column(_TEXT)
     if digits.null_count():
         return fields.hstack([pl.Series("digest", np.zeros(len(digits), np.int64))])
@@ -155,7 +154,7 @@ def _group(fields: pl.DataFrame, relation: Relation) -> Group:
 
 
 def _not_asked_for(fields: pl.DataFrame) -> Iterator[Group]:
-    """Their images are not looked into, but they have to be JSON, and to hide no other field."""
+    """Records whose rows are not read: their images must still be JSON and hide no other field."""
     if not fields.is_empty():
         _need_laws(fields)
         for images in fields.get_column("images"):
@@ -168,23 +167,22 @@ _ENDS = _ends()
 
 @lru_cache(maxsize=4096)
 def _schemas(relation: Relation) -> tuple[pa.Schema, pa.Schema]:
-    """The images with text for what is cast, and as they are wanted."""
+    """The schema of the images with text for types that are cast, and the final one."""
     return pa.schema(image_fields(relation, True)), pa.schema(image_fields(relation, False))
 
 
 def _need_laws(fields: pl.DataFrame) -> None:
-    """What the pattern leaves open: no snapshot is here, an order is a place, time has an end."""
+    """Checks what the pattern cannot: no snapshot, order within the count, a bounded time."""
     version, order, count, ts_ms = (fields.get_column(name).to_numpy() for name in _NUMBERS)
     placed = (order > 0) & (order <= count)
     need(bool(np.all((version > 0) & placed & (ts_ms <= LAST_MS))))
 
 
 def _need_every_null_written(rows: pl.DataFrame, lines: pa.Buffer, relation: Relation) -> None:
-    """A missing column and a null look the same to Arrow, so nulls are counted in the text.
+    """Arrow reads a missing column as a null, so nulls are counted in the text.
 
-    Nothing but the images is in the text, nothing but the columns in the images, and no column
-    twice, or Arrow had refused it. And the pattern cannot match inside a string, whose quotes are
-    preceded by a backslash.
+    The text holds only images, images only columns, and no column twice, or Arrow would have
+    refused it. And the search cannot match inside a string, where a backslash precedes each quote.
     """
     nulls = {name: rows.get_column(name).null_count() for name in relation.column_names}
     text = lines.to_pybytes() if any(nulls.values()) else b""

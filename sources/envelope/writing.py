@@ -1,4 +1,4 @@
-"""From what a source commits to records."""
+"""Encodes transactions of a source as records."""
 
 import math
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ def encode_transaction(
     catalog: Catalog,
     history: History | None = None,
 ) -> list[bytes]:
-    """The records of what a source committed as `version`, in the order in which they are sent.
+    """The records of the transaction that a source commits as `version`, in the order of sending.
 
-    They carry the digest of its history, if it has one, which has this version as well then.
+    With a history, adds this version to it, and the records carry its digest.
     """
     forms = _forms_of(catalog)
     images = []
@@ -56,7 +56,7 @@ def encode_transaction(
 def _whole(
     transaction: Transaction, images: list["_Encoded"], history: History | None
 ) -> dict[str, Any]:
-    """The part that all records of a transaction have alike."""
+    """The part that is the same in all records of a transaction."""
     whole: dict[str, Any] = {"event_count": len(images)}
     if transaction.part is not None:
         participants = sorted(transaction.part.participants)
@@ -67,7 +67,7 @@ def _whole(
 
 
 def _content(images: list["_Encoded"], part: dict[str, Any] | None) -> bytes:
-    """What a version commits, for its history: JSON texts, which delimit themselves."""
+    """The content of a version for the history: JSON texts, which delimit themselves."""
     texts = chain.from_iterable((form.name, old, new) for form, old, new in images)
     return b"".join([orjson.dumps(part), *texts])
 
@@ -89,12 +89,12 @@ def record_key(record: bytes, catalog: Catalog) -> bytes | None:
     return orjson.dumps({column: row[column] for column in relation.key})
 
 
-#: In the place of a row that is not there.
+#: Stands for a missing row.
 _NONE = b"null"
 
 
 class _Form:
-    """How the rows of one relation look in a record."""
+    """The form of one relation's rows in a record."""
 
     def __init__(self, relation: Relation) -> None:
         self.relation = relation
@@ -102,7 +102,7 @@ class _Form:
         self.name = orjson.dumps(relation.name)
         names = relation.column_names
         self._names = names
-        # All other values orjson writes by itself just as `ColumnType.encode` would.
+        # orjson writes values of all other types as `ColumnType.encode` does.
         self._doubles = [(n, type_) for n, type_ in relation.columns if type_.family == "DOUBLE"]
         self._texts = [
             (n, type_) for n, type_ in relation.columns if type_.family in ("DECIMAL", "TIMESTAMP")
@@ -126,18 +126,18 @@ class _Form:
 
 
 _Forms = dict[tuple[str, str], _Form]
-#: A record: of which relation, before, after.
+#: A record: (form of its relation, before, after).
 _Encoded = tuple[_Form, bytes, bytes]
 
 
 def _forms_of(catalog: Catalog) -> _Forms:
-    """Looked up by identity: to hash a catalog takes as long as to encode a record."""
+    """The forms of a catalog, by its identity: hashing it takes as long as encoding a record."""
     known = _known_forms.get(id(catalog))
     if known is None:
         forms = {(relation.source, relation.name): _Form(relation) for relation in catalog}
         if len(_known_forms) >= 64:
             _known_forms.clear()
-        # The catalog is kept too, or its id might come to mean another one.
+        # Keeps the catalog too, so that its id is not reused.
         known = _known_forms[id(catalog)] = (catalog, forms)
     return known[1]
 
@@ -149,7 +149,7 @@ _Image = tuple[str, tuple[Any, ...] | None, tuple[Any, ...] | None]
 
 
 def _images(source: str, transaction: Transaction, forms: _Forms) -> Iterator[_Image]:
-    """(relation, before, after) per record: the old and new row of one key make one record."""
+    """(relation, before, after) per record: old and new row of one key are one record."""
     if len(transaction.changes) == 1:
         yield from _units(transaction.changes[0])
         return
@@ -157,7 +157,7 @@ def _images(source: str, transaction: Transaction, forms: _Forms) -> Iterator[_I
     by_key: dict[tuple[str, tuple[Any, ...]], list[RowChange]] = {}
     for place, change in enumerate(changes):
         form = forms[source, change.relation]
-        # In a bag nothing pairs up: there the place keeps the changes apart.
+        # In a bag rows do not pair up: there the place keeps the changes apart.
         key = form.key(change.row) if form.relation.key else (place,)
         by_key.setdefault((change.relation, key), []).append(change)
     for (relation, _), group in by_key.items():

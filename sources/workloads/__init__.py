@@ -1,4 +1,4 @@
-"""Databases that nobody has to install: made-up relations and an endless stream of changes."""
+"""Workloads: made-up relations and an endless stream of changes, without a database to install."""
 
 from protocols.errors import WrongUse
 from sources.workloads.bank import BANK
@@ -8,7 +8,7 @@ from sources.workloads.retail import RETAIL
 from sources.workloads.shop import SHOP
 from sources.workloads.stream import Workload, WorkloadSource
 
-#: Those for demonstrations and tests; the family for measurements (linked.py) comes beside them.
+#: The workloads for demonstrations and tests; those for measurements are in linked.py.
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK, SHOP)}
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def workload(name: str) -> Workload | Linked:
-    """The workload of that name; WrongUse lists those there are."""
+    """The workload of that name; WrongUse lists the existing ones."""
     found = WORKLOADS.get(name) or linked(name)
     if found is None:
         raise WrongUse(

@@ -1,11 +1,11 @@
 """A bank: accounts at `core`, branches at `network`, movements of money at `ledger`.
 
-A transfer touches two rows in one transaction, at `core` two balances and at `ledger` two
-movements. An account that moves to another branch takes all its movements along in the view; one
-that is being moved has no branch.
+A transfer touches two rows in one transaction: two balances at `core`, two movements at `ledger`.
+An account that moves to another branch changes all its movements in the view; during the move it
+has no branch.
 
-What is paid by card is at `cards`. The view `balance` is what each account has been credited less
-what it was debited there: sums at two sources, and an account may well be missing at one of them.
+Payments by card are at `cards`. The view `balance` is the credit of each account less its card
+payments: sums at two sources, and an account may be missing at either of them.
 """
 
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ def _new_accounts(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
 
 
 def _changed_accounts(dice: Dice, scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Several accounts: money goes round among them. One: it moves to another branch."""
+    """Several accounts pay each other; a single one moves to another branch."""
     if len(rows) == 1:
         each, branch, owner, balance, frozen = rows[0]
         to = 1 + ((branch or 0) + dice.below(_branches(scale) - 1)) % _branches(scale)
@@ -147,7 +147,7 @@ def _new_branches(dice: Dice, _scale: int, ids: Sequence[int]) -> list[Row]:
 
 
 def _changed_branches(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Another manager, or the whole branch to another town."""
+    """Changes the manager, or moves the whole branch to another town."""
     if dice.chance(0.5):
         return [
             (each, city, dice.other(_PEOPLE, manager), opened)
@@ -159,7 +159,7 @@ def _changed_branches(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]
 
 
 def _new_movements(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
-    """Several at once are a transfer: what the last account gets, the others pay."""
+    """Several at once are a transfer: the last account gets what the others pay."""
     if len(ids) == 1:
         cents = dice.below(100_000) - 60_000
         return [_movement(dice, scale, ids[0], dice.pick(_KINDS), cents)]
@@ -183,7 +183,7 @@ def _linked_account(dice: Dice, scale: int) -> int:
 
 
 def _changed_movements(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Corrected bookings: a few cents more, now and then as a fee."""
+    """Corrects bookings: a few cents more, sometimes as a fee."""
     return [
         (
             each,
@@ -212,7 +212,7 @@ def _new_payments(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
 
 
 def _changed_payments(dice: Dice, scale: int, rows: Sequence[Row]) -> list[Row]:
-    """A tip is added; now and then the card turns out to be another account's."""
+    """Adds a tip; sometimes the card turns out to belong to another account."""
     changed = []
     for each, account, merchant, amount, paid_on in rows:
         payer = _linked_account(dice, scale) if dice.chance(0.2) else account

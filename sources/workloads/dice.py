@@ -1,7 +1,7 @@
-"""Random choices that come out the same on every machine and in every version of Python.
+"""Random choices that are the same on every machine and in every version of Python.
 
-Only `Random.random` is documented to do so, and a power or a logarithm may differ in its last bit
-between C libraries: everything here is made of that one method, products and truncation.
+Only `Random.random` guarantees this, and a power or a logarithm may differ in its last bit between
+C libraries: everything here uses only that method, products and truncation.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Dice:
-    """A sequence of choices, determined by what the dice are for."""
+    """A sequence of choices, determined by the purpose of the dice."""
 
     def __init__(self, *purpose: object) -> None:
         text = "/".join(str(part) for part in purpose)
@@ -25,11 +25,11 @@ class Dice:
         return self._random() < probability
 
     def below(self, bound: int) -> int:
-        """Any of 0 … bound - 1, all alike."""
+        """Any of 0 … bound - 1, with equal probability."""
         return int(self._random() * bound)
 
     def skewed_below(self, bound: int) -> int:
-        """Small numbers much oftener than large ones: 0 comes once in sqrt(bound) times."""
+        """Prefers small numbers: 0 occurs once in sqrt(bound) draws."""
         share = self._random()
         return int(share * share * bound)
 
@@ -37,12 +37,12 @@ class Dice:
         return choices[int(self._random() * len(choices))]
 
     def other(self, choices: Sequence[T], than: T) -> T:
-        """A choice, but not this one."""
+        """Picks a choice other than this one."""
         place = choices.index(than) + 1 + self.below(len(choices) - 1)
         return choices[place % len(choices)]
 
     def cents(self, low: int, high: int) -> Decimal:
-        """An amount with two decimals between so many cents."""
+        """An amount with two decimals, from `low` to `high` cents."""
         return money(low + self.below(high - low))
 
 

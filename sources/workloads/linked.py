@@ -4,16 +4,16 @@
     star4     parcels -> each of orders, contracts, agents
     tree4     parcels -> orders and contracts, orders -> agents
 
-The relation that links point to is 1.25 times smaller than the one they come from, and they are
-spread evenly, so a change of one row changes one to a few rows of the view whatever n is. `scale`
-is the number of base rows of all relations together. Of the transactions, all of a single row, 70 %
+The relation that links point to is 1.25 times smaller than the one they come from, and links are
+spread evenly, so a change of one row changes one to a few rows of the view for any n. `scale` is
+the number of base rows of all relations together. Each transaction changes a single row: 70 %
 insert, 20 % modify (a quarter of these moves the row to another partner) and 10 % delete.
 
-Everything is made in columns: rows by the million, changes by the thousand. Random numbers are the
-raw output of PCG64, which numpy promises to keep, and remainders: the same on every machine.
+All data is generated in columns: rows by the million, changes by the thousand. Random numbers are
+remainders of the raw output of PCG64, which numpy guarantees: the same on every machine.
 
 Each row carries its `revision`, the version of its source that wrote it. So a row of the view tells
-which versions of each source it can have been made from (bench/vectors.py).
+from which versions of each source it can be derived (bench/vectors.py).
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from protocols.views.catalog import Catalog, Relation, relation_from_json
 from sources.transaction import RowChange, Transaction
 from sources.workloads.linkedviews import LINKED_VIEWS, linked_view
 
-#: (source, relation, what the links of others call it).
+#: (source, relation, its name in the links of others).
 _PLACES = (
     ("shipping", "parcels", "parcel"),
     ("sales", "orders", "order"),
@@ -49,13 +49,13 @@ _NAME = re.compile(r"(chain|star|tree)([2-8])")
 NAMES = "chain2 … chain8, star2 … star8, tree2 … tree8"
 #: How many rows link to one row, on average.
 _FAN_OUT = 1.25
-#: Links go this much beyond what is there at first: some partners come later, some never.
+#: The range of links exceeds the initial rows by this factor: some partners come later, some never.
 _TO_COME = 1.02
-#: Of ten transactions so many insert, and so many modify; the others delete.
+#: Of ten transactions this many insert, and this many modify; the others delete.
 _INSERTS, _MODIFICATIONS = 7, 2
-#: Of so many modifications one moves the row to another partner.
+#: One in this many modifications moves the row to another partner.
 _MOVES = 4
-#: Transactions that are drawn at once; no row is touched twice by them.
+#: Transactions drawn at once; they touch no row twice.
 _CHUNK = 1_000
 _WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath")
 
@@ -65,7 +65,7 @@ class Linked:
     """One member of the family; the same interface as `stream.Workload`."""
 
     name: str
-    #: Per link the indexes of the relations (from, to).
+    #: The indexes of the linked relations (from, to).
     links: tuple[tuple[int, int], ...]
 
     @property
@@ -122,7 +122,7 @@ class Linked:
         return LinkedSource(self._relation(index), sizes[index], bounds, purpose)
 
     def sizes(self, scale: int) -> list[int]:
-        """How many rows each relation has at first; together `scale`."""
+        """The initial number of rows of each relation; together `scale`."""
         depths = [0] * (len(self.links) + 1)
         for of, to in self.links:
             depths[to] = depths[of] + 1
@@ -140,7 +140,7 @@ class Linked:
 
 @lru_cache
 def linked(name: str) -> Linked | None:
-    """The member of the family of this name, if it is one's."""
+    """The member of the family with this name, if there is one."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -154,14 +154,14 @@ def linked(name: str) -> Linked | None:
 
 
 class LinkedSource:
-    """What one source holds at first, and what it commits from then on."""
+    """The initial rows and the transactions of one source."""
 
     def __init__(
         self, relation: Relation, size: int, bounds: Mapping[str, int], purpose: str
     ) -> None:
         self.relation = relation
         self._size = size
-        #: Link column → the partners are 1 … so many.
+        #: Link column → the largest number of a partner, from 1.
         self._bounds = dict(bounds)
         self._purpose = purpose
 
@@ -190,7 +190,7 @@ class LinkedSource:
         return pl.concat([none, *frames]).filter(pl.col(VERSION) <= transactions)
 
     def _chunks(self) -> Iterator[pl.DataFrame]:
-        """The changes of so many transactions at a time, in order."""
+        """The changes of `_CHUNK` transactions at a time, in order."""
         dice = _Dice(self._purpose, "transactions")
         rows, version, next_id = self._first_rows(), 1, self._size + 1
         while True:
@@ -215,7 +215,7 @@ class LinkedSource:
             version, next_id = version + _CHUNK, next_id + len(inserted["number"])
 
     def _kinds(self, dice: "_Dice", rows: int) -> np.ndarray:
-        """0 inserts, 1 modifies, 2 deletes; as many touch a row as there are rows for, at most."""
+        """0 inserts, 1 modifies, 2 deletes; at most as many modify or delete as there are rows."""
         drawn = dice.below(10, _CHUNK)
         kinds = (drawn >= _INSERTS).astype(np.int64) + (drawn >= _INSERTS + _MODIFICATIONS)
         kinds[np.cumsum(kinds > 0) > rows // 2] = 0
@@ -229,13 +229,13 @@ class LinkedSource:
         return self._drawn(_Dice(self._purpose, "rows"), np.arange(1, self._size + 1))
 
     def _drawn(self, dice: "_Dice", ids: np.ndarray) -> dict[str, np.ndarray]:
-        """New rows, which no version has written yet; the label is made of the amount."""
+        """New rows, not yet written by a version; the label is made of the amount."""
         links = {name: 1 + dice.below(bound, len(ids)) for name, bound in self._bounds.items()}
         amount = dice.below(100_000, len(ids))
         return {"number": ids, **links, "amount": amount, "revision": np.zeros(len(ids), np.int64)}
 
     def _modified(self, dice: "_Dice", old: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Another amount for all, another partner for some."""
+        """Gives all rows another amount, and some another partner."""
         size = len(old["number"])
         more = {"amount": old["amount"] + 1 + dice.below(500, size)}
         moves = dice.below(_MOVES, size) == 0
@@ -251,7 +251,7 @@ class LinkedSource:
 
 
 class _Dice:
-    """Columns of random choices, determined by what they are for."""
+    """Columns of random choices, determined by their purpose."""
 
     def __init__(self, *purpose: object) -> None:
         text = "/".join(str(part) for part in purpose)
@@ -259,14 +259,14 @@ class _Dice:
         self._raw = np.random.PCG64(int.from_bytes(seed, "big")).random_raw
 
     def below(self, bound: int, size: int) -> np.ndarray:
-        """Any of 0 … bound - 1, all alike."""
+        """Any of 0 … bound - 1, with equal probability."""
         return (self._raw(size) % np.uint64(bound)).astype(np.int64)
 
     def different(self, bound: int, size: int) -> np.ndarray:
-        """So many different numbers below a bound, in any order."""
+        """`size` different numbers below a bound, in any order."""
         found = np.unique(self.below(bound, 2 * size))
         if bound < 8 * size or len(found) < size:
-            # With few to choose from, all of them are shuffled.
+            # With few to choose from, shuffles all of them.
             found = np.arange(bound)
         order = np.argsort(self._raw(len(found)), kind="stable")
         return found[order][:size]

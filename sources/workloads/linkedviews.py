@@ -1,8 +1,8 @@
-"""Views over a linked workload beyond its inner join, to be compared with that."""
+"""Views over a linked workload, to compare with its inner join."""
 
 from protocols.views.catalog import Catalog, Relation
 
-#: Name → what it is, beside the inner join of all relations.
+#: Name → description.
 LINKED_VIEWS = {
     "outer": "the same joins, all of them left joins",
     "full": "the same joins, all of them full joins",
@@ -12,7 +12,7 @@ LINKED_VIEWS = {
 
 
 def linked_view(name: str, inner: str, catalog: Catalog) -> str:
-    """The SQL of one of them, made of that of the inner join."""
+    """The SQL of one of these views, derived from the inner join."""
     match name:
         case "outer":
             return inner.replace("\nJOIN", "\nLEFT JOIN")

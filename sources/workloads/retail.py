@@ -3,7 +3,7 @@
 Few customers and products have most of the orders, so a new price or segment of one of them changes
 many rows of the view at once. A guest's order has no customer.
 
-The view `catalogue` keeps those who have not ordered anything, and what nobody has ordered: it has
+The view `catalogue` includes customers without orders and products that were never ordered: it has
 the shape of view V3 of Larson and Zhou (ICDE 2007, section 7).
 """
 
@@ -109,7 +109,7 @@ def _new_customers(dice: Dice, _scale: int, ids: Sequence[int]) -> list[Row]:
 
 
 def _changed_customers(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Another segment, one for all of them; who is in it already changes about the newsletter."""
+    """Moves all to one segment; customers already in it toggle the newsletter instead."""
     segment = dice.other(_SEGMENTS, rows[0][2])
     return [
         (each, name, segment, since, newsletter if old != segment else not newsletter)
@@ -118,7 +118,7 @@ def _changed_customers(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row
 
 
 def _new_orders(dice: Dice, scale: int, ids: Sequence[int]) -> list[Row]:
-    """Several orders at once are one customer's basket."""
+    """Several orders at once are the basket of one customer."""
     customer = _linked_customer(dice, scale)
     return [_new_order(dice, scale, each, customer) for each in ids]
 
@@ -136,7 +136,7 @@ def _new_order(dice: Dice, scale: int, order: int, customer: int | None) -> Row:
 
 
 def _changed_orders(dice: Dice, scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Another quantity, now and then for another customer."""
+    """Changes the quantity, and sometimes the customer."""
     changed = []
     for order, customer, product, quantity, amount, placed_at in rows:
         pieces = 1 + (quantity + dice.below(_MOST_PIECES - 1)) % _MOST_PIECES
@@ -170,7 +170,7 @@ def _new_products(dice: Dice, _scale: int, ids: Sequence[int]) -> list[Row]:
 
 
 def _changed_products(dice: Dice, _scale: int, rows: Sequence[Row]) -> list[Row]:
-    """Another price; some are sold out or come back."""
+    """Changes the price; some products sell out or become available again."""
     changed = []
     for each, name, category, price, available in rows:
         cents = int(price * 100)

@@ -1,6 +1,6 @@
 """The shop of `retail` in one database: customers, orders and products are all at `shop`.
 
-For protocols that leave joins to the source. The view shows the key of each relation.
+It serves protocols that leave joins to the source. The view shows the key of each relation.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ def _moved(table: Table) -> Table:
 
 
 def _view() -> str:
-    """That of `retail`, over the relations where they are here."""
+    """The view of `retail` over the relations at `shop`."""
     view = RETAIL.view
     for source in RETAIL.sources:
         view = view.replace(f" {source}.", f" {SOURCE}.")

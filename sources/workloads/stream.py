@@ -1,9 +1,9 @@
-"""What every workload does: grow, change and shrink its relations, never breaking its own rules.
+"""Runs a workload: grows, changes and shrinks its relations, and never breaks its own rules.
 
-A source holds one relation or several; then some of its transactions insert into two of them. It
-knows nothing of the others, not even here. A link to another source's relation is a number
-from the range that exists there at first, or a little beyond: some of the rows it points to come
-later, and some are gone, as it is between real databases.
+A source holds one or more relations; with several, some of its transactions insert into two. It
+knows nothing of other sources, not even here. A link to a relation of another source is a number
+from the initial range there, or a little beyond: some of the linked rows come later, and some are
+gone, as between real databases.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from sources.workloads.dice import Dice
 
 Row = tuple[Any, ...]
 
-#: Of all transactions, so many insert and so many modify; the others delete.
+#: The shares of transactions that insert and that modify; the others delete.
 _INSERTS = 0.7
 _MODIFICATIONS = 0.2
-#: So many concern several rows, of which there are then two to four.
+#: The share of transactions that change several rows, two to four.
 _OF_SEVERAL_ROWS = 0.1
 _MOST_ROWS = 4
-#: Where a source has several relations, so many of the insertions concern another one as well.
+#: The share of insertions that also insert into another relation of the source, if it has several.
 _OF_TWO_RELATIONS = 0.15
 
 
@@ -34,11 +34,11 @@ class Table:
     """A relation with a key `id`, its first column, and how its rows come and change."""
 
     relation: Relation
-    #: The number of rows at first, for a scale.
+    #: The initial number of rows, for a scale.
     size: Callable[[int], int]
     #: New rows with these ids, inserted by one transaction.
     fresh: Callable[[Dice, int, Sequence[int]], list[Row]]
-    #: What one transaction makes of these rows, in their order; none stays as it is.
+    #: The new versions of these rows, changed by one transaction, in their order; all differ.
     changed: Callable[[Dice, int, Sequence[Row]], list[Row]]
 
 
@@ -50,7 +50,7 @@ class Workload:
     view: str
     #: Source → its relations.
     tables: Mapping[str, tuple[Table, ...]]
-    #: Views that are more than an inner join, by their names.
+    #: Name → a view that is more than an inner join.
     further: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -59,7 +59,7 @@ class Workload:
 
     @property
     def catalog(self) -> Catalog:
-        """What all its sources hold together."""
+        """The relations of all its sources."""
         tables = (table for of_source in self.tables.values() for table in of_source)
         return Catalog(tuple(table.relation for table in tables))
 
@@ -68,8 +68,10 @@ class Workload:
         if name is None:
             return self.view
         if name not in self.further:
-            known = f"it has {', '.join(self.further)}" if self.further else "it has no other one"
-            raise WrongUse(f"workload {self.name} has no view {name!r} beside its own; {known}")
+            known = f"it has {', '.join(self.further)}" if self.further else "it has no others"
+            raise WrongUse(
+                f"workload {self.name} has no view {name!r} besides its main one; {known}"
+            )
         return self.further[name]
 
     def source(self, source: str, scale: int = 1000, seed: int = 0) -> "WorkloadSource":
@@ -84,7 +86,7 @@ class Workload:
 
 
 class WorkloadSource:
-    """What one source holds at first, and what it commits from then on."""
+    """The initial rows and the transactions of one source."""
 
     def __init__(self, tables: tuple[Table, ...], scale: int, purpose: tuple[object, ...]) -> None:
         self._tables = tables
@@ -126,7 +128,7 @@ class WorkloadSource:
 
 
 class _Story:
-    """How the rows of one relation come, change and go."""
+    """The changing rows of one relation."""
 
     def __init__(self, table: Table, scale: int, rows: list[Row]) -> None:
         self._table = table
@@ -136,7 +138,7 @@ class _Story:
         self._name = table.relation.name
 
     def changes(self, dice: Dice) -> list[RowChange]:
-        """What the next transaction does."""
+        """The changes of the next transaction."""
         size = 2 + dice.below(_MOST_ROWS - 1) if dice.chance(_OF_SEVERAL_ROWS) else 1
         if dice.chance(_INSERTS) or len(self._rows) <= _MOST_ROWS:
             return self.insertion(dice, size)
@@ -153,7 +155,7 @@ class _Story:
         return [RowChange(self._name, row, 1) for row in new]
 
     def _modification(self, dice: Dice, size: int) -> list[RowChange]:
-        """Changes neighbours, oftener the early rows, which links lead to oftener as well."""
+        """Modifies neighbouring rows, more often early ones, which also have more links."""
         start = dice.skewed_below(len(self._rows) - size + 1)
         old = self._rows[start : start + size]
         new = self._table.changed(dice, self._scale, old)
@@ -165,7 +167,7 @@ class _Story:
 
 
 def _take(rows: list[Row], start: int, size: int) -> list[Row]:
-    """Removes neighbours; the last rows take their places, so that nothing has to move up."""
+    """Removes neighbouring rows; the last rows take their places, so that no others move."""
     taken = rows[start : start + size]
     for place in reversed(range(start, start + size)):
         last = rows.pop()

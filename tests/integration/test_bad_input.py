@@ -172,7 +172,8 @@ def test_keys_that_are_declared_for_what_is_not_there(kept: Command) -> None:
 
 
 def test_an_address_that_is_none(kept: Command) -> None:
-    kept.is_refused(2, "no address", toml={kept.world.sources["b"].address: "nonsense"})
+    b = kept.world.sources["b"].address
+    kept.is_refused(2, "not the address of a query server", toml={b: "nonsense"})
 
 
 # --------------------------------------------------------------------------------- the topics
@@ -215,14 +216,14 @@ def _changed(value: bytes, **changes: Any) -> bytes:
 
 BAD_RECORDS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "not JSON": (lambda _: b"hello", "not JSON"),
-    "no object": (lambda _: b"[1]", "JSON, but no object"),
+    "no object": (lambda _: b"[1]", "JSON, but not an object"),
     "another shape": (lambda _: b'{"id": 7}', '"op" is missing'),
     "another type": (lambda v: _changed(v, source__version="7"), '"source.version"'),
     "global": (lambda v: _changed(v, transaction__global={"id": "g"}), "should name sources"),
     "another source": (lambda v: _changed(v, source__db="c"), 'comes from source "c"'),
     "another schema": (
         lambda v: _changed(v, source__schema="0"),
-        "somebody else writes to this topic",
+        "another program writes to this topic",
     ),
 }
 

@@ -75,7 +75,7 @@ class Forked:
 
     @property
     def parting(self) -> str:
-        return f"they part at version {self.agreed + 1}, after version {self.agreed}."
+        return f"they diverge at version {self.agreed + 1}, after version {self.agreed}."
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_forked_source_is_named_with_its_version_until_the_other_past_is_back(
 def test_or_the_present_past_gets_a_topic_and_a_view_of_its_own(forked: Forked) -> None:
     before = forked.b.topic
     forked.restore_the_old_copy(topic=f"{before}-new")
-    forked.command.is_refused(3, "source b has another past", "make the views over it anew")
+    forked.command.is_refused(3, "source b has another past", "recreate the views over it")
     shutil.rmtree(forked.world.directory / "tables/v")
     forked.command.goes_on()
 

@@ -304,7 +304,7 @@ def test_a_deleted_topic_is_filled_again_from_version_1(
         _commit(database, 100)
         publishing.wait()
     assert _gapless(_places(_read(broker.bootstrap, topic))) == _expected(200)
-    assert any("sending what it lost again" in report for report in publishing.reports)
+    assert any("sending the lost records again" in report for report in publishing.reports)
 
 
 def test_a_topic_made_anew_behind_its_back_is_noticed(

@@ -219,7 +219,7 @@ def test_commits_stop_at_the_first_one_refused(client: SourceClient) -> None:
         return Transaction((RowChange("many", (id_, 0), 1),))
 
     before = client.status()["version"]
-    with pytest.raises(CommitStopped, match="there is a row with this key") as caught:
+    with pytest.raises(CommitStopped, match="a row with this key") as caught:
         client.commit([insert(-1), insert(-2), insert(-1), insert(-3)])
     assert (caught.value.committed, caught.value.version) == (2, before + 2)
     found = client.ask(Query(MANY, ("id",), None, (keys(id=[-1, -2, -3]),))).rows.data
@@ -247,7 +247,7 @@ def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
         (b"\xff\xfe\n\0", "not JSON"),
         (altered(lambda h: h.update(source="b")), "this is source a"),
         (altered(lambda h: h.update(relation="none")), "no relation 'none'"),
-        (altered(lambda h: h.update(relation=["many"])), "is no name"),
+        (altered(lambda h: h.update(relation=["many"])), "is not a name"),
         (altered(lambda h: h.update(schema={"columns": {"id": "BLOB"}})), "unknown type"),
         (altered(lambda h: h.update(schema={"columns": {"id": "BIGINT"}})), "is asked for as"),
         (altered(lambda h: h.update(columns=["id", "count(*)"])), "names column"),
@@ -371,7 +371,7 @@ def test_a_source_that_does_not_answer_in_time_is_unreachable() -> None:
 
 
 def test_an_address_that_is_none_is_wrong_use() -> None:
-    with pytest.raises(WrongUse, match="is no address of a query server"):
+    with pytest.raises(WrongUse, match="is not the address of a query server"):
         SourceClient("127.0.0.1:5")
 
 

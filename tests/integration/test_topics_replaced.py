@@ -107,13 +107,15 @@ def test_a_foreign_record_is_called_one_and_the_topic_can_be_filled_again(kept: 
     foreign = orjson.loads(_values(world, b)[-1])
     foreign["source"] |= {"version": b.database.version + 1, "schema": "0a1b2c3d"}
     send(world.bootstrap, b.topic, [orjson.dumps(foreign)])
-    ended = kept.is_refused(3, "source b", "somebody else writes to this topic", "delete the topic")
+    ended = kept.is_refused(
+        3, "source b", "another program writes to this topic", "delete the topic"
+    )
     assert "has changed at the source" not in ended.message
     b.publish()
     publisher = b.publisher
     assert publisher is not None
     eventually(lambda: publisher.error is not None)
-    assert "delete it" in str(publisher.error)
+    assert "delete the topic" in str(publisher.error)
     b.stop_publisher()
     delete_topic(world.bootstrap, b.topic)
     b.publish()
@@ -138,9 +140,9 @@ def test_a_column_renamed_under_a_running_source_is_named(
     kept.world.wait_until_published()
     with monkeypatch.context() as patch:
         patch.setattr(Job, "prepare", prepare_and_rename)
-        ended = kept.is_refused(3, "source b", "not what they were", "its columns back")
+        ended = kept.is_refused(3, "source b", "tables have changed", "Restore the columns")
     assert "does not answer" not in ended.message
-    with pytest.raises(SourceViolation, match="not what they were"):
+    with pytest.raises(SourceViolation, match="tables have changed"):
         b.commit(("s", (1, 1), -1))
     rename("z", "x")
     kept.goes_on()

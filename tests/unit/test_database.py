@@ -133,15 +133,15 @@ def test_not_a_number_and_null_are_values_that_can_be_deleted(database: SourceDa
         (changes(("all", (1, decimal.Decimal("1.005"), None, None, None), 1)), "DECIMAL(10,2)"),
         (changes(("item", (None, "x"), 1)), "key column id is NULL"),
         (changes(("line", (1, None, 1.0), 1)), "key column b is NULL"),
-        (changes(("item", (1, "pen"), 1)), "there is a row with this key (id) already"),
-        (changes(("item", (1, "other"), 1)), "there is a row with this key (id) already"),
-        (changes(("item", (7, "x"), 2)), "there is a row with this key (id) already"),
+        (changes(("item", (1, "pen"), 1)), "a row with this key (id) exists"),
+        (changes(("item", (1, "other"), 1)), "a row with this key (id) exists"),
+        (changes(("item", (7, "x"), 2)), "a row with this key (id) exists"),
         (changes(("item", (7, "x"), 1), ("item", (7, "y"), 1)), "a row with this key (id)"),
         (
             changes(("item", (1, "PEN"), -1)),
-            "cannot delete row (1, 'PEN') 1 time(s), it is there 0",
+            "cannot delete row (1, 'PEN') 1 time(s), it exists 0",
         ),
-        (changes(("item", (2, None), -2)), "it is there 1 time(s)"),
+        (changes(("item", (2, None), -2)), "it exists 1 time(s)"),
         (changes(("note", ("n", 1.0), -1)), "cannot delete row ('n', 1.0)"),
         (changes(("note", ("n", 1.0), 10**12)), "within ±1000000"),
         (changes(("note", ("n", 1.0), True)), "whole number"),
@@ -274,7 +274,7 @@ def test_a_refused_initial_load_leaves_no_file(
 def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     path.write_text("mine")
-    with pytest.raises(WrongUse, match="exists already"):
+    with pytest.raises(WrongUse, match="already exists"):
         SourceDatabase.create(path, "shop", CATALOG, {})
     assert path.read_text() == "mine"
 

@@ -83,11 +83,11 @@ def held(database: SourceDatabase) -> State:
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (changes(("people", (3, "bob", 1), 1)), "row (3, 'bob', 1): there is a row with this key"),
-        (changes(("people", (3, "bob", 1), 1)), "this key (name) already"),
+        (changes(("people", (3, "bob", 1), 1)), "row (3, 'bob', 1): a row with this key"),
+        (changes(("people", (3, "bob", 1), 1)), "this key (name) exists"),
         (changes(("people", (3, None, 1), 1)), "row (3, None, 1): key column name is NULL"),
-        (changes(("desks", ("a", 1, None, 1), 1)), "this key (room, number) already"),
-        (changes(("desks", ("b", 1, None, 1), 2)), "this key (room, number) already"),
+        (changes(("desks", ("a", 1, None, 1), 1)), "this key (room, number) exists"),
+        (changes(("desks", ("b", 1, None, 1), 2)), "this key (room, number) exists"),
         (changes(("desks", ("b", None, None, 1), 1)), "key column number is NULL"),
         (
             changes(("desks", ("b", 1, None, None), 1)),
@@ -96,7 +96,7 @@ def held(database: SourceDatabase) -> State:
         (
             changes(("people", (3, "eve", 9), 1)),
             "row (3, 'eve', 9): by foreign key shop.people(boss) -> shop.people(id) it references"
-            " (9), which is not there; insert that first",
+            " (9), which does not exist; insert that first",
         ),
         (
             changes(("desks", ("b", 1, "eve", 1), 1)),

@@ -69,7 +69,7 @@ def test_a_form_that_is_no_transaction_is_refused_with_its_place(form: Any, reas
     ("body", "reason"),
     [
         (b"{", "not JSON"),
-        (b"{}", "have to be a JSON array"),
+        (b"{}", "must be a JSON array"),
         (orjson.dumps([{"changes": []}, 5]), "transaction 1: needs the form"),
     ],
 )

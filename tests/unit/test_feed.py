@@ -337,7 +337,7 @@ def test_the_records_of_a_transaction_agree_about_the_global_one(
     first, second = (part(6, 2, id_) for id_ in ids)
     fed = Fed()
     with pytest.raises(
-        SourceViolation, match=f"offset {OFFSET + 3}: another global transaction than .* version 6"
+        SourceViolation, match=f"offset {OFFSET + 3}: its global transaction differs .* version 6"
     ):
         fed.take_in_chunks([*A, first[0], second[1]], edges)
     assert fed.received() == 5

@@ -76,11 +76,11 @@ def having(**fields: Any) -> bytes:
 @pytest.mark.parametrize(
     ("results", "complaint"),
     [
-        ([b"<html>"], "what is not JSON"),
-        ([b"\xff\xfe"], "what is not JSON"),
-        ([b""], "what is not JSON"),
-        ([], "0 results where one is due"),
-        ([orjson.dumps(GOOD)] * 2, "2 results where one is due"),
+        ([b"<html>"], "invalid JSON"),
+        ([b"\xff\xfe"], "invalid JSON"),
+        ([b""], "invalid JSON"),
+        ([], "0 results instead of one"),
+        ([orjson.dumps(GOOD)] * 2, "2 results instead of one"),
         ([b"[1]"], "not a JSON object"),
         ([b"null"], "not a JSON object"),
         ([without("version")], "does not say 'version'"),
@@ -155,7 +155,7 @@ def test_an_address_that_is_none_is_refused_at_the_command_line(
     for command in (["status"], ["apply", tmp_path / "t.json"]):
         code, message = viewsweep("sources", *command, "--address", address)
         assert code == 2
-        assert f"'{address}' is no address of a query server" in message
+        assert f"'{address}' is not the address of a query server" in message
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -166,7 +166,7 @@ def test_an_address_that_is_none_is_refused_with_its_key_in_the_configuration(
     for command in (["run"], ["explain", tmp_path / "v.sql"]):
         code, message = viewsweep(*command, "--config", config)
         assert code == 2
-        assert f"sources.a.address: '{address}' is no address of a query server" in message
+        assert f"sources.a.address: '{address}' is not the address of a query server" in message
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_broker_that_is_none_is_refused_before_anything_is_ready(
 ) -> None:
     code, message = viewsweep("sources", "serve", tmp_path / "s.db", "--broker", broker)
     assert code == 2
-    assert "is no address of a Kafka broker" in message
+    assert "is not the address of a Kafka broker" in message
     config = configured(tmp_path, "grpc://127.0.0.1:1")
     config.write_text(
         config.read_text().replace('127.0.0.1:1"\n[sources', f'{broker or " "}"\n[sources')
@@ -185,4 +185,4 @@ def test_a_broker_that_is_none_is_refused_before_anything_is_ready(
     code, message = viewsweep("run", "--config", config)
     assert code == 2
     assert "kafka.bootstrap" in message
-    assert "is no address of a Kafka broker" in message
+    assert "is not the address of a Kafka broker" in message

@@ -69,14 +69,14 @@ def test_a_value_that_would_change_in_a_given_type_is_refused(
 ) -> None:
     code, _, said = init(sources, tmp_path, f"id,x\n1,{value}\n", "--type", f"item.x={type_}")
     assert code == 2
-    assert f"column 'x': '{value}' is no {type_}" in said
+    assert f"column 'x': '{value}' is not a {type_}" in said
     assert not (tmp_path / "shop.db").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--type", "item.z=DATE"), "there is no column 'z'; has: id, price"),
+        (("--type", "item.z=DATE"), "there is no column 'z'; there are: id, price"),
         (("--type", "other.x=DATE"), "there is no --relation other=…"),
         (("--type", "item.price=MONEY"), "unknown type 'MONEY'"),
     ],
@@ -204,7 +204,7 @@ def test_init_declares_further_keys_and_foreign_keys(sources: Command, tmp_path:
         {"columns": ["owner"], "references": "item", "to": ["name"], "mandatory": True},
     ]
     code, _, complaint = apply(sources, tmp_path, '[3, "bob", 1]')
-    assert (code, "there is a row with this key (name) already" in complaint) == (2, True)
+    assert (code, "a row with this key (name) exists" in complaint) == (2, True)
     code, _, complaint = apply(sources, tmp_path, '[3, "eve", 4]')
     assert (code, "row (3, 'eve', 4): by foreign key" in complaint) == (2, True)
 
