@@ -13,8 +13,8 @@ records before it are good, and the fault is raised only when a record after it 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import fields
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -22,84 +22,15 @@ from numpy.typing import NDArray
 
 from protocols.algebra.frame import picked
 from protocols.errors import SourceViolation
+from protocols.exchange.deliveries import Numbers
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
-from sources.envelope import RECORD, BadRecord, Records, decode, other_global
+from sources.envelope import RECORD, BadRecord, decode, other_global
 from sources.history import UNKNOWN, differ, other_past
+from streaming.intake.chunks import Chunk, Heads, Place, heads_of
 
 #: (version, order) as one number; orders stay far below this.
 _ORDERS = 1 << 32
-
-Numbers: TypeAlias = NDArray[np.int64]
-_HEAD_NAMES = ("record", "version", "order", "count", "ts_ms", "digest")
-
-
-class _Place(NamedTuple):
-    """The place of a record in its topic: number `order` of the `size` records of a version."""
-
-    version: int
-    order: int
-    size: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Heads:
-    """The heads of some records, as arrays: a handful of records is the usual case."""
-
-    #: The index among the decoded records, by which rows refer to their record.
-    record: Numbers
-    offset: Numbers
-    version: Numbers
-    order: Numbers
-    count: Numbers
-    ts_ms: Numbers
-    digest: Numbers
-
-    def __len__(self) -> int:
-        return len(self.record)
-
-    def where(self, which: "slice | NDArray[np.bool_]") -> "_Heads":
-        return _Heads(*(column[which] for column in vars(self).values()))
-
-    @property
-    def last(self) -> _Place:
-        return _Place(int(self.version[-1]), int(self.order[-1]), int(self.count[-1]))
-
-
-def _heads_of(records: Records, offsets: Numbers) -> _Heads:
-    columns = {name: records.heads.get_column(name).to_numpy() for name in _HEAD_NAMES}
-    return _Heads(offset=offsets[columns["record"]], **columns)
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Consecutive records of one topic, decoded."""
-
-    heads: _Heads
-    #: Relation → its signed rows, in the order of their records.
-    rows: Mapping[Relation, pl.DataFrame]
-    parts: Mapping[int, GlobalPart]
-    #: All records below this offset are in this chunk or in an earlier one.
-    next_offset: int
-    #: The reason why the record at `next_offset` cannot be taken.
-    fault: SourceViolation | None = None
-
-    def where(self, which: "slice | NDArray[np.bool_]") -> "Chunk":
-        """Some of the records, with their rows."""
-        heads = self.heads.where(which)
-        if len(heads) == len(self.heads):
-            return self
-        rows = {relation: _of_records(rows, heads.record) for relation, rows in self.rows.items()}
-        return replace(self, heads=heads, rows=rows)
-
-
-def _of_records(rows: pl.DataFrame, records: Numbers) -> pl.DataFrame:
-    """The rows that belong to these records; both are in order."""
-    if not len(records):
-        return rows.clear()
-    wanted = rows.get_column(RECORD).to_numpy()
-    places = np.searchsorted(records, wanted)
-    return rows.filter(records[np.minimum(places, len(records) - 1)] == wanted)
 
 
 class Receiver(Protocol):
@@ -136,7 +67,7 @@ class Feed:
         #: The reason why the record at `next_offset` cannot be taken; none after it is taken.
         self.fault: SourceViolation | None = None
         #: The last record taken that was not a repetition.
-        self._last = _Place(receiver.received(source), 0, 0)
+        self._last = Place(receiver.received(source), 0, 0)
         #: The records of a transaction whose end has not come yet.
         self._open: list[Chunk] = []
         #: Parallel arrays over the received versions `_first, _first + 1, …`: the offset of the
@@ -170,12 +101,12 @@ class Feed:
             fault = self._fault_at(end, bad.reason)
             records = decode(values[: bad.record], self._relations)
         rows = {r: records.rows[r.name] for r in self._relations if len(records.rows[r.name])}
-        return Chunk(_heads_of(records, offsets), rows, records.parts, end, fault)
+        return Chunk(heads_of(records, offsets), rows, records.parts, end, fault)
 
     def ended(self, fault: SourceViolation) -> Chunk:
         """A chunk without records, in place of records that the topic has lost."""
         nothing = np.empty(0, np.int64)
-        return Chunk(_Heads(*[nothing] * len(fields(_Heads))), {}, {}, 0, fault)
+        return Chunk(Heads(*[nothing] * len(fields(Heads))), {}, {}, 0, fault)
 
     def take(self, chunk: Chunk) -> None:
         """Takes in the next records; whole transactions go on to the receiver."""
@@ -205,7 +136,7 @@ class Feed:
             f"source {self.source}, topic {self.topic}, offset {offset}: {reason}"
         )
 
-    def _fresh(self, heads: _Heads) -> NDArray[np.bool_]:
+    def _fresh(self, heads: Heads) -> NDArray[np.bool_]:
         """Marks records that are not repetitions; snapshot records (version 0) count as such."""
         last = self._last
         # A version further ahead is a gap in any case; clipped, its product cannot overflow.
@@ -228,7 +159,7 @@ class Feed:
         self.fault = self._fault_at(self.next_offset, reason)
         return chunk.where(slice(0, first))
 
-    def _known(self, heads: _Heads, fresh: NDArray[np.bool_]) -> Numbers:
+    def _known(self, heads: Heads, fresh: NDArray[np.bool_]) -> Numbers:
         """For each record the known digest of its version; 0 where none is known."""
         version, digest = self._last.version, self._last_digest
         if fresh.all():
@@ -273,7 +204,7 @@ class Feed:
         same = fresh.parts.get(version) == self._open[0].parts.get(version)
         return None if same else other_global(version)
 
-    def _gaps(self, heads: _Heads) -> NDArray[np.int64]:
+    def _gaps(self, heads: Heads) -> NDArray[np.int64]:
         """The records that are neither the next of their transaction nor the first of the next."""
         version, order, count = (
             np.concatenate(([before], column[:-1])) if len(column) else column
@@ -285,7 +216,7 @@ class Feed:
         begins = (heads.version == version + 1) & (heads.order == 1) & (order == count)
         return np.flatnonzero(~(goes_on | begins))
 
-    def _gap(self, before: _Heads, wrong: _Heads) -> str:
+    def _gap(self, before: Heads, wrong: Heads) -> str:
         was, comes = before.last if len(before) else self._last, wrong.last
         whole = was.version if was.order == was.size else was.version - 1
         return (

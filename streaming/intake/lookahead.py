@@ -27,7 +27,8 @@ import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable
-from streaming.intake.feed import Chunk, Feed
+from streaming.intake.chunks import Chunk
+from streaming.intake.feed import Feed
 from streaming.intake.topics import consumer, lost
 from streaming.stopping import Stopped
 

@@ -14,6 +14,7 @@ from protocols.algebra.framelog import FrameLog, Room
 from protocols.errors import SourceViolation
 from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
+from protocols.exchange.deliveries import Numbers
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Question, Snapshot
@@ -22,7 +23,7 @@ from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
-from streaming.intake.feed import Feed, Numbers
+from streaming.intake.feed import Feed
 from streaming.intake.lookahead import Lookahead, Wanted
 from streaming.intake.spilling import spill
 from streaming.settings.configuration import Configuration

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import Frame, empty_frame
+from protocols.algebra.delta import COUNT
+from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import VERSION, FrameLog
 from protocols.errors import ProtocolBug
 from protocols.exchange.correction import ahead
@@ -29,7 +29,6 @@ from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Snapshot
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
-from protocols.views.tree import AnyView
 from sources.history import UNKNOWN
 from streaming.figures.heldback import held_back
 from streaming.figures.noting import noted
@@ -37,6 +36,7 @@ from streaming.figures.status import ViewStatus
 from streaming.intake.reading import Reading
 from streaming.job.commits import Commits
 from streaming.job.context import Context
+from streaming.job.installs import placed, shown_in
 from streaming.job.slices import Batch, batch_of
 from streaming.job.storedview import StoredView
 from streaming.job.sweeping import Cluster, Done, Sweeping
@@ -82,17 +82,34 @@ class KeptView:
         self._rows = self.tables.rows()
         #: When it was last committed, in seconds since the epoch.
         self._committed_at: float | None = None
-        channel = self._mailbox_and_channel()
+        self._mailbox, channel = self._mailbox_and_channel()
         self._delivery = Delivery(
             self._mailbox, self.view.sources, reading, self.entry.refuse_global, channel
         )
-        least_rows = context.configuration.job.executor_rows
         #: None if this process sweeps everything.
-        self._sweeping: Sweeping | None = None
-        if executors is not None and least_rows:
-            self._sweeping = Sweeping(self.view, self._mailbox, executors, least_rows)
+        self._sweeping = self._by_executors(executors)
         #: The view as its running protocol maintains it.
-        self.work: Maintained[Frame] = Maintained(
+        self.work = self._maintained(memories)
+        self._upkeep = Upkeep(self.tables, stored.upkeep, context.report)
+
+    def _mailbox_and_channel(self) -> tuple[Mailbox[Frame], Channel[Frame] | None]:
+        """The mailbox; a protocol that counts on FIFO has one of its own, behind a channel."""
+        received, standing = self._reading.received, self.standing
+        if not self.entry.fifo:
+            return Mailbox(received, standing.vector, standing.position), None
+        logs = {relation: FrameLog() for relation in self.view.relations}
+        mailbox = Mailbox(logs, standing.vector, standing.position)
+        return mailbox, Channel(received, mailbox, _as_received)
+
+    def _by_executors(self, executors: Cluster | None) -> Sweeping | None:
+        least_rows = self._configuration.job.executor_rows
+        if executors is None or not least_rows:
+            return None
+        return Sweeping(self.view, self._mailbox, executors, least_rows)
+
+    def _maintained(self, memories: Memories) -> Maintained[Frame]:
+        """The view with its protocol, which begins after the standing."""
+        work = Maintained(
             self.view.name,
             self._mailbox,
             self._delivery,
@@ -100,18 +117,8 @@ class KeptView:
             self._told,
             None if self._sweeping is None else self._sweeping.wants,
         )
-        self.work.start(self.entry.begin_with(self.view, self._mailbox, self._contents, memories))
-        self._upkeep = Upkeep(self.tables, stored.upkeep, context.report)
-
-    def _mailbox_and_channel(self) -> Channel[Frame] | None:
-        """Makes the mailbox; a protocol that counts on FIFO has its own, behind a channel."""
-        received, standing = self._reading.received, self.standing
-        if not self.entry.fifo:
-            self._mailbox = Mailbox(received, standing.vector, standing.position)
-            return None
-        logs = {relation: FrameLog() for relation in self.view.relations}
-        self._mailbox = Mailbox(logs, standing.vector, standing.position)
-        return Channel(received, self._mailbox, _as_received)
+        work.start(self.entry.begin_with(self.view, self._mailbox, self._contents, memories))
+        return work
 
     def _contents(self) -> Frame:
         """The rows of the view at its standing."""
@@ -236,9 +243,9 @@ class KeptView:
         last = installs[-1].position
         vector = self._mailbox.vector_at(last)
         standing = Standing(last, vector, self._offsets(vector), self._digests(vector))
-        changes = _placed(self.view, installs)
+        changes = placed(self.view, installs)
         written, self._written = self._written, []
-        shown = _shown(installs, len(np.unique(order.position)))
+        shown = shown_in(installs, len(np.unique(order.position)))
         delivered = self._delivered(order, installs, shown)
         self.standing = standing
         self._reading.seen(vector)
@@ -372,27 +379,3 @@ class KeptView:
 def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:
     """The changes of a version, in the form of a log."""
     return changes.data.with_columns(pl.lit(version, pl.Int64).alias(VERSION))
-
-
-def _placed(view: AnyView, installs: Sequence[Install[Frame]]) -> pl.DataFrame:
-    """All changes of a batch in one frame, each with its position."""
-    parts = [
-        install.change.data
-        if install.first is not None
-        else install.change.data.with_columns(pl.lit(install.position, pl.Int64).alias(POSITION))
-        for install in installs
-        if install.change is not None
-    ]
-    columns = [*view.schema, COUNT, POSITION]
-    if not parts:
-        nothing = empty_frame(view.schema).data
-        return nothing.with_columns(pl.lit(0, pl.Int64).alias(POSITION)).select(columns)
-    return pl.concat(part.select(columns) for part in parts)
-
-
-def _shown(installs: Sequence[Install[Frame]], positions: int) -> Numbers | None:
-    """The positions that have a state of their own; None if all of them have one."""
-    spans = [(i.position if i.first is None else i.first, i.position) for i in installs]
-    if sum(last - first + 1 for first, last in spans) == positions:
-        return None
-    return np.concatenate([np.arange(first, last + 1) for first, last in spans])
