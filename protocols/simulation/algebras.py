@@ -1,7 +1,7 @@
-"""The two algebras as the simulator needs them: to make deltas from rows, and to look inside.
+"""Conversions of the two algebras for the simulator: deltas from rows, and rows from deltas.
 
-Simulated sources hold plain bags whatever the protocol computes with, so that one schedule can be
-run in both algebras and must end in the same states.
+Simulated sources hold plain bags, whichever algebra the protocol uses. So one schedule can run in
+both algebras and must end in the same states.
 """
 
 import math
@@ -19,22 +19,22 @@ from protocols.exchange.mailbox import Log
 
 
 class Algebra(Protocol):
-    """How rows enter and leave an algebra."""
+    """Converts rows to an algebra and back."""
 
     def log(self) -> Log[Any]:
         """A new, empty log of one relation."""
         ...
 
     def delta(self, types: Mapping[str, ColumnType], rows: Bag) -> Any:
-        """The rows as a delta; `types` knows each of their columns."""
+        """The rows as a delta; `types` has the type of each of their columns."""
         ...
 
     def changes(self, types: Mapping[str, ColumnType], version: int, rows: Bag) -> Any:
-        """What a log appends for the changes of a version."""
+        """The changes of a version in the form that a log appends."""
         ...
 
     def rows(self, delta: Any) -> Bag:
-        """The rows in a delta, equal ones added up."""
+        """The rows of a delta, equal ones merged."""
         ...
 
 
@@ -60,7 +60,7 @@ class _Bags:
 
 
 class _Frames:
-    """What production runs."""
+    """The production algebra."""
 
     def log(self) -> Log[Any]:
         return FrameLog()
@@ -79,7 +79,7 @@ class _Frames:
 
 
 def one_nan(value: Any) -> Any:
-    """Rows are dictionary keys in a bag, and only one and the same NaN object equals itself."""
+    """Replaces every NaN by the same object: rows are dictionary keys, and NaN equals no other."""
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 

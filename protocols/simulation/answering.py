@@ -1,4 +1,4 @@
-"""What simulated sources answer: the rows that a question asks for, in every way of reading."""
+"""The answers of simulated sources: the rows that a question asks for, in every way of reading."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ from protocols.exchange.questions import Answer, Joint, Query, Question
 from protocols.simulation.algebras import Algebra
 from protocols.simulation.source import SimulatedSource, cut_page, restricted
 
-#: A relation cut by conditions, and what was read of each part.
+#: The conditions that cut a relation into parts, each with the inclusion of its part.
 Parts: TypeAlias = tuple[tuple[Condition, Prefix], ...]
 
 
@@ -23,7 +23,7 @@ class Answering:
         self._sources = sources
 
     def from_state(self, question: Question[Any], contained: Prefix) -> Answer[Any]:
-        """Read from a state with these transactions."""
+        """The answer from a state with these transactions."""
         source = self._sources[question.source]
         if isinstance(question, Joint):
             rows = source.joined(self._terms(question), question.view, contained.upto)
@@ -34,7 +34,7 @@ class Answering:
         return self._answer(question, rows, contained, last)
 
     def in_parts(self, query: Query[Any], parts: Parts) -> Answer[Any]:
-        """From a relation whose parts (condition, contents) are read one by one."""
+        """The answer from a relation whose parts (condition, inclusion) are read one by one."""
         source = self._sources[query.source]
         rows = bag(query.relation.column_names, ())
         for condition, contained in parts:
@@ -46,7 +46,7 @@ class Answering:
     def in_window(
         self, query: Query[Any], window: Window, moments: Callable[[], Sequence[int]]
     ) -> Answer[Any]:
-        """From rows that are read one by one, those of each key at the drawn moments."""
+        """The answer from rows that are read one by one, those of each key at the drawn moments."""
         asked = widened(query)
         assert isinstance(asked, Query)
         held = self._sources[query.source].read_in(query.relation, window, moments)
@@ -64,7 +64,7 @@ class Answering:
         return bool(self._algebra.rows(due) != self._algebra.rows(told))
 
     def keys_of(self, question: Question[Any]) -> int:
-        """How many keys, or rows, go out with a question."""
+        """The number of keys, or rows, that are sent with a question."""
         if isinstance(question, Joint):
             sets = [rows for term in question.terms for rows in term.values()]
         else:

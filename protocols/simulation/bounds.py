@@ -1,4 +1,4 @@
-"""How many questions a run asked, held against the bound that its protocol claims."""
+"""Compares the number of questions of a run with the bound that its protocol claims."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from protocols.views.view import View
 
 
 def exceeded(view: AnyView, protocol: Entry, outcome: Outcome) -> str | None:
-    """The first place where a run asked more than its protocol may; None if it never did.
+    """The first place where a run asked more than its protocol may; None if there is none.
 
     The bounds are those of inner joins.
     """
@@ -59,12 +59,12 @@ def _batched(view: View, outcome: Outcome) -> str | None:
 
 
 def _asked(outcome: Outcome, position: int) -> int:
-    """Questions for a position, whoever answered them."""
+    """The number of questions for a position, answered by sources or copies."""
     return outcome.queries.get(position, 0) + outcome.copied.get(position, 0)
 
 
 def _changed(view: View, outcome: Outcome, position: int) -> int:
-    """How many atoms the transactions of a position change."""
+    """The number of atoms that the transactions of a position change."""
     changed = {
         relation
         for source, version in outcome.groups[position - 1]

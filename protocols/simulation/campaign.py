@@ -1,8 +1,8 @@
-"""Campaigns: many runs, each judged, and whether they could have found anything at all.
+"""Campaigns: many runs, each judged, and a test that they could have found an error at all.
 
-Every run is judged by `judging`; where that objects, the checker decides which level the run really
-reached. Every now and then the checker is asked as well although the judge is content, to keep the
-judge honest. A campaign in which (almost) nothing was concurrent proves nothing: it is *vacuous*.
+Every run is judged by `judging`; if that objects, the checker decides which level the run really
+reached. Now and then the checker also checks a run that the judge accepts, to test the judge. A
+campaign in which (almost) nothing was concurrent proves nothing: it is *vacuous*.
 """
 
 import gc
@@ -34,15 +34,15 @@ from protocols.simulation.simulator import simulate
 from protocols.views.tree import AnyView
 
 Kind = Literal["wrong", "bound", "broke"]
-#: What is drawn: inner joins, or views of random SQL beyond them.
+#: The drawn views: inner joins, or random SQL beyond them.
 Family = Literal["joins", "views"]
 #: Seeds that share a drawn scenario: drawing and parsing one costs as much as a run.
 SHARING: dict[Family, int] = {"joins": 4, "views": 2}
 #: Updates of a drawn scenario.
 UPDATES = 9
-#: One run in so many is shown to the checker although the judge is content.
+#: One run in so many is checked by the checker too, although the judge accepts it.
 DOUBLE_CHECKED = 200
-#: What tallies add up.
+#: The counters that tallies add up.
 _COUNTED = (
     "runs",
     "states",
@@ -58,13 +58,13 @@ _CHUNK = 160
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong with a run: below its level (wrong), too many questions (bound), or broke."""
+    """The error of a run: below its level (wrong), too many questions (bound), or broke."""
 
     kind: Kind
     words: str
-    #: The level that was reached all the same.
+    #: The level that the run reached nevertheless.
     reached: str | None = None
-    #: Where viewsweep itself broke.
+    #: The traceback if viewsweep itself broke.
     traceback: str | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Judged:
-    """A run and what is wrong with it; no outcome if it broke."""
+    """A run and its error, if any; no outcome if it broke."""
 
     outcome: Outcome | None
     trouble: Trouble | None
@@ -82,7 +82,7 @@ class Judged:
 def judged_run(
     scenario: Scenario, entry: Entry, schedule: Schedule, double_check: bool = False
 ) -> Judged:
-    """Runs and judges; WrongUse if the protocol cannot keep the scenario."""
+    """Runs and judges; raises WrongUse if the protocol cannot keep the scenario."""
     setting_of(scenario, entry, schedule.algebra)
     outcome = None
     try:
@@ -106,18 +106,18 @@ def trouble_of(
     double_check: bool = False,
     contents: "AnyContents | None" = None,
 ) -> Trouble | None:
-    """What is wrong with a run that came to its end."""
+    """The error of a run that came to its end; None if it has none."""
     view = setting_of(scenario, entry, "bag").view
     objected = objection(view, entry, outcome, contents)
     if objected is not None or double_check:
         try:
             verdict = check(read_trace(outcome.lines), entry.level)
         except NotEvaluated as error:
-            # The judge, which asks DuckDB for one vector at a time, has its answers all the same.
+            # The judge, which asks DuckDB for one vector at a time, does have its answers.
             if objected is not None:
                 return Trouble("wrong", f"{objected}; {error}")
         except WrongUse as error:
-            return Trouble("broke", f"the trace of the run is none: {error}; {objected}")
+            return Trouble("broke", f"the trace of the run is not valid: {error}; {objected}")
         else:
             if verdict.verdict != "valid":
                 reached = verdict.reached.name if verdict.reached else "none"
@@ -129,25 +129,25 @@ def trouble_of(
 
 @dataclass
 class Tally:
-    """What a campaign has found; tallies of parts add up."""
+    """The results of a campaign; tallies of parts add up."""
 
     runs: int = 0
     states: int = 0
     queries: int = 0
-    #: Answers that differed from what was asked for: those that a wrong protocol falls for.
+    #: Answers that differed from the state that was asked for: a protocol may get these wrong.
     concurrent: int = 0
     #: The same among the questions of the first states.
     concurrent_at_first: int = 0
-    #: Crashes of the warehouse, which is part of the game.
+    #: Simulated crashes of the warehouse.
     crashes: int = 0
-    #: Runs with several views on one reading.
+    #: Runs with several views over one reading.
     together: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
     #: The different plans of the views.
     plans: set[str] = field(default_factory=set)
-    #: Operator → runs in which an answer differed while it was at work.
+    #: Operator → runs of views with it in which an answer differed.
     met: Counter[str] = field(default_factory=Counter)
-    #: (seed, what was wrong), by seed.
+    #: (seed, error), by seed.
     troubles: list[tuple[int, Trouble]] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
@@ -163,11 +163,11 @@ class Tally:
 
     @property
     def vacuous(self) -> bool:
-        """Several runs, and hardly an answer that was not what it would have been in peace."""
+        """Whether there were several runs, but hardly any answer with a concurrent update."""
         return self.runs > 1 and self.concurrent * 10 < self.runs
 
     def took(self, judged: Judged) -> None:
-        """One more run."""
+        """Counts one more run."""
         self.runs += 1
         outcome = judged.outcome
         if outcome is not None:
@@ -179,7 +179,7 @@ class Tally:
             self.together += bool(outcome.beside)
 
     def covered(self, view: AnyView, outcome: Outcome | None) -> None:
-        """What view the run was about."""
+        """Counts the plan and the operators of the run's view."""
         self.plans.add(outline(view))
         if outcome is not None and sum(outcome.concurrent.values()) > 0:
             self.met.update(operators(view))
@@ -187,13 +187,13 @@ class Tally:
 
 @dataclass(frozen=True)
 class Campaign:
-    """Which runs: a protocol over a scenario, or over those of the seeds, with some knobs fixed."""
+    """The runs of a protocol over one scenario, or one per seed, with some knobs fixed."""
 
     entry: Entry
     #: The scenario; None draws one for every few seeds.
     given_scenario: Shaped | None = None
     updates: int = UPDATES
-    #: Knob → value, for all that are not drawn.
+    #: Knob → value, for all knobs that are not drawn.
     given: Mapping[str, Any] = field(default_factory=dict)
     double_checked: int = DOUBLE_CHECKED
     family: Family = "joins"
@@ -212,7 +212,7 @@ class Campaign:
         return judged_run(self.shaped(seed).scenario, self.entry, self.schedule(seed), double_check)
 
     def over(self, seeds: Iterable[int], until_trouble: bool = False) -> Tally:
-        """All runs, one after the other, in this process."""
+        """Makes all runs, one after the other, in this process."""
         tally = Tally()
         for seed in seeds:
             judged = self.run(seed)
@@ -227,12 +227,12 @@ class Campaign:
         return tally
 
     def in_parallel(self, seeds: range, workers: int, chunk: int = _CHUNK) -> Iterator[Tally]:
-        """The tallies of its parts, as they come; with one worker nothing is started."""
+        """The tallies of its parts, as they are done; one worker starts no process."""
         chunks = [seeds[start : start + chunk] for start in range(0, len(seeds), chunk)]
         if workers == 1 or len(chunks) == 1:
             yield from map(self.over, chunks)
             return
-        # Workers look the protocol up by its name: what it consists of cannot travel.
+        # Workers look the protocol up by its name: the entry itself cannot be pickled.
         order = (
             self.entry.name,
             self.given_scenario,
@@ -247,13 +247,13 @@ class Campaign:
         try:
             yield from pool.map(_worker, [(order, part) for part in chunks])
         finally:
-            # Whoever stops a campaign does not want to wait for the rest of it.
+            # A stopped campaign must not wait for the remaining parts.
             pool.shutdown(cancel_futures=True)
 
 
 def _worker(task: tuple[Any, range]) -> Tally:
     (name, *rest), seeds = task
-    # Nearly everything of a run dies without the collector's help.
+    # Nearly all objects of a run are freed without the garbage collector.
     gc.set_threshold(100_000, 50, 100)
     return Campaign(protocol(name), *rest).over(seeds)
 
@@ -266,7 +266,7 @@ def _drawn(family: Family, seed: int, entry: Entry, updates: int) -> Shaped:
 
 @lru_cache(maxsize=12)
 def _contents(scenario: Scenario, entry: Entry) -> AnyContents:
-    """The view at any vector, for all runs over a scenario: their sources end in the same way."""
+    """The view at any vector, shared by all runs over a scenario: their sources end the same."""
     sources = sources_of(scenario)
     for source in sources.values():
         while source.next_update is not None:

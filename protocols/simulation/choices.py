@@ -1,7 +1,7 @@
-"""Whatever a run leaves open is decided here: which event comes next, how old an answer is.
+"""The choices of a run: which event comes next, how old an answer is.
 
-Everybody who needs a decision lists the possibilities and picks one by its number, and number 0
-always means *finish what is under way before anything new begins*. So a list of numbers is a whole
+Code that needs a decision lists the possibilities and picks one by its number. Number 0 always
+means *finish work that is under way before beginning new work*. So a list of numbers is a whole
 schedule, the empty list is the most sequential one, and shrinking a schedule means making numbers
 small and the list short.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Choices(Protocol):
-    """Who decides."""
+    """Makes the choices of a run."""
 
     @property
     def taken(self) -> list[int]:
@@ -20,11 +20,11 @@ class Choices(Protocol):
         ...
 
     def pick(self, weights: Sequence[int]) -> int:
-        """The number of one of the possibilities, which are as likely as their weights say."""
+        """Picks the number of one of the possibilities, with these weights."""
         ...
 
     def below(self, number: int) -> int:
-        """One of 0, …, number - 1, all equally likely."""
+        """Picks one of 0, …, number - 1, all equally likely."""
         ...
 
 
@@ -53,7 +53,7 @@ class Drawn:
 
 
 class Recorded:
-    """Choices from a list; behind its end, everything is finished in turn."""
+    """Choices from a list, and 0 after its end."""
 
     def __init__(self, choices: Sequence[int]) -> None:
         self._given = choices
@@ -72,13 +72,13 @@ class Recorded:
 class Branching:
     """Choices of a depth-first search: a given beginning, then always the first possibility.
 
-    `next_beginning` is the one that has to be tried next, None when all have been.
+    `next_beginning` is the one to try next, None when all have been tried.
     """
 
     def __init__(self, beginning: Sequence[int] = ()) -> None:
         self._beginning = beginning
         self.taken: list[int] = []
-        #: How many possibilities there were at each choice.
+        #: The number of possibilities at each choice.
         self._numbers: list[int] = []
 
     def pick(self, weights: Sequence[int]) -> int:

@@ -1,8 +1,8 @@
-"""Table 1 of the SWEEP paper, measured: what the protocols promise, reach and cost, side by side.
+"""Table 1 of the SWEEP paper, measured: promise, level and cost of the protocols side by side.
 
 Levels come from the checker over random runs (drawn scenarios, all knobs drawn), costs from the
-metronome (pace.py) at several paces and for several numbers of relations. What the paper says of
-the protocols is then held against these figures, claim by claim.
+metronome (pace.py) at several paces and for several numbers of relations. The claims of the paper
+about the protocols are then compared with these figures, one by one.
 """
 
 import math
@@ -19,19 +19,19 @@ from protocols.simulation.pace import Cost, cost
 from protocols.simulation.schedule import drawn_schedule
 from protocols.simulation.simulator import simulate
 
-#: The size of a burst for ECA's messages: twice as many updates, how many times as many terms?
+#: Sizes of two bursts for ECA's messages: how the number of terms grows with twice the updates.
 _BURSTS = (12, 24)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is compared."""
+    """The settings of a comparison."""
 
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
     #: The length of the chain in the table and in the plot over paces.
     relations: int = 4
-    #: Updates per round trip; the first has no concurrency, the table's figures under load are
-    #: those of the last.
+    #: Updates per round trip. The first has no concurrency; the table shows the last as "under
+    #: load".
     paces: tuple[float, ...] = (0, 0.5, 1, 2, 4)
     #: The lengths of the chain in the plot over n, at the last pace.
     sizes: tuple[int, ...] = (2, 3, 4, 5, 6)
@@ -42,12 +42,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Line:
-    """One protocol."""
+    """The results of one protocol."""
 
     entry: Entry
-    #: The weakest level of all random runs; None when a run did not even converge.
+    #: The weakest level of all random runs; None if a run did not even converge.
     reached: Level | None
-    #: How many of them stayed below the claim.
+    #: The number of runs below the claimed level.
     below: int
     #: Pace → cost at `Settings.relations`.
     by_pace: Mapping[float, Cost]
@@ -65,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says, and what was measured."""
+    """A claim of the paper, and the measured figures."""
 
     words: str
     holds: bool
@@ -74,7 +74,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result."""
+    """The result of a comparison."""
 
     settings: Settings
     lines: tuple[Line, ...]
@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """The protocols that stayed below their claim; the control is there to do so."""
+        """The protocols that stayed below their claim, except the control, which has to."""
         return tuple(x.entry.name for x in self.lines if x.below and not x.entry.control)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Comparison:
 
 
 def compare(settings: Settings, report: Callable[[str], None]) -> Comparison:
-    """Measures everything; `report` is told of each protocol that is done."""
+    """Measures everything; `report` is called after each protocol."""
     lines = []
     for name in settings.protocols:
         lines.append(_measured(PROTOCOLS[name], settings))
@@ -118,7 +118,7 @@ def _measured(entry: Entry, settings: Settings) -> Line:
 
 
 def _levels(entry: Entry, runs: int) -> tuple[Level | None, int]:
-    """The weakest level that the checker found, and how often it was below the claim."""
+    """The weakest level that the checker found, and the number of runs below the claim."""
     ranks = []
     for seed in range(1, runs + 1):
         scenario = scenario_for(seed, entry).scenario
@@ -130,7 +130,7 @@ def _levels(entry: Entry, runs: int) -> tuple[Level | None, int]:
     return None if weakest < 0 else LEVELS[weakest], sum(rank < claimed for rank in ranks)
 
 
-# What the paper says ------------------------------------------------------------------------------
+# The claims of the paper --------------------------------------------------------------------------
 
 
 def _claims(lines: Sequence[Line]) -> list[Claim]:

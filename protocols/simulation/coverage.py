@@ -1,7 +1,7 @@
-"""What a campaign over views has covered: which plans, and which operators met concurrency.
+"""The coverage of a campaign over views: its plans, and the operators that met concurrency.
 
-The outline of a tree is the tree without names: two views with one outline are kept in the same
-way. An operator was *met* when an answer differed from what was asked for while it was at work.
+The outline of a tree is the tree without names: views with the same outline are kept in the same
+way. An operator was *met* if an answer differed from the requested state while it ran.
 """
 
 from protocols.views import tree
@@ -16,7 +16,7 @@ def outline(view: AnyView) -> str:
 
 
 def operators(view: AnyView) -> frozenset[str]:
-    """The operators of a view by name; of groups also what they aggregate."""
+    """The operators of a view by name; for groups also their aggregates."""
     if not isinstance(view, TreeView):
         return frozenset()
     return frozenset(name for node in tree.nodes(view.root) for name in _names(node))

@@ -1,4 +1,4 @@
-"""Scenarios drawn from a seed: small relations with small domains, so that everything meets.
+"""Scenarios drawn from a seed: small relations with small domains, so that rows find partners.
 
 A scenario is made in the JSON form of the contract and goes through the parser like a user's. All
 relations have the columns `id, x, y, v`: `id` is the key of the keyed ones, `x` and `y` are linked
@@ -32,13 +32,13 @@ LINKED: Mapping[str, list[Any]] = {
 COLUMNS = ("id", "x", "y", "v")
 #: (source, relation).
 Place: TypeAlias = tuple[str, str]
-#: How often a drawn view may be one that the protocol refuses before that is an error.
+#: After so many drawn views that the protocol refuses it is an error.
 _ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
 class Shaped:
-    """A scenario and what was drawn for it, so that a campaign can tell what it has covered."""
+    """A scenario and its drawn shape, from which a campaign reports its coverage."""
 
     shape: str
     form: dict[str, Any]
@@ -49,7 +49,7 @@ class Shaped:
 
 
 def scenario_for(seed: int, entry: Entry, updates: int = 9) -> Shaped:
-    """The scenario of this seed that the protocol can keep."""
+    """Draws the scenario of this seed that the protocol can keep."""
     refusal: Exception | None = None
     for attempt in range(_ATTEMPTS):
         shaped = random_scenario(
@@ -76,11 +76,11 @@ def random_scenario(
     globals_: bool = False,
     together: bool = False,
 ) -> Shaped:
-    """The scenario of this seed.
+    """Draws the scenario of this seed.
 
     `one_source`, `keys` (all relations have one and the view shows it) and `globals_` (some
-    transactions span several sources) are what a protocol may need or bear. Some scenarios have
-    several views; with `together` all that have two relations.
+    transactions span several sources) depend on the protocol. Some scenarios have several views;
+    with `together` all that have two relations do.
     """
     rng = Random(seed)
     shape = shape or rng.choice(SHAPES)
@@ -109,7 +109,7 @@ def random_scenario(
 
 
 def _beside(rng: Random, relations: list[Place], keys: bool, always: bool) -> list[str]:
-    """Sometimes further views over the same relations, of other columns and conditions."""
+    """Sometimes draws further views over the same relations, with other columns and conditions."""
     if len(relations) < 2 or (rng.random() < 0.75 and not always):
         return []
     views = []
@@ -131,7 +131,7 @@ def _number_of_atoms(rng: Random, shape: str) -> int:
 
 
 def places(rng: Random, count: int, one_source: bool) -> list[Place]:
-    """Relations over one to `count` sources; several may live at the same one."""
+    """Draws relations over one to `count` sources; several may be at the same one."""
     sources = [f"s{i}" for i in range(1 if one_source else rng.randint(1, count))]
     return [(rng.choice(sources), f"r{i}") for i in range(count)]
 
@@ -201,10 +201,10 @@ def join_some(rng: Random, updates: list[dict[str, Any]]) -> None:
 
 
 class Maker:
-    """Makes rows and updates, and remembers what the relations hold, so that all of it can be.
+    """Makes rows and updates, and tracks the contents of the relations, so that all are possible.
 
-    The first column of a relation is its key, if it is a keyed one; a column `v` has small numbers,
-    and every other one the values of its type that links have.
+    The first column of a relation is its key, if it has one; a column `v` has small numbers, and
+    every other column has the values of its type in `LINKED`.
     """
 
     def __init__(self, rng: Random, columns: Mapping[Place, Mapping[str, str]], keys: bool) -> None:
@@ -223,7 +223,7 @@ class Maker:
         return {**form, "rows": list(self._held[place])}
 
     def update(self) -> dict[str, Any]:
-        """A transaction of one to three inserts, deletes and modifications at one source."""
+        """Draws a transaction of one to three inserts, deletes and modifications at one source."""
         source = self._rng.choice(list(self._held))[0]
         own = [place for place in self._held if place[0] == source]
         changes = []
@@ -245,7 +245,7 @@ class Maker:
         return row
 
     def _value(self, name: str, type_: str) -> Any:
-        """A value of a column; in links rarely NULL, or large joins would be empty."""
+        """Draws a value of a column; in links rarely NULL, or large joins would be empty."""
         if name == "v":
             return self._rng.choice((0, 1, 1, 2, None))
         *values, null = LINKED[type_]

@@ -1,7 +1,7 @@
-"""Values and conditions of SQL drawn at random, over the columns that can be named at a place.
+"""Values and conditions of SQL drawn at random, over the columns that are visible at a place.
 
-Types are kept by their names. Every type has a value at every place, for in the end there is a
-constant of each; and a condition always reads a column, or no view would be kept for it.
+Types are given by their names. Every type has a value at every place: at least a constant. A
+condition always reads a column, or its view would be refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ _CASTS: Mapping[str, Sequence[str]] = {
     "DECIMAL(38,2)": ("BIGINT", "DECIMAL(6,2)"),
 }
 _COMPARISONS = tuple(COMPARISONS)
-#: The types of columns that functions of many members are drawn for, and how often.
+#: The types of columns for which tests with many members are drawn, and their probability.
 _CALLED, _MANY = ("BIGINT", "VARCHAR"), 0.15
 #: How deep values and conditions are nested at most.
 _DEEP = 2
@@ -42,13 +42,13 @@ _DEEP = 2
 
 @dataclass(frozen=True)
 class Shown:
-    """A column as it can be named, or what stands for one above a grouping."""
+    """A visible column, or the expression that replaces one above a grouping."""
 
     text: str
     type: str
 
 
-#: Draws a condition with a subquery, or a value of this type that is one; None: not here.
+#: Draws a condition with a subquery, or a subquery as a value of this type; None: not here.
 Asking: TypeAlias = Callable[[Sequence[Shown], str], str | None]
 
 
@@ -62,7 +62,7 @@ class Scalars:
     # -- values ----------------------------------------------------------------------------------
 
     def value(self, type_: str, columns: Sequence[Shown], depth: int = 0) -> str:
-        """A value of this type."""
+        """Draws a value of this type."""
         own = [shown.text for shown in columns if shown.type == type_]
         if own and self._rng.random() < 0.5 + depth * 0.25:
             return self._rng.choice(own)
@@ -74,7 +74,7 @@ class Scalars:
         return self._rng.choice(own) if own else self.constant(type_)
 
     def constant(self, type_: str) -> str:
-        """A constant that says its type."""
+        """Draws a constant, cast to its type."""
         text = "NULL" if self._rng.random() < 0.1 else self._rng.choice(CONSTANTS[type_])
         return f"CAST({text} AS {type_})"
 
@@ -94,7 +94,7 @@ class Scalars:
         return None
 
     def _chosen(self, type_: str, columns: Sequence[Shown], depth: int) -> str:
-        """By a condition, or by what is NULL."""
+        """Draws a value chosen by a condition (CASE) or by NULL (COALESCE, NULLIF)."""
         one = self.value(type_, columns, depth)
         other = self._rng.choice((self.value(type_, columns, depth), self.constant(type_)))
         form = self._rng.choice(("case", "case", "coalesce", "nullif"))
@@ -119,7 +119,7 @@ class Scalars:
     # -- conditions ------------------------------------------------------------------------------
 
     def condition(self, columns: Sequence[Shown], depth: int = 0) -> str:
-        """A condition that reads a column."""
+        """Draws a condition that reads a column."""
         if depth < _DEEP and self._rng.random() < 0.4:
             one, other = (self.condition(columns, depth + 1) for _ in range(2))
             return self._rng.choice(
@@ -155,15 +155,15 @@ class Scalars:
         if shown.type == "BOOLEAN":
             forms += [shown.text] * 3
         drawn = self._rng.choice(forms)
-        # Drawn apart, so that whatever else a seed draws stays what it was.
+        # Drawn with a generator of its own, so that the other draws of a seed stay the same.
         rng = Random(f"many members: {drawn}")
         return _many(rng, shown) if rng.random() < _MANY and shown.type in _CALLED else drawn
 
 
 def _many(rng: Random, shown: Shown) -> str:
-    """Many members with functions; some fail for rows that CASE keeps from coming to them.
+    """Draws a test with many members and functions; some fail for rows that CASE keeps from them.
 
-    Beside AND and OR it would be up to DuckDB, which judges, what it looks at first.
+    Under AND and OR such members are not drawn: DuckDB, the judge, may evaluate any part first.
     """
     count = rng.randint(3, 9)
     if shown.type == "VARCHAR":

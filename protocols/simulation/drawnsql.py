@@ -1,8 +1,8 @@
-"""A query of SQL drawn at random: what stands where is left to chance, not to a list of views.
+"""SQL queries drawn at random: their parts are drawn, not taken from a list of views.
 
-Only what can be said about every view that is kept is built in: joins have an equality between
-columns of one type, subqueries are linked to what is around them by equalities, both sides of a set
-operation have the same types. What else is refused, is drawn again (`drawnviews.py`).
+Only rules that hold for every accepted view are built in: joins have an equality between columns of
+one type, subqueries are linked to the outer query by equalities, both sides of a set operation have
+the same types. A query that is refused for other reasons is drawn again (`drawnviews.py`).
 """
 
 import itertools
@@ -19,7 +19,7 @@ _QUANTIFIED = tuple(COMPARISONS)
 
 
 class NoQuery(Exception):
-    """What was begun cannot become a query; another one has to be drawn."""
+    """The query cannot be completed; another one has to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -31,27 +31,27 @@ class Query:
 
 
 def drawn_query(rng: Random, relations: Relations, room: int) -> str:
-    """The text of a query that names at most about so many relations."""
+    """Draws the text of a query that names at most about `room` relations."""
     return _Drawing(rng, relations, room).whole()
 
 
 class _Drawing:
-    """A query on its way."""
+    """A query that is being drawn."""
 
     def __init__(self, rng: Random, relations: Relations, room: int) -> None:
         self._rng = rng
         self._relations = relations
-        #: How many relations may still be named.
+        #: The number of relations that may still be named.
         self._room = room
         self._numbers = itertools.count()
-        #: Queries in WITH: name → (columns, how many relations they name).
+        #: Queries in WITH: name → (columns, the number of relations that they name).
         self._common: dict[str, tuple[Mapping[str, str], int]] = {}
         self._scalars = Scalars(rng, self._asked)
-        #: Whether subqueries can stand where a scalar is drawn.
+        #: Whether a drawn scalar may contain subqueries.
         self._asks = False
 
     def whole(self) -> str:
-        """The whole text."""
+        """Draws the whole text."""
         with_ = []
         while self._room > 2 and self._rng.random() < 0.15:
             before, name = self._room, f"w{next(self._numbers)}"
@@ -65,7 +65,7 @@ class _Drawing:
     # -- queries ---------------------------------------------------------------------------------
 
     def _query(self, types: Sequence[str] | None = None) -> Query:
-        """A SELECT or a set operation; with these types if any are given."""
+        """Draws a SELECT or a set operation; with these types if any are given."""
         if self._room < 2 or self._rng.random() < 0.8:
             return self._select(types)
         left = self._select(types)
@@ -135,11 +135,11 @@ class _Drawing:
     def _items(
         self, seen: Sequence[Shown], types: Sequence[str] | None, asks: bool = False
     ) -> list[tuple[str, str]]:
-        """What is selected: (text, type)."""
+        """Draws the selected items: (text, type)."""
         if types is None:
             shown = [self._rng.choice(seen) for _ in range(self._rng.choice((1, 1, 2, 3, 4)))]
             types = [each.type for each in shown]
-            # Mostly plain columns, or hardly anything would meet.
+            # Mostly plain columns, or hardly any rows would match.
             texts = [
                 each.text if self._rng.random() < 0.75 else self._scalar(each.type, seen, asks)
                 for each in shown
@@ -159,7 +159,7 @@ class _Drawing:
     # -- FROM ------------------------------------------------------------------------------------
 
     def _from(self, most: int, spare: int = 0) -> tuple[str, list[Shown]]:
-        """Tables joined in some way, and their columns; so much room is left for subqueries."""
+        """Draws joined tables, and their columns; leaves `spare` room for subqueries."""
         text, tables = self._table()
         for _ in range(self._rng.randint(0, most - 1)):
             if self._room <= spare:
@@ -172,7 +172,7 @@ class _Drawing:
     ) -> tuple[str, dict[str, list[Shown]]]:
         other, new = self._table()
         if self._room > 0 and self._rng.random() < 0.2:
-            # Joins in parentheses on the right: no left-deep tree.
+            # Joins in parentheses on the right: not a left-deep tree.
             other, new = self._joined(other, new)
             other = f"({other})"
         both = {**tables, **new}
@@ -210,7 +210,7 @@ class _Drawing:
             yield f"{one.text} = {other.text}"
 
     def _table(self) -> tuple[str, dict[str, list[Shown]]]:
-        """A relation, a query of WITH, or a subquery."""
+        """Draws a relation, a query of WITH, or a subquery."""
         alias = f"t{next(self._numbers)}"
         if self._common and self._rng.random() < 0.6:
             name = self._rng.choice(list(self._common))
@@ -238,14 +238,14 @@ class _Drawing:
         return f" WHERE {' AND '.join(parts)}"
 
     def _condition(self, columns: Sequence[Shown], asks: bool = False) -> str:
-        """A condition, with subqueries or without."""
+        """Draws a condition, with or without subqueries."""
         self._asks = asks
         condition = self._scalars.condition(columns)
         self._asks = False
         return condition
 
     def _conjunct(self, columns: Sequence[Shown]) -> str:
-        """EXISTS or IN right below WHERE, where more than equalities may link."""
+        """Draws EXISTS or IN directly below WHERE, where not only equalities may link."""
         if self._room < 1:
             return self._condition(columns)
         form = self._rng.choice(("EXISTS", "NOT EXISTS", "IN", "NOT IN", "NOT IN"))
@@ -257,7 +257,7 @@ class _Drawing:
         return f"{ours} {form} (SELECT {item} FROM {tables}{linked})"
 
     def _linked(self, columns: Sequence[Shown], others: bool) -> tuple[str, list[Shown], str]:
-        """FROM and WHERE of a subquery, and its columns."""
+        """Draws FROM and WHERE of a subquery; returns its columns too."""
         asks = self._asks
         tables, own = self._from(self._rng.choice((1, 1, 1, 2)))
         parts: list[str] = []
@@ -271,7 +271,7 @@ class _Drawing:
         return tables, own, f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _test_of_both(self, own: Sequence[Shown], columns: Sequence[Shown]) -> str:
-        """What is not an equality, over columns of a subquery and of what is around it."""
+        """Draws a test other than an equality over columns of a subquery and the outer query."""
         ours, theirs = self._rng.choice(own), self._rng.choice(columns)
         if ours.type != theirs.type:
             return f"({ours.text} IS NULL OR {theirs.text} IS NOT NULL)"
@@ -286,7 +286,7 @@ class _Drawing:
         return ours.text, item.text
 
     def _asked(self, columns: Sequence[Shown], wanted: str) -> str | None:
-        """A condition with a subquery, or a value of a type that is one."""
+        """Draws a condition with a subquery, or a subquery as a value of a type."""
         if not self._asks or self._room < 1:
             return None
         if wanted == "a condition":

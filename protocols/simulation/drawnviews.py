@@ -1,7 +1,7 @@
 """Scenarios whose views go beyond inner joins: random SQL over random schemas.
 
-The family "views" of campaigns. Text that `parse_view` refuses is drawn again; a scenario says how
-often that was and why, for a generator that draws mostly what is refused tests little.
+The family "views" of campaigns. Text that `parse_view` refuses is drawn again. The reasons are
+counted, because a generator whose views are mostly refused tests little.
 """
 
 from collections import Counter
@@ -16,16 +16,16 @@ from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
-#: Relations that a view names, about.
+#: The approximate number of relations that a view names.
 _ROOM = (2, 2, 3, 3, 4, 5)
-#: How often a text may be drawn again.
+#: At most so many texts are drawn.
 _ATTEMPTS = 200
 
 
 def view_scenario(
     seed: int | str, entry: Entry, updates: int = 9, refused: Counter[str] | None = None
 ) -> Shaped:
-    """The scenario of this seed; what was refused on the way is counted by its reason."""
+    """Draws the scenario of this seed; `refused` counts refused texts by reason."""
     rng = Random(f"view {seed}")
     schema = _schema(rng)
     maker = Maker(rng, schema, keys=False)
@@ -47,9 +47,9 @@ def view_scenario(
 
 
 def _with_one_zero(form: Any) -> Any:
-    """The same without -0.0. It equals 0.0, so rows with the one and the other are added up.
+    """The same form without -0.0, which equals 0.0, so that rows with either are merged.
 
-    Which of the two is left does not matter, but to who divides by it: that is a known gap.
+    Which of the two remains matters only to a division by it: that is a known gap.
     """
     if isinstance(form, dict):
         return {name: _with_one_zero(each) for name, each in form.items()}
@@ -59,7 +59,7 @@ def _with_one_zero(form: Any) -> Any:
 
 
 def _schema(rng: Random) -> dict[Place, dict[str, str]]:
-    """Relations with columns of few types, so that they can be linked."""
+    """Draws relations with columns of few types, so that they can be linked."""
     linked = rng.choice(list(LINKED))
     schema: dict[Place, dict[str, str]] = {}
     for place in places(rng, rng.choice((1, 2, 2, 3, 3)), one_source=False):

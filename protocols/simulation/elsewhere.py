@@ -1,8 +1,8 @@
-"""Batches that are swept elsewhere, as executors do it in production.
+"""Batches that are handed out and swept elsewhere, as by executors in production.
 
-The driver hands a stretch of positions out, and it is cut into slices. Each has a mailbox of its
-own, which knows what had been delivered by then, and asks at moments of its own. When the last one
-has been swept, what they change together is the change of the stretch.
+The driver hands out a stretch of positions, and it is cut into slices. Each slice has a mailbox of
+its own with the deliveries up to then, and asks at moments of its own. When the last one has been
+swept, the sum of their changes is the change of the stretch.
 """
 
 from collections.abc import Callable
@@ -19,19 +19,19 @@ from protocols.views.partials import total
 
 
 class Executors:
-    """Which batches they sweep, and in how many slices."""
+    """Decides which batches executors sweep, and in how many slices."""
 
     def __init__(self, choices: Choices, slices: int) -> None:
         self._choices = choices
-        #: A batch is cut into so many at most.
+        #: The most slices of a batch.
         self._slices = slices
 
     def want(self, _: Stretch[Any]) -> bool:
-        """Whether a batch is for them."""
+        """Whether executors sweep a batch."""
         return self._choices.below(2) == 1
 
     def cut(self, mailbox: Mailbox[Any], stretch: Stretch[Any]) -> list[Slice]:
-        """The slices of a batch."""
+        """Cuts a batch into slices."""
         positions = mailbox.deliveries(stretch.first - 1, stretch.last).position
         return cut(positions, stretch.first, stretch.last, 1 + self._choices.below(self._slices))
 
@@ -48,7 +48,7 @@ class Part:
     change: Any = None
 
     def begin(self) -> None:
-        """Goes to work."""
+        """Begins to sweep the slice."""
         self.begun = True
         self.maintained.run(self._work())
 
@@ -67,17 +67,17 @@ class Parted:
 
     @property
     def swept(self) -> bool:
-        """Whether all of it is."""
+        """Whether all of its slices are swept."""
         return all(part.swept for part in self.parts)
 
     @property
     def change(self) -> Any:
-        """What it changes in the view."""
+        """Its change of the view."""
         return total(part.change for part in self.parts if part.change is not None)
 
 
 def same_deliveries(mailbox: Mailbox[Any], received: Received[Any]) -> Mailbox[Any]:
-    """Another mailbox that has been delivered the same up to now."""
+    """Another mailbox with the same deliveries up to now."""
     other: Mailbox[Any] = Mailbox(received, mailbox.vector_at(mailbox.start), mailbox.start)
     other.deliver_as(mailbox.deliveries(mailbox.start, mailbox.last_position))
     return other

@@ -1,33 +1,34 @@
 """All schedules of a small scenario that differ in anything a protocol can observe.
 
-What a protocol can observe is the order in which updates are delivered, how many of them are there
-whenever one of its pieces of work begins or goes on, and at which version each question was
-evaluated, or whatever else its answer contains. So these are the choices here, and nothing else is:
+A protocol can observe the order in which updates are delivered, how many of them are there whenever
+one of its pieces of work begins or continues, and the version at which each question was evaluated,
+or the other contents of its answer. So these are the only choices here:
 
 * When a question is asked, the version of its answer is chosen: any between the newest that the
-  warehouse knows of that source at this moment (delivered, or in an answer that it was handed) and
-  the last one. Two schedules with the same versions are the same for the protocol: an answer is the
-  rows at its version, whenever between asking and handing over it was evaluated; and any such
-  choice has a schedule, because a source may commit as late as its next version is needed and as
-  early as somebody likes.
-* Then either some group of updates is delivered, or some piece of work is handed the answers of its
-  round. The order inside a round is not seen: a piece goes on with the last of them.
+  warehouse knows of that source at this moment (delivered, or in an answer that it has received)
+  and the last one. Two schedules with the same versions are the same for the protocol: an answer is
+  the rows at its version, whenever between asking and handing over it was evaluated. Every such
+  choice has a schedule, because a source may commit at any time before its next version is needed.
+* Then either a group of updates is delivered, or a piece of work is handed the answers of its
+  round. The order inside a round cannot be observed: a piece continues with the last of them.
 * A source with holes may answer with any of its transactions, as long as each comes with those that
-  it depends on, and may tell them by any prefix and its exceptions: a snapshot can lack what was
-  published before. Of descriptions that only differ in a prefix that could be longer there is one.
-* A window begins at any version from what the warehouse knows of that source on, and ends there or
-  at any later one; of each key that is touched in between the row is read at any moment, or at any
-  two. A relation without a key is read at one version.
-* When an update is received makes no difference before it is delivered: no correction for a cut can
-  tell "after the cut" from "not delivered". So everything is committed and received at once.
+  it depends on, and may describe them by any prefix with exceptions: a snapshot can lack a
+  transaction that was published before. Of descriptions that only differ in a prefix that could be
+  longer, one is tried.
+* A window begins at any version from the newest that the warehouse knows of that source on, and
+  ends there or at any later one; the row of each key that is touched in between is read at any
+  moment, or at any two. A relation without a key is read at one version.
+* The moment at which an update is received makes no difference before it is delivered: no
+  correction for a cut can tell "after the cut" from "not delivered". So everything is committed and
+  received at once.
 
-A protocol that counts on FIFO sees one message after the other, so answers are handed to it one by
-one, and before each the updates that it contains; no update gets in line while a question to its
+A protocol that relies on FIFO sees one message after the other, so answers are handed to it one by
+one, and before each the updates that it contains; no update is enqueued while a question to its
 source is under way (exchange/driver.py).
 
-The first state is made in peace, at version 0 of every source. The search is depth-first: a run
-with a given beginning of choices and the first possibility from there on, then the same with the
-last choice that has another possibility changed.
+The first state is made without concurrent updates, at version 0 of every source. The search is
+depth-first: a run with given first choices and the first possibility after them, then a run in
+which the last choice with another possibility is changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,7 @@ from protocols.simulation.setting import commit_event, run_event, setting_of, so
 from protocols.simulation.simulator import simulate
 from protocols.simulation.source import SimulatedSource
 
-#: Rows per page of the first state: all of them, for it is made in peace.
+#: Rows per page of the first state: all of them, since it is made without concurrent updates.
 _ALL = 1_000_000
 
 
@@ -67,7 +68,7 @@ class OneOfAll:
 
 
 class Exploration:
-    """All schedules of a protocol over a scenario, whose sources read in one way."""
+    """All schedules of a protocol over a scenario whose sources read in a given way."""
 
     def __init__(self, scenario: Scenario, entry: Entry, reads: Reads = "versions") -> None:
         refuse_reads(entry, reads)
@@ -77,7 +78,7 @@ class Exploration:
         self._setting = setting_of(scenario, entry, "bag")
         self.fifo = entry.fifo
         self.reads = reads
-        #: Shared by all runs: everything is committed, and nobody changes anything any more.
+        #: Shared by all runs: everything is committed, and nothing changes any more.
         self.sources = sources_of(scenario)
         self._events: list[trace.Line] = [run_event(self._setting, None)]
         for source in self.sources.values():
@@ -85,7 +86,7 @@ class Exploration:
         self.contents = contents_of(self._setting.view, self.sources)
 
     def schedules(self) -> Iterator[Outcome]:
-        """One run after the other, until all have been; each knows the choices that led to it."""
+        """Makes all runs, one after the other; each outcome has the choices that led to it."""
         beginning: Sequence[int] | None = ()
         while beginning is not None:
             branching = Branching(beginning)
@@ -93,7 +94,7 @@ class Exploration:
             beginning = branching.next_beginning()
 
     def outcome(self, choices: Sequence[int]) -> Outcome:
-        """The run with these choices."""
+        """Makes the run with these choices."""
         return _Run(self, Recorded(choices)).outcome()
 
     @cached_property
@@ -104,7 +105,7 @@ class Exploration:
         return alone.states[0]
 
     def life(self) -> tuple[Life, Journal]:
-        """A warehouse that has its first state and received, but not delivered, every update."""
+        """A warehouse with its first state, which has received, but not delivered, every update."""
         journal = Journal(list(self._events))
         journal.shown(self.first_state, 0)
         life = Life([(self._setting, journal, dict.fromkeys(self.sources, 0))], self.sources)
@@ -141,7 +142,7 @@ class _Run:
         return self._journal.outcome(delivered, self._sources, self._choices.taken)
 
     def _step(self) -> bool:
-        """Chooses new answers, and then what happens next; False at the end."""
+        """Chooses new answers, and then the next event; False at the end."""
         self._life.send()
         for opened in list(self._life.open):
             self._life.answered(opened, self._answer(opened.question))
@@ -158,7 +159,7 @@ class _Run:
             self._deliver(groups[chosen - len(rounds)])
         return True
 
-    # -- what an answer contains ---------------------------------------------------------------
+    # -- the inclusion of an answer ------------------------------------------------------------
 
     def _answer(self, question: Question[Any]) -> Answer[Any]:
         source, answering = self._sources[question.source], self._life.answering
@@ -171,11 +172,11 @@ class _Run:
         return answering.from_state(question, Prefix(low))
 
     def _from(self, version: int, source: SimulatedSource) -> int:
-        """This version or any later one."""
+        """Chooses this version or any later one."""
         return version + self._choices.below(len(source.updates) - version + 1)
 
     def _with_holes(self, source: SimulatedSource) -> Prefix:
-        """Any set of transactions that a snapshot can have, told in any way."""
+        """Chooses any set of transactions that a snapshot can have, described in any way."""
         everything = range(1, len(source.updates) + 1)
         lacking: list[int] = []
         for version in everything:
@@ -189,13 +190,13 @@ class _Run:
         return Prefix(upto, besides, tuple(version for version in lacking if version <= upto))
 
     def _moments(self, window: Window) -> list[int]:
-        """When the row of one key is read: once or twice."""
+        """Chooses the moments at which the row of one key is read: one or two."""
         length = window.high - window.low
         first = self._choices.below(length + 1)
         later = self._choices.below(length - first + 1)
         return [window.low + moment for moment in dict.fromkeys((first, first + later))]
 
-    # -- what may happen next ------------------------------------------------------------------
+    # -- possible events -----------------------------------------------------------------------
 
     def _rounds(self) -> list[list[tuple[Asked[Any], Wanted[Any]]]]:
         """Answers that are handed over together: a piece sees only the last one of its round."""
@@ -207,7 +208,7 @@ class _Run:
         return list(rounds.values())
 
     def _groups(self) -> list[Group]:
-        """What may be delivered next."""
+        """The groups that may be delivered next."""
         free = self._life.may_enqueue(self._view)
         return [g for g in self._left.ready() if all(source in free for source, _ in g)]
 
@@ -218,7 +219,7 @@ class _Run:
         self._life.enqueue_each(self._view, group)
 
     def _see(self, source: str, version: int) -> None:
-        """It is known here; to a FIFO protocol what is known has been delivered as well."""
+        """Notes a version as known here; a FIFO protocol has it delivered then, too."""
         self._known[source] = max(self._known[source], version)
         if self._fifo:
             held = self._left.held_back()

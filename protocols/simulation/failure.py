@@ -1,4 +1,4 @@
-"""A run written down so that it can be repeated: scenario, knobs, choices, and what was found.
+"""A run written to a file so that it can be repeated: scenario, knobs, choices and verdict.
 
     {"scenario": …, "schedule": {knobs and choices}, "protocol": …, "verdict": {…} or null}
 
@@ -21,7 +21,7 @@ from protocols.simulation.schedule import Schedule, schedule_from_json
 
 @dataclass(frozen=True)
 class WrittenRun:
-    """One run of a protocol, and what was found when it was written down."""
+    """One run of a protocol, and its error when it was written to the file."""
 
     form: Mapping[str, Any]
     protocol: str
@@ -41,7 +41,7 @@ class WrittenRun:
         }
 
     def again(self, entry: Entry) -> Judged:
-        """The same run once more."""
+        """Repeats the run."""
         scenario = scenario_from_json(self.form)
         if isinstance(self.schedule, Schedule):
             return judged_run(scenario, entry, self.schedule, double_check=True)
@@ -51,12 +51,12 @@ class WrittenRun:
 
 
 def written_run_from_json(form: Any) -> WrittenRun:
-    """Reads a run that was written down; WrongUse says what is missing."""
+    """Reads a written run; raises WrongUse with the missing part."""
     if not isinstance(form, dict):
-        raise WrongUse("a run that was written down is a JSON object")
+        raise WrongUse("a written run has to be a JSON object")
     for key, kind in (("scenario", dict), ("schedule", dict), ("protocol", str)):
         if not isinstance(form.get(key), kind):
-            raise WrongUse(f"a run that was written down has {key!r}")
+            raise WrongUse(f"a written run needs {key!r}")
     refuse_unknown_fields("the run", form, ("scenario", "schedule", "protocol", "verdict"))
     verdict = form.get("verdict")
     trouble = None if verdict is None else _trouble(verdict)
@@ -69,12 +69,12 @@ def _schedule(form: Any) -> Schedule | OneOfAll:
     refuse_unknown_fields("the schedule", form, ("exhaustive",))
     choices = form["exhaustive"]
     if not isinstance(choices, list) or not all(isinstance(choice, int) for choice in choices):
-        raise WrongUse("the choices of the exhaustive mode are a list of whole numbers")
+        raise WrongUse("the choices of the exhaustive mode have to be a list of whole numbers")
     return OneOfAll(tuple(choices), form.get("reads", "versions"))
 
 
 def _trouble(form: Any) -> Trouble:
     if not isinstance(form, dict) or form.get("kind") not in ("wrong", "bound", "broke"):
-        raise WrongUse('a verdict is null or has a "kind": wrong, bound or broke')
+        raise WrongUse('a verdict has to be null or have a "kind": wrong, bound or broke')
     refuse_unknown_fields("the verdict", form, ("kind", "words", "reached"))
     return Trouble(form["kind"], str(form.get("words", "")), form.get("reached"))

@@ -1,7 +1,7 @@
-"""What a run has done: the events of its trace, the states it showed, the questions it asked.
+"""The record of a run: the events of its trace, the states it showed, the questions it asked.
 
-A crash takes back what was not durable: deliveries behind the last visible state, and the questions
-of work that was not installed. Lines of text are made only when somebody reads them.
+A crash undoes all events that were not durable: deliveries after the last visible state, and the
+questions of work that was not installed. Lines of text are made only when they are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,21 +26,21 @@ class VisibleState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened, for whoever judges it."""
+    """The result of a run, for its judges."""
 
     events: tuple[trace.Line, ...]
     states: tuple[VisibleState, ...]
-    #: Questions that were asked, by the position that they were asked for.
+    #: The number of questions by the position that they were asked for.
     queries: dict[int, int]
-    #: Questions that the protocol could save, by position.
+    #: The number of questions that the protocol saved, by position.
     skipped: dict[int, int]
-    #: Questions that a copy answered, by position; no source was asked.
+    #: The number of questions that a copy answered, by position; no source was asked.
     copied: dict[int, int]
-    #: Answers that differed from what the relation held at the position they were for.
+    #: The number of answers that differed from the relation at the position they were for.
     concurrent: dict[int, int]
     #: The sources at the end, which remember all their versions.
     sources: Mapping[str, SimulatedSource]
-    #: Crashes that happened.
+    #: The number of crashes.
     crashes: int = 0
     #: The choices made; a schedule with them repeats the run.
     choices: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class Outcome:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """What was delivered at the positions 1, 2, …"""
+        """The groups delivered at the positions 1, 2, …"""
         groups: list[list[tuple[str, int]]] = []
         for event in self.events:
             if isinstance(event, trace.Deliver) and event.position > 0:
@@ -66,7 +66,7 @@ class Outcome:
 
 @dataclass
 class Journal:
-    """The record of a run that is going on; the fields are those of its outcome."""
+    """The record of a running run; its fields are those of the outcome."""
 
     events: list[trace.Line]
     states: list[VisibleState] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Journal:
         choices: Sequence[int],
         crashes: int = 0,
     ) -> Outcome:
-        """The whole record, once the run has come to its end with this vector."""
+        """The whole record, once the run has ended with this vector."""
         self.events.append(trace.End(delivered))
         return Outcome(
             tuple(self.events),
@@ -129,7 +129,7 @@ class Journal:
         )
 
     def undo(self) -> list[Group]:
-        """Takes back what a crash loses; returns what was delivered in vain, in its order."""
+        """Undoes the events that a crash loses; returns the undone deliveries, in their order."""
         durable = self.position
         undone: dict[int, list[tuple[str, int]]] = {}
         done = {event.id for event in self.events if isinstance(event, trace.Answer)}

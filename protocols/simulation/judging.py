@@ -1,11 +1,11 @@
-"""A fast judge of runs: was every state that was shown right, and was nothing left out?
+"""A fast judge of runs: was every visible state right, and was none left out?
 
-It evaluates the view at every vector that a state claims, from scratch: nested loops over what the
-sources held at exactly these versions. No mailbox, no cut, no plan and no operation of the algebra
-takes part; only the parsed view and the meaning of conditions are shared with the protocols. Views
-that are more than an inner join DuckDB evaluates (`sqlcontents.py`, which says what it shares with
-the checker). It judges by what a run claims, so it is quick and strict: where it objects, the
-checker (protocols/checking) decides which level was really reached.
+It evaluates the view at every vector that a state claims, from scratch: nested loops over the
+contents of the sources at exactly these versions. No mailbox, no cut, no plan and no operation of
+the algebra is used; only the parsed view and the meaning of conditions are shared with the
+protocols. DuckDB evaluates views that are more than an inner join (`sqlcontents.py`, which says
+what it shares with the checker). The judge relies on the claims of a run, so it is quick and
+strict: if it objects, the checker (protocols/checking) decides which level was really reached.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ Rows = dict[Row, int]
 def objection(
     view: AnyView, protocol: Entry, outcome: Outcome, contents: "AnyContents | None" = None
 ) -> str | None:
-    """What a run did that its protocol does not promise; None if nothing was found.
+    """The first violation of the protocol's promise in a run; None if there is none.
 
     Runs over the same sources may share the contents.
     """
@@ -40,11 +40,11 @@ def objection(
     return found
 
 
-# What the states claim ----------------------------------------------------------------------------
+# Claims of the states -----------------------------------------------------------------------------
 
 
 def _wrong_claims(outcome: Outcome) -> str | None:
-    """Vectors only grow, have whole global transactions, are delivered, and end at the top."""
+    """Checks that vectors grow, hold whole global transactions, are delivered, end at the top."""
     if not outcome.states:
         return "no state was ever shown"
     parts = _parts(outcome.sources)
@@ -57,7 +57,7 @@ def _wrong_claims(outcome: Outcome) -> str | None:
         where = f"the state of position {state.position}"
         for source, version in state.vector.items():
             if version < before.vector[source] or state.position < before.position:
-                return f"{where} lies before the one that was shown before it"
+                return f"{where} lies before the state that was shown before it"
             if version > top[source]:
                 return f"{where} claims version {version} of {source}, which was not delivered"
         half = _half(parts, state.vector)
@@ -86,7 +86,7 @@ def _half(parts: Mapping[str, Group], vector: Mapping[str, int]) -> str | None:
 
 
 def _left_out(outcome: Outcome) -> str | None:
-    """One state for each position, at exactly the vector of its deliveries."""
+    """Checks that each position has one state, at exactly the vector of its deliveries."""
     vector = dict(outcome.states[0].vector)
     expected = [dict(vector)]
     for group in outcome.groups:
@@ -100,11 +100,11 @@ def _left_out(outcome: Outcome) -> str | None:
     return None
 
 
-# What the states show -----------------------------------------------------------------------------
+# Contents of the states ---------------------------------------------------------------------------
 
 
 def _wrong_contents(outcome: Outcome, contents: "AnyContents") -> str | None:
-    """Each state has to be the view at its vector."""
+    """Checks that each state is the view at its vector."""
     held: Rows = {}
     for state in outcome.states:
         _add(held, state)
@@ -139,7 +139,7 @@ def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> "AnyCo
 
 
 class Contents:
-    """An inner join at any vector, by nested loops over what the sources held."""
+    """An inner join at any vector, by nested loops over the contents of the sources."""
 
     def __init__(self, view: View, sources: Mapping[str, SimulatedSource]) -> None:
         self._sources = sources
@@ -178,7 +178,7 @@ class Contents:
 
 
 class _Loop:
-    """One of the nested loops: an atom behind those that stand before it in FROM."""
+    """One of the nested loops: an atom joined to those before it in FROM."""
 
     def __init__(self, view: View, atom: Atom) -> None:
         self.atom = atom
@@ -187,7 +187,7 @@ class _Loop:
         places = {name: i for i, name in enumerate(_columns(before))}
         ends = (link.seen_from(atom.index) for link in view.links)
         linked = [end for end in ends if end is not None and end[0][0] < atom.index]
-        #: Where the values stand that this atom's columns have to equal.
+        #: The places of the values that this atom's columns have to equal.
         self._there = [places[view.atoms[i].qualified(column)] for (i, column), _ in linked]
         self._own = [column for _, column in linked]
         old = view.residuals_within(before)
@@ -231,5 +231,5 @@ def _true(condition: Condition | None, names: Sequence[str], row: Row) -> bool:
     return holds(condition, values) is True
 
 
-#: Whichever fits the view.
+#: The contents of a view of either kind.
 AnyContents: TypeAlias = Contents | SqlContents

@@ -1,4 +1,4 @@
-"""What a life of the warehouse (life.py) knows of each view, and of each question on its way."""
+"""The state of each view and each open question in a life of the warehouse (life.py)."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ from protocols.simulation.setting import Setting
 
 @dataclass(eq=False)
 class Opened:
-    """A question on its way, or its answer."""
+    """A question that was sent, or its answer."""
 
     asked: Asked[Any]
-    #: The version of its source when it was asked: no part of the answer is older, unless stale.
+    #: The version of its source when it was asked: only stale reads are older.
     asked_at: int
 
     @property
@@ -33,21 +33,21 @@ class Opened:
 
 @dataclass(eq=False)
 class Kept:
-    """A view in this life, and its record."""
+    """A view of this life, and its record."""
 
     setting: Setting
     journal: Journal
     maintained: Maintained[Any]
     memories: Memories = field(default_factory=Memories)
-    #: What was delivered before the crash and has to be delivered again first, in this order.
+    #: The groups delivered before the crash, which have to be delivered again first, in this order.
     again: deque[Group] = field(default_factory=deque)
-    #: The numbers that questions have in the trace.
+    #: The numbers of its questions in the trace.
     ids: dict[Wanted[Any], int] = field(default_factory=dict)
     #: Deliveries up to this position are in the record.
     recorded: int = 0
     #: Whether the first state is being made.
     loading: bool = True
-    #: What of it is swept elsewhere.
+    #: Its stretches that are swept elsewhere.
     parted: list[Parted] = field(default_factory=list)
 
     @property
@@ -56,9 +56,9 @@ class Kept:
 
     @property
     def parts(self) -> list[Part]:
-        """The slices that are swept elsewhere."""
+        """Its slices that are swept elsewhere."""
         return [part for parted in self.parted for part in parted.parts]
 
     def asks(self, asker: object) -> bool:
-        """Whether it is this view that asks, or a slice of it."""
+        """Whether the asker is this view, or a slice of it."""
         return asker is self.maintained or any(asker is part.maintained for part in self.parts)

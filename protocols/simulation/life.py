@@ -1,12 +1,12 @@
 """One life of the warehouse: from a start, or a crash, to the next crash.
 
-The driver, the mailboxes and the protocols are those of production (exchange/driver.py). What is
-added here is the record of what happens, and which sources it happens at.
+The driver, the mailboxes and the protocols are those of production (exchange/driver.py). This file
+adds the record of the events, and the simulated sources.
 
-Everything in it is lost in a crash: mailboxes, what is held back, protocols and their open
-questions, messages on their way. What lasts is in the journals (the states that were shown) and
-at the sources. A new life begins at the position and the vector of the last visible state, so the
-sources send again everything behind it, and answers to questions of an earlier life reach nobody.
+A crash loses everything in it: mailboxes, held-back transactions, protocols and their open
+questions, messages on their way. Only the journals (the visible states) and the sources last. A new
+life begins at the position and the vector of the last visible state, so the sources send all later
+updates again, and answers to questions of an earlier life are dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ from protocols.views.catalog import Relation
 from protocols.views.partials import total
 from protocols.views.tree import TreeView
 
-#: After one in so many installs it is read again what the operators of a view remember.
+#: After one in so many installs, the memories of a view's operators are validated.
 _VALIDATED = 16
 
 
@@ -53,7 +53,7 @@ class Life:
         sources: Mapping[str, SimulatedSource],
         executors: Executors | None = None,
     ) -> None:
-        """The views (each with its record and the vector that it begins at) over one reading."""
+        """`views`: each with its record and the vector that it begins at, all over one reading."""
         self._sources = sources
         self._executors = executors
         self._algebra = views[0][0].algebra
@@ -64,7 +64,7 @@ class Life:
         self.received: Received[Any] = Received(logs, begin)
         self.driver: Driver[Any] = Driver(self.received)
         self.views = [self._kept(number, *view) for number, view in enumerate(views)]
-        #: What has been sent and not answered.
+        #: The questions that were sent and not answered.
         self.open: list[Opened] = []
 
     def _kept(
@@ -91,7 +91,7 @@ class Life:
         return note
 
     def _through_a_channel(self, number: int, kept: Kept) -> Maintained[Any]:
-        """The view again, for a protocol that counts on FIFO."""
+        """The view again, for a protocol that relies on FIFO."""
         before = kept.maintained.mailbox
         logs = {relation: self._algebra.log() for relation in kept.setting.view.relations}
         mailbox: Mailbox[Any] = Mailbox(logs, before.vector_at(before.start), before.start)
@@ -106,9 +106,9 @@ class Life:
         return self._algebra.changes(dict(relation.columns), version, rows)
 
     def begin(self, page: int, copied: Iterable[Relation] = ()) -> None:
-        """Goes to work, each view with its first state if it has none yet.
+        """Starts every view, with its first state if it has none yet.
 
-        Copies are made beside that, of these relations.
+        Copies of the relations `copied` are built beside that.
         """
         for relation in copied:
             Copying(self.driver, relation, page, _untold)
@@ -131,7 +131,7 @@ class Life:
     # -- updates -------------------------------------------------------------------------------
 
     def arrive(self, source: SimulatedSource) -> None:
-        """The next update of a source is received: known, but without a position."""
+        """Receives the next update of a source: known, but without a position."""
         version = self.received.received(source.name) + 1
         changes = {
             relation: self._algebra.changes(dict(relation.columns), version, rows)
@@ -141,7 +141,7 @@ class Life:
         self.received.receive(source.name, version, changes)
 
     def may_enqueue(self, kept: Kept) -> dict[str, int]:
-        """Source → up to which version its updates may line up for a view now."""
+        """Source → the version up to which its updates may be enqueued for a view now."""
         if kept.loading and kept.setting.entry.fifo:
             return {}  # its channel begins with the protocol
         received, enqueued = self.received.received, kept.maintained.delivery.enqueued
@@ -152,13 +152,13 @@ class Life:
         }
 
     def enqueue_upto(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
-        """What is received gets in line, by its time of commit; whether more of it waits."""
+        """Enqueues received updates by their time of commit; returns whether more of them wait."""
         more = kept.maintained.enqueue_upto(ends, most)
         self._begin(kept)
         return more
 
     def enqueue_each(self, kept: Kept, group: Group) -> None:
-        """These get in line, in this order."""
+        """Enqueues these updates, in this order."""
         names = tuple(dict.fromkeys(source for source, _ in group))
         which = np.array([names.index(source) for source, _ in group], np.int64)
         versions = np.array([version for _, version in group], np.int64)
@@ -166,7 +166,7 @@ class Life:
         self._begin(kept)
 
     def next_again(self, kept: Kept) -> Group | None:
-        """What has to be delivered again next, if all of it is here and may line up."""
+        """The group to deliver again next, if all of it is here and may be enqueued."""
         ends = self.may_enqueue(kept)
         if not kept.again or any(ends.get(s, 0) < version for s, version in kept.again[0]):
             return None
@@ -179,7 +179,7 @@ class Life:
     # -- questions -----------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Everything that is asked goes out, what coincides once."""
+        """Sends all questions, equal ones once."""
         for asked in self.driver.send():
             for wanted in asked.wanting:
                 self._record_question(wanted)
@@ -195,12 +195,12 @@ class Life:
         kept.ids[wanted] = kept.journal.asked(question.position, question.source, name, keys)
 
     def answered(self, opened: Opened, answer: Answer[Any]) -> None:
-        """A source has answered; the answer is on its way."""
+        """Takes in the answer of a source, which is on its way then."""
         self.open.remove(opened)
         self.driver.answered(opened.asked, answer)
 
     def hand_over(self, message: tuple[Asked[Any], Wanted[Any]]) -> None:
-        """An answer reaches a view that wants it."""
+        """Hands an answer to a view that wants it."""
         self.driver.hand_over(*message)
         self._follow()
 
@@ -223,11 +223,11 @@ class Life:
 
     @property
     def waiting_parts(self) -> list[Part]:
-        """Slices that nobody sweeps yet."""
+        """The slices that no process sweeps yet."""
         return [part for kept in self.views for part in kept.parts if not part.begun]
 
     def begin_part(self, part: Part) -> None:
-        """A process begins to sweep a slice."""
+        """Lets a process begin to sweep a slice."""
         part.begin()
         self._follow()
 
@@ -253,10 +253,10 @@ class Life:
                 self.received.left_by(part.maintained.mailbox)
             kept.maintained.swept(parted.stretch, parted.change)
 
-    # -- what becomes visible ------------------------------------------------------------------
+    # -- visible states ------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Records what has been delivered and shown; a first state lets its protocol begin."""
+        """Records deliveries and visible states; a first state lets its protocol begin."""
         for number, kept in enumerate(self.views):
             self._record_deliveries(kept)
             self._take_swept(kept)
@@ -270,7 +270,7 @@ class Life:
                 self._validate(kept)
 
     def _validate(self, kept: Kept) -> None:
-        """Reads again, now and then, what the operators of a view remember; no event of the run."""
+        """Validates the memories of a view's operators now and then, outside the run's events."""
         view, position = kept.setting.view, kept.journal.position
         if not isinstance(view, TreeView) or kept.setting.entry.control:
             return
@@ -281,7 +281,7 @@ class Life:
     def _as_of(
         self, mailbox: Mailbox[Any], position: int, questions: Sequence[Question[Any]]
     ) -> list[Snapshot[Any]]:
-        """What the sources answer from what they held at a position."""
+        """The answers of the sources from their contents at a position."""
         found = []
         for question in questions:
             contained = Prefix(mailbox.version_at(question.source, position))
@@ -313,7 +313,7 @@ class Life:
             kept.journal.shown(VisibleState(state.position, vector, change), state.skipped)
 
     def _begin_to_maintain(self, number: int, kept: Kept) -> None:
-        """The view has a state, so the protocol can start on what comes after it."""
+        """Starts the protocol, once the view has a state."""
         kept.loading = False
         setting = kept.setting
         if setting.entry.fifo:
@@ -333,18 +333,18 @@ class Life:
         self._follow()
 
     def forget(self) -> None:
-        """Drops what no cut behind the last visible states needs."""
+        """Drops updates that no cut after the last visible states needs."""
         for kept in self.views:
             kept.mailbox.forget(kept.journal.position)
         self.driver.forget()
 
 
 def _untold(_rows: int, _complete: bool) -> None:
-    """How far a copy is concerns nobody in a simulation."""
+    """Ignores the progress of a copy."""
 
 
 def _first_state(kept: Kept, limit: int) -> Work[Any]:
-    """All pages of the first state, which is then installed at position 0."""
+    """Reads all pages of the first state and installs it at position 0."""
     parts, after = [], None
     while True:
         view, mailbox = kept.setting.view, kept.mailbox

@@ -1,9 +1,10 @@
-"""What a protocol costs at a given pace: so many updates per round trip, everything counted.
+"""The cost of a protocol at a given pace: a number of updates per round trip, everything counted.
 
-Not random schedules but a metronome. Time goes in round trips. In each one the next updates are
-committed, published and delivered; then every question that was open at its beginning is evaluated
-and its answer handed over. A pace of 0 means that an update comes only when nothing is under way;
-at a pace of 4 four updates meet every question, and as long as they last there is no quiet moment.
+Here schedules are not random: a metronome drives them. Time passes in round trips. In each one the
+next updates are committed, published and delivered; then every question that was open at its
+beginning is evaluated and its answer handed over. A pace of 0 means that an update comes only when
+nothing is under way; at a pace of 4 four updates meet every question, and there is no quiet moment
+until the last one.
 
 The view is a chain R1.y = R2.x, R2.y = R3.x, … of keyed relations and shows all their keys, so that
 every protocol can keep it; those that need a single source get all relations at one.
@@ -33,20 +34,20 @@ _SIZE, _VALUES = 12, 6
 
 @dataclass
 class Cost:
-    """What one run has cost."""
+    """The cost of one run."""
 
     updates: int
     questions: int = 0
     #: Keys and rows in both directions, as JSON; the names of columns are not counted.
     bytes: int = 0
     largest_message: int = 0
-    #: Summands of the largest question: more than one only where a source evaluates joins.
+    #: Terms of the largest question: more than one only if a source evaluates joins.
     most_terms: int = 0
-    #: The most questions that one update (or batch, by its last update) gave rise to.
+    #: The most questions for one update (or batch, by its last update).
     most_questions: int = 0
     round_trips: int = 0
     installs: int = 0
-    #: Installs, and how many updates they covered, before the last update came.
+    #: Installs before the last update came, and the number of updates that they covered.
     installs_meanwhile: int = 0
     covered_meanwhile: int = 0
 
@@ -55,7 +56,7 @@ class Cost:
 
 
 def cost(entry: Entry, relations: int, pace: float, updates: int, seed: int = 1) -> Cost:
-    """Runs a protocol over the chain at a pace, to the end of everything."""
+    """Runs a protocol over the chain at a pace, until nothing is left to do."""
     return _Metronome(entry, chain(relations, updates, entry.one_source, seed), pace).run()
 
 
@@ -114,7 +115,7 @@ class _Metronome:
     def __init__(self, entry: Entry, scenario: Scenario, pace: float) -> None:
         self._pace = pace
         self._sources = sources_of(scenario)
-        #: What is still to come, in its order over all sources.
+        #: The sources of the updates to come, in their order over all sources.
         self._coming = [update.source for update in scenario.updates]
         setting = setting_of(scenario, entry, "bag")
         self._journal = Journal([run_event(setting, None)])
@@ -126,7 +127,7 @@ class _Metronome:
         self._life.begin(page=1_000_000)
         while self._life.loading:
             self._answer(self._under_way())
-        # The first state is the same for all and counts for none.
+        # The first state costs the same for all protocols and is not counted.
         self._cost, asked_before, due = Cost(len(self._coming)), self._journal.last_id, 0.0
         while self._coming or not self._life.idle:
             if self._life.idle:
@@ -146,12 +147,12 @@ class _Metronome:
         return self._cost
 
     def _under_way(self) -> list[Opened]:
-        """All that is asked at this moment."""
+        """All questions that are open at this moment."""
         self._life.send()
         return list(self._life.open)
 
     def _commit(self) -> None:
-        """The next update, up to its delivery; FIFO protocols get it with their answers."""
+        """Commits and delivers the next update; FIFO protocols get it with their answers."""
         source = self._sources[self._coming.pop(0)]
         self._journal.events.append(commit_event(source))
         if not self._coming:
@@ -167,11 +168,11 @@ class _Metronome:
             self._life.enqueue_upto(view, ends)
 
     def _answer(self, questions: list[Opened]) -> None:
-        """All of them at the same moment; what is asked next waits for the next round trip."""
+        """Answers all at the same moment; further questions wait until the next round trip."""
         for each in questions:
             version = Prefix(self._sources[each.source].version)
             for wanted in each.asked.wanting:
-                # What coincides goes out once; a protocol's own cost is that of all it asks.
+                # Equal questions are sent once; the protocol's own cost counts each of them.
                 alone = self._life.answering.from_state(wanted.question, version)
                 self._weigh(wanted.question, alone)
             self._life.answered(each, self._life.answering.from_state(each.question, version))

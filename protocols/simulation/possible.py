@@ -1,4 +1,4 @@
-"""What a database could hold: no fewer rows than none, its keys, and the foreign keys within it."""
+"""Checks that a database could hold given rows: counts, its keys and the foreign keys within it."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from protocols.views.catalog import Catalog, ForeignKey, Relation
 
 
 def refuse_impossible(relation: Relation, rows: Bag) -> None:
-    """WrongUse if no database could hold these rows of a relation."""
+    """Raises WrongUse if no database could hold these rows of a relation."""
     missing = next((row for row, count in rows.counts.items() if count < 0), None)
     if missing is not None:
         raise WrongUse(f"{relation} does not hold the row {list(missing)} that it deletes")
@@ -25,7 +25,7 @@ def refuse_impossible(relation: Relation, rows: Bag) -> None:
         for values in _selected(rows, reference.columns) if reference.mandatory else ():
             if None in values:
                 raise WrongUse(
-                    f"{relation}: the foreign key {reference} is mandatory, and NULL in"
+                    f"{relation}: the foreign key {reference} is mandatory, but NULL in"
                     f" {_having(rows, reference.columns, values)}"
                 )
 
@@ -33,9 +33,9 @@ def refuse_impossible(relation: Relation, rows: Bag) -> None:
 def refuse_orphans(
     catalog: Catalog, contents: Mapping[Relation, Bag], changed: Collection[Relation]
 ) -> None:
-    """WrongUse for a row that references none, by a foreign key within a source.
+    """Raises WrongUse for a row whose foreign key within a source references no row.
 
-    Only those of changed relations are looked at. Across sources there is no moment at which a
+    Only foreign keys of changed relations are checked. Across sources there is no moment at which a
     foreign key would have to hold.
     """
     for key in catalog.foreign_keys:
@@ -43,7 +43,7 @@ def refuse_orphans(
             for values in _orphans(key, contents):
                 row = _having(contents[key.child], key.columns, values)
                 raise WrongUse(
-                    f"foreign key {key}: {key.child} would hold {row}, and {key.parent} no row"
+                    f"foreign key {key}: {key.child} would hold {row}, but {key.parent} no row"
                     f" with {list(values)}"
                 )
 

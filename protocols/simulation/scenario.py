@@ -1,9 +1,9 @@
-"""A scenario: what the sources hold, what will happen to them, and the view that is kept.
+"""A scenario: the contents of the sources, their updates, and the view that is kept.
 
-A scenario says what is committed and in which order at each source; everything else (when, what
-arrives when, what is asked when) is the schedule, which the simulator draws from a seed. A scenario
-whose updates could not have been committed by a real database is refused with the index of the
-update: a protocol that fails on it would have proved nothing.
+A scenario gives the updates and their order at each source. The times of commits, arrivals and
+questions are the schedule, which the simulator draws from a seed. A scenario with an update that no
+real database could have committed is refused with the index of the update: a failure on it would
+prove nothing.
 """
 
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ from protocols.views.catalog import Catalog, Relation, catalog_from_json
 
 #: The fields of a scenario.
 FIELDS = ("name", "view", "beside", "sources", "updates")
-#: What one source holds at one version.
+#: The rows of the relations of a source at one version.
 Contents = Mapping[Relation, Bag]
 
 
 @dataclass(frozen=True)
 class Update:
-    """A transaction at one source, as its net effect; relations without any are left out."""
+    """A transaction at one source, as its net effect; unchanged relations are left out."""
 
     source: str
     changes: Contents
-    #: Commits happen in the order of these times; those without one whenever the seed says.
+    #: Commits happen in the order of these times; those without one when the seed says so.
     at: float | None = None
     global_id: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """The story before a schedule is chosen. It is what it is, not what it equals."""
+    """A scenario, before a schedule is chosen. It is compared by identity."""
 
     name: str
     #: The SQL text.
@@ -49,10 +49,10 @@ class Scenario:
 
 
 def scenario_from_json(form: Any) -> Scenario:
-    """Reads and validates a scenario; WrongUse says which part is wrong."""
+    """Reads and validates a scenario; raises WrongUse with the wrong part."""
     for key, kind in (("view", str), ("sources", dict), ("updates", list)):
         if not isinstance(form, dict) or not isinstance(form.get(key), kind):
-            raise WrongUse(f'a scenario is an object with "view", "sources" and "updates": {key!r}')
+            raise WrongUse(f'a scenario needs "view", "sources" and "updates"; wrong is {key!r}')
     refuse_unknown_fields("the scenario", form, FIELDS)
     catalog = catalog_from_json(form["sources"])
     initial = {relation: _initial(relation, form["sources"]) for relation in catalog}
@@ -70,12 +70,12 @@ def scenario_from_json(form: Any) -> Scenario:
         updates.append(update)
     name, beside = str(form.get("name", "")), form.get("beside", [])
     if not isinstance(beside, list) or not all(isinstance(sql, str) for sql in beside):
-        raise WrongUse('"beside" is a list of further views, each a SELECT')
+        raise WrongUse('"beside" has to be a list of further views, each a SELECT')
     return Scenario(name, form["view"], catalog, initial, tuple(updates), tuple(beside))
 
 
 def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:
-    """The changed relations after the changes; WrongUse if no database could commit them."""
+    """The changed relations after the changes; raises WrongUse if no database could commit them."""
     changed = {relation: before[relation].plus(change) for relation, change in changes.items()}
     for relation, rows in changed.items():
         refuse_impossible(relation, rows)
@@ -85,7 +85,7 @@ def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:
 def _initial(relation: Relation, sources: Mapping[str, Any]) -> Bag:
     rows = sources[relation.source]["relations"][relation.name].get("rows", [])
     if not isinstance(rows, list):
-        raise WrongUse(f'relation {relation}: its "rows" are a list, not {rows!r}')
+        raise WrongUse(f'relation {relation}: "rows" has to be a list, not {rows!r}')
     try:
         held = bag(relation.column_names, ((_row(relation, row), 1) for row in rows))
         refuse_impossible(relation, held)
@@ -107,7 +107,7 @@ def _update(form: Any, catalog: Catalog) -> Update:
     kept = {relation: rows for relation, rows in net.items() if not rows.is_empty()}
     global_id = form.get("global")
     if global_id is not None and not isinstance(global_id, str):
-        raise WrongUse(f'"global" is the name of a global transaction, not {global_id!r}')
+        raise WrongUse(f'"global" has to be the name of a global transaction, not {global_id!r}')
     return Update(form["source"], kept, form.get("at"), global_id)
 
 
@@ -118,13 +118,13 @@ def _change(source: str, form: Any, catalog: Catalog) -> tuple[Relation, Row, in
         raise WrongUse(f"source {source} has no relation {name!r}")
     refuse_unknown_fields("the change", form, ("relation", "row", "count"))
     if not isinstance(count, int) or isinstance(count, bool) or count == 0:
-        raise WrongUse(f'"count" is a whole number other than 0, not {count!r}')
+        raise WrongUse(f'"count" has to be a whole number other than 0, not {count!r}')
     return relation, _row(relation, form.get("row")), count
 
 
 def _row(relation: Relation, values: Any) -> Row:
     if not isinstance(values, list) or len(values) != len(relation.columns):
-        raise WrongUse(f"{relation} has {len(relation.columns)} columns; no row of it: {values!r}")
+        raise WrongUse(f"{relation} has {len(relation.columns)} columns; not a row: {values!r}")
     try:
         pairs = zip(relation.columns, values, strict=True)
         return tuple(type_.decode(value) for (_, type_), value in pairs)
@@ -137,7 +137,7 @@ def _time(update: Update, before: float) -> float:
         return before
     if not isinstance(update.at, int | float) or update.at < before:
         raise WrongUse(
-            f'"at" is a time, not before {before} of the same source\'s update ahead of it; '
+            f'"at" has to be a time, not before {before} of the previous update of its source; '
             f"not {update.at!r}"
         )
     return update.at

@@ -1,4 +1,4 @@
-"""The knobs of a run: everything that decides about it besides its scenario."""
+"""The knobs of a run: everything that determines it besides scenario and protocol."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -12,17 +12,17 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 
-#: What can happen next to a source or to a message from it.
+#: The events of sources and of messages from them.
 KINDS = ("commit", "arrive", "deliver", "evaluate", "hand over")
-#: Kind of event → source → how likely it is, compared with all others that are possible.
+#: Kind of event → source → its weight among all possible events.
 Delays = Mapping[str, Mapping[str, int]]
 Redelivery = Literal["same", "other"]
 #: How sources read: all at one version, from snapshots with holes, row by row inside a window.
 Reads = Literal["versions", "holes", "windows"]
-#: Copies of some relations: which ones depends on the seed.
+#: Relations with copies; for "some" the seed decides which.
 Copies = Literal["none", "some", "all"]
 _SPEEDS = (1, 4, 16)
-#: The knobs of a run in which answers come in turn with updates.
+#: The knobs of a run in which answers come in order with updates.
 _IN_TURN = {"stale": False, "partitions": 1, "reads": "versions", "copies": "none"}
 
 
@@ -34,21 +34,21 @@ class Schedule:
     algebra: str = "frame"
     #: Whether answers may be evaluated at older versions (a replica that lags behind).
     stale: bool = False
-    #: Whether the sources have a past already when the view gets its first state.
+    #: Whether the sources have already committed updates when the view gets its first state.
     late_start: bool = False
     #: Rows per page of the first state.
     page: int = 2
-    #: Into how many parts a relation is cut, each of which is read at its own moment.
+    #: The number of parts of a relation, each of which is read at its own moment.
     partitions: int = 1
-    #: What an answer contains of its source's transactions (exchange/inclusion.py).
+    #: The kind of inclusion that answers have (exchange/inclusion.py).
     reads: Reads = "versions"
-    #: Of which relations the warehouse keeps a copy that answers for the source.
+    #: The relations of which the warehouse keeps a copy that answers instead of the source.
     copies: Copies = "none"
-    #: Into how many slices at most a batch is cut that may be swept elsewhere; 1: none ever is.
+    #: The most slices of a batch that may be swept elsewhere; 1: none is swept elsewhere.
     slices: int = 1
-    #: How often the warehouse loses everything but what it has installed.
+    #: How often the warehouse loses everything that it has not installed.
     crashes: int = 0
-    #: Whether what a crash undid is delivered again in the same order, or in any other.
+    #: Whether updates that a crash undid are delivered again in the same order, or in any other.
     redelivery: Redelivery = "same"
     #: How fast each channel is; None draws it from the seed.
     delays: Delays | None = None
@@ -57,19 +57,19 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.algebra not in ALGEBRAS:
-            raise WrongUse(f"there is no algebra {self.algebra!r}: {', '.join(ALGEBRAS)}")
+            raise WrongUse(f"no algebra {self.algebra!r}; there are: {', '.join(ALGEBRAS)}")
         if self.redelivery not in ("same", "other"):
-            raise WrongUse(f"redelivery is same or other, not {self.redelivery!r}")
+            raise WrongUse(f"redelivery has to be same or other, not {self.redelivery!r}")
         _refuse_unknown(self.reads)
         if self.copies not in ("none", "some", "all"):
-            raise WrongUse(f"copies are of none, some or all relations, not {self.copies!r}")
+            raise WrongUse(f"copies has to be none, some or all, not {self.copies!r}")
         if min(self.page, self.partitions, self.slices) < 1 or self.crashes < 0:
             raise WrongUse(
-                "a page has a row, a relation a part, a batch a slice, and crashes are not negative"
+                "page, partitions and slices have to be at least 1, and crashes at least 0"
             )
         speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
         if any(not isinstance(speed, int) or speed < 1 for speed in speeds):
-            raise WrongUse("delays are whole numbers from 1, by kind of event and source")
+            raise WrongUse("delays have to be whole numbers from 1, by kind of event and source")
 
     def copied(self, relation: Relation) -> bool:
         """Whether the warehouse keeps a copy of a relation."""
@@ -78,11 +78,11 @@ class Schedule:
         return self.copies == "all"
 
     def settled(self, sources: Iterable[str]) -> "Schedule":
-        """With nothing left to draw but the choices themselves."""
+        """The same schedule with drawn delays: then only the choices are left to draw."""
         if self.delays is not None:
             return self
         rng = Random(f"delays {self.seed}")
-        # Some runs are nearly sequential and others pile everything up; within a run the
+        # Some runs are nearly sequential, in others everything piles up; within a run the
         # channels of one source may be much slower than those of another.
         usual = {kind: rng.choice(_SPEEDS) for kind in KINDS}
         delays = {
@@ -112,10 +112,10 @@ class Schedule:
 
 
 def schedule_from_json(form: Any) -> Schedule:
-    """Reads the knobs of a run that was written down; WrongUse if they are none."""
+    """Reads the knobs of a written run; raises WrongUse for anything else."""
     known = [field.name for field in dataclasses.fields(Schedule)]
     if not isinstance(form, dict) or "seed" not in form:
-        raise WrongUse(f"a schedule is an object with a seed and some of: {', '.join(known)}")
+        raise WrongUse(f"a schedule needs a seed, and may have: {', '.join(known)}")
     refuse_unknown_fields("the schedule", form, known)
     choices = form.get("choices")
     try:
@@ -126,10 +126,10 @@ def schedule_from_json(form: Any) -> Schedule:
 
 
 def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedule:
-    """The knobs of a seed, as far as they are not given.
+    """Draws the knobs of a seed that are not given.
 
-    A protocol over FIFO channels knows no replicas, partitions, holes, windows or copies; only
-    some know slices.
+    A protocol over FIFO channels has no replicas, partitions, holes, windows or copies; only some
+    protocols have slices.
     """
     rng = Random(f"knobs {seed}")
     drawn: dict[str, Any] = {
@@ -148,7 +148,7 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
         drawn.update(slices=1)
         if given.get("slices", 1) > 1:
             able = ", ".join(name for name, each in PROTOCOLS.items() if each.stretch is not None)
-            raise WrongUse(f"protocol {entry.name} has no batches to cut; slices are for {able}")
+            raise WrongUse(f"protocol {entry.name} has no batches to cut; slices need: {able}")
     if entry.fifo:
         drawn |= _IN_TURN
         refuse_reads(entry, given.get("reads", "versions"))
@@ -158,7 +158,7 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
 
 
 def refuse_reads(entry: Entry, reads: Reads) -> None:
-    """WrongUse if the protocol cannot keep views over sources that read in this way."""
+    """Raises WrongUse if the protocol cannot keep views over sources that read in this way."""
     _refuse_unknown(reads)
     if entry.fifo and reads != "versions":
         _refuse_for_fifo(entry)
@@ -166,13 +166,13 @@ def refuse_reads(entry: Entry, reads: Reads) -> None:
 
 def _refuse_unknown(reads: Reads) -> None:
     if reads not in get_args(Reads):
-        raise WrongUse(f"reads is versions, holes or windows, not {reads!r}")
+        raise WrongUse(f"reads has to be versions, holes or windows, not {reads!r}")
 
 
 def _refuse_for_fifo(entry: Entry) -> NoReturn:
     raise WrongUse(
-        f"protocol {entry.name} needs FIFO channels: an answer is true at one version, that"
-        " of the moment, so there are neither stale reads nor partitions, holes, windows or copies"
+        f"protocol {entry.name} needs FIFO channels: an answer shows the current version of its"
+        " source, so there are no stale reads, partitions, holes, windows or copies"
     )
 
 

@@ -1,6 +1,6 @@
-"""What a run begins with: views and protocols that fit each other, sources, first lines of a trace.
+"""The setting of a run: views with protocols that can keep them, sources, first lines of a trace.
 
-What all runs over a scenario share is worked out once.
+The parts that all runs over a scenario share are computed once.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _BESIDE = PROTOCOLS["batched-sweep"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same in all lives of a view."""
+    """The parts that are the same in all lives of a view."""
 
     scenario: Scenario
     entry: Entry
@@ -33,7 +33,7 @@ class Setting:
 
 
 def settings_of(scenario: Scenario, protocol: Entry, algebra: str) -> tuple[Setting, ...]:
-    """What all runs over a scenario share, for each of its views."""
+    """The settings that all runs over a scenario share, one for each of its views."""
     first = setting_of(scenario, protocol, algebra)
     beside = [beside_of(scenario, number, protocol) for number in range(len(scenario.beside))]
     # The operators above inner joins work on columns only, and views of one job share answers.
@@ -52,7 +52,7 @@ def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
 
 @lru_cache(maxsize=16)
 def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
-    """What all runs over a scenario share; WrongUse if the protocol cannot keep it."""
+    """The setting that all runs over a scenario share; raises WrongUse if it cannot be kept."""
     view = parse_view(scenario.name or "view", scenario.view, scenario.catalog)
     protocol.refuse_view(view)
     participants: dict[str, set[str]] = {}
@@ -67,7 +67,7 @@ def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
 
 
 def sources_of(scenario: Scenario) -> dict[str, SimulatedSource]:
-    """The sources before anything was committed."""
+    """The sources before any commit."""
     sources = {}
     for name in scenario.catalog.sources:
         initial = {r: rows for r, rows in scenario.initial.items() if r.source == name}
@@ -89,7 +89,7 @@ def run_event(setting: Setting, seed: int | None) -> trace.Run:
 
 
 def commit_event(source: SimulatedSource, at: int = 0) -> trace.Commit:
-    """The source commits its next update."""
+    """Lets the source commit its next update; returns the line of the trace."""
     update = source.commit(at)
     changes = tuple(
         trace.Change(relation.name, row, count)

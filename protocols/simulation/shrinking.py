@@ -1,12 +1,12 @@
-"""From a failing run to a small one that fails in the same way.
+"""Shrinks a failing run to a small one that fails in the same way.
 
 Everything that can be left out is left out as long as the run still fails: updates, single changes,
 initial rows, times and global transactions of the scenario; crashes, partitions and stale reads of
-the knobs; and at last the choices, of which 0 means "finish what is under way first", so a small
-schedule is nearly sequential and differs from that only where it has to.
+the knobs; finally the choices. Choice 0 means "finish work that is under way first", so a small
+schedule is nearly sequential, except where it has to differ.
 
-A smaller scenario makes other choices possible, so a candidate that does not fail with the choices
-at hand gets a few new ones.
+A smaller scenario makes other choices possible, so a candidate that does not fail with the current
+choices is tried with a few new ones.
 """
 
 import copy
@@ -23,9 +23,9 @@ from protocols.simulation.failure import WrittenRun
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule
 
-#: How many other schedules a candidate gets.
+#: The number of other schedules that a candidate is tried with.
 _OTHERS = 12
-#: So few updates are also left out two at a time: what one inserted another deletes.
+#: Fewer updates than this are also left out in pairs: one may insert a row that another deletes.
 _FEW = 10
 #: Knob → its most harmless value.
 _HARMLESS: dict[str, Any] = {
@@ -42,7 +42,7 @@ Form = dict[str, Any]
 
 
 def shrunk(form: Any, entry: Entry, schedule: Schedule, budget: int = 4000) -> WrittenRun:
-    """The smallest failing run that was found from a failing one, in at most `budget` runs."""
+    """The smallest failing run found from a failing one, in at most `budget` runs."""
     shrinking = _Shrinking(entry, budget, copy.deepcopy(form), schedule)
     shrinking.record()
     while shrinking.simplify_scenario() or shrinking.simplify_knobs():
@@ -56,22 +56,22 @@ class _Shrinking:
     """The smallest failing run so far."""
 
     entry: Entry
-    #: Runs that may still be made.
+    #: The number of runs that may still be made.
     budget: int
     form: Form
     schedule: Schedule
     trouble: Trouble | None = field(default=None)
 
     def record(self) -> None:
-        """The failing run once more, to know its choices."""
+        """Repeats the failing run to record its choices."""
         schedule = self.schedule.settled(scenario_from_json(self.form).catalog.sources)
         if not self._try(self.form, schedule):
             raise AssertionError("the run to be shrunk does not fail")
 
-    # -- what is tried -------------------------------------------------------------------------
+    # -- candidates ----------------------------------------------------------------------------
 
     def simplify_scenario(self) -> bool:
-        """Leaves out what can be left out; whether anything could."""
+        """Leaves out all parts that it can; returns whether it left out any."""
         begun = _size(self.form)
         for smaller in (_fewer_updates, _earlier, _fewer_changes, _fewer_rows, _plainer):
             self._walk(smaller)
@@ -86,7 +86,7 @@ class _Shrinking:
         return simplified
 
     def simplify_choices(self) -> None:
-        """Shorter lists, then smaller numbers."""
+        """Tries shorter lists, then smaller numbers."""
         kept = list(self.schedule.choices or ())
         length = len(kept)
         while length:
@@ -105,7 +105,7 @@ class _Shrinking:
     # -- trying --------------------------------------------------------------------------------
 
     def _walk(self, smaller: Any) -> None:
-        """Takes every smaller form that still fails, from where the last one was found."""
+        """Takes every smaller form that still fails; continues where the last one was found."""
         place = 0
         while self.budget > 0:
             candidates = list(smaller(self.form))[place:]
@@ -117,7 +117,7 @@ class _Shrinking:
                 place += 1
 
     def _fails_somehow(self, form: Form, schedule: Schedule) -> bool:
-        """Whether it fails with these choices, with none, or with some others."""
+        """Whether the run fails with these choices, with none, or with some others."""
         try:
             scenario_from_json(form)
         except WrongUse:
@@ -131,7 +131,7 @@ class _Shrinking:
         return False
 
     def _with_choices(self, choices: list[int]) -> bool:
-        """Whether it fails with these; zeroes at the end say nothing and are left out."""
+        """Whether the run fails with exactly these choices."""
         given = dataclasses.replace(self.schedule, choices=tuple(choices))
         return self._try(self.form, given, exactly=True)
 
@@ -171,7 +171,7 @@ def _fewer_updates(form: Form) -> Iterator[Form]:
 
 
 def _earlier(form: Form) -> Iterator[Form]:
-    """The first update of a source happened before the story begins."""
+    """Moves the first update of a source into its initial rows."""
     for source in form["sources"]:
         own = [index for index, u in enumerate(form["updates"]) if u["source"] == source]
         if not own:
@@ -218,7 +218,7 @@ def _with_update(form: Form, index: int, update: Form) -> Form:
 
 
 def _size(form: Form) -> int:
-    """How much there is to read."""
+    """The size of a scenario: its rows, changes and updates."""
     rows = sum(
         len(relation.get("rows", ()))
         for body in form["sources"].values()

@@ -4,26 +4,26 @@ At every moment some events are possible:
 
     commit     a source commits its next update
     arrive     the next update of a source is received by the warehouse: known, without position
-    deliver    something received gets in line for a view: the next update of a source, or all that
-               is here, by time of commit, as in a batch of the job
-    send       the questions that views of one job ask at this moment go out, what coincides once
-    evaluate   a source evaluates one open question, at its version of this moment; with stale
-               reads at an older one that the mailbox can still correct; with partitions each part
-               of the relation at a version of its own since the question was asked; a source
-               with holes from a snapshot that lacks some transactions of the last ones and has
-               some of the next; one with windows row by row, each at a moment since it was asked
+    deliver    received updates are enqueued for a view: the next update of a source, or all that
+               are here, by time of commit, as in a batch of the job
+    send       the questions that views of one job ask at this moment go out, equal ones once
+    evaluate   a source evaluates one open question, at its current version; with stale reads at
+               an older one that the mailbox can still correct; with partitions each part of the
+               relation at a version of its own since the question was asked; a source with holes
+               from a snapshot that lacks some of the last transactions and has some of the next;
+               one with windows row by row, each at a moment since the question was asked
     hand over  an answer reaches the protocol, not before the mailbox has caught up with its version
     sweep      a process begins to sweep a slice of a batch that the driver has handed out
-               (elsewhere.py); its questions are answered as all others
-    crash      the warehouse loses everything but the states that it has shown (life.py); it may be
-               given a further view of the scenario then, which begins at the sources' versions
+               (elsewhere.py); its questions are answered like all others
+    crash      the warehouse loses everything but the visible states (life.py); it may get a
+               further view of the scenario then, which begins at the sources' versions
 
-What follows from an event is decided by the driver that production runs (exchange/driver.py).
+The production driver (exchange/driver.py) decides the consequences of an event.
 
-One of them happens, and so on until nothing is left to do. How likely each kind is at each source
-differs from run to run, so that some runs are nearly sequential and others pile everything up. The
-run begins with the first state of the view, read in small pages while the sources go on; a page is
-one statement at its source, so it is never read in parts.
+One event happens after the other until nothing is left to do. The weight of each kind at each
+source differs from run to run, so that some runs are nearly sequential and in others everything
+piles up. The run begins with the first state of the view, read in small pages while the sources
+continue; a page is one statement at its source, so it is never read in parts.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,24 +52,24 @@ from protocols.views.catalog import Relation
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
 
-#: (how likely, what happens, to what).
+#: (weight, the event, its argument).
 _Event: TypeAlias = tuple[int, Callable[[Any], None], Any]
-#: How likely a crash is, compared with the events of the channels (schedule.py).
+#: The weight of a crash, compared with the events of the channels (schedule.py).
 _CRASH = 1
-#: How likely it is that questions of several views go out, those that wait for it together.
+#: The weight of sending the waiting questions of several views together.
 _SEND = 8
-#: How likely it is that a process begins to sweep a slice that waits for one.
+#: The weight of a process beginning to sweep a waiting slice.
 _SWEEP = 8
-#: So much the clocks of sources differ, in commits.
+#: The difference between the clocks of sources, in commits.
 _CLOCKS = 6
-#: So far back and ahead of a snapshot there are transactions that it lacks or has all the same.
+#: A snapshot may lack so many of its last transactions, and contain some of so many later ones.
 _HOLES = 3
 
 
 def simulate(scenario: Scenario, protocol: Entry, schedule: Schedule) -> Outcome:
-    """One run of a protocol over a scenario, to the end of everything.
+    """Runs a protocol over a scenario, until nothing is left to do.
 
-    WrongUse if the protocol cannot keep the scenario's view or its transactions.
+    Raises WrongUse if the protocol cannot keep the scenario's view or its transactions.
     """
     settled = schedule.settled(scenario.catalog.sources)
     first, *beside = _Simulation(scenario, protocol, settled).run()
@@ -82,11 +82,11 @@ class _View:
 
     setting: Setting
     journal: Journal
-    #: What its first state stands at.
+    #: The vector of its first state.
     vector: dict[str, int]
     #: Whether the warehouse keeps it already; it may be created at a restart.
     created: bool = True
-    #: What was delivered before the last crash and has to be delivered again first.
+    #: The groups delivered before the last crash that have to be delivered again first.
     again: Sequence[Group] = ()
 
 
@@ -104,7 +104,7 @@ class _Simulation:
         cut = schedule.slices > 1
         self._executors = Executors(self._choices, schedule.slices) if cut else None
         delays = schedule.delays or {}
-        #: Kind of event → source → how likely it is.
+        #: Kind of event → source → its weight.
         self._weights = {
             kind: {name: delays.get(kind, {}).get(name, 1) for name in scenario.catalog.sources}
             for kind in KINDS
@@ -126,7 +126,7 @@ class _Simulation:
         self._parts: dict[Relation, tuple[Condition, ...]] = {}
 
     def run(self) -> tuple[Outcome, ...]:
-        """The outcomes of all views."""
+        """Runs to the end; returns the outcomes of all views."""
         self._begin()
         self._settle(self._shown())
         while True:
@@ -156,20 +156,20 @@ class _Simulation:
         self._life.begin(self._schedule.page, copied)
 
     def _check_nothing_is_left(self) -> None:
-        """Nothing can happen any more: then everything has to have happened."""
+        """Raises ProtocolBug if no event is possible but something is left to do."""
         for kept in self._life.views:
             delivered = kept.mailbox.vector_at(kept.mailbox.last_position)
             for name, source in self._sources.items():
                 if delivered[name] != len(source.updates):
                     raise ProtocolBug(
-                        f"the run stands still: {len(source.updates)} updates of {name} were to be"
-                        f" delivered, and {delivered[name]} were"
+                        f"the run is stuck: {len(source.updates)} updates of {name} were to be"
+                        f" delivered, but {delivered[name]} were"
                     )
         if not self._life.idle or self._life.driver.asking:
-            raise ProtocolBug("the run stands still with work begun that asks nothing")
+            raise ProtocolBug("the run is stuck: work has begun, but asks nothing")
 
     def _possible(self) -> list[_Event]:
-        """What can happen now; what finishes something stands before what begins something."""
+        """The possible events; those that finish work come before those that begin work."""
         life, weights = self._life, self._weights
         events: list[_Event] = []
         for message in life.driver.next_ones():
@@ -194,7 +194,7 @@ class _Simulation:
         return events
 
     def _deliveries(self, kept: Kept) -> list[_Event]:
-        """That updates of a source, or what a crash undid, get in line for a view."""
+        """The events that enqueue updates of a source, or undone deliveries, for a view."""
         if kept.again:
             group = self._life.next_again(kept)
             if group is None:
@@ -207,8 +207,8 @@ class _Simulation:
         self._life.enqueue_each(kept, kept.again[0])
 
     def _deliver(self, what: tuple[Kept, str]) -> None:
-        """The next update of a source gets in line; or all that is here, as in a batch of the job,
-        by time of commit, cut at some size."""
+        """Enqueues the next update of a source; or all that are here, as in a batch of the job, by
+        time of commit, cut at some size."""
         kept, name = what
         ends = self._life.may_enqueue(kept)
         if self._choices.below(3) < 2:
@@ -222,10 +222,10 @@ class _Simulation:
         self._life.send()
 
     def _settle(self, shown: int) -> None:
-        """What follows of itself from an event."""
+        """Handles the direct consequences of an event."""
         life = self._life
         if len(life.views) == 1:
-            # Questions of one view wait for no others.
+            # The questions of a single view need not wait for others.
             life.send()
         if life.idle:
             life.driver.validate()
@@ -233,20 +233,20 @@ class _Simulation:
             life.forget()
 
     def _shown(self) -> int:
-        """States behind the first ones, of all views."""
+        """The number of states after the first ones, of all views."""
         return sum(max(len(kept.journal.states) - 1, 0) for kept in self._life.views)
 
     # -- at the sources ------------------------------------------------------------------------
 
     def _past(self) -> dict[str, int]:
-        """Commits what lies before the first state, which is delivered with it."""
+        """Commits the updates before the first state, which are delivered with it."""
         for _ in range(self._choices.below(len(self._scenario.updates) + 1)):
             due = [source for source in self._sources.values() if self._is_due(source)]
             self._commit(due[self._choices.below(len(due))])
         return self._past_of(self._created())
 
     def _past_of(self, views: Sequence[_View]) -> dict[str, int]:
-        """The vector at which these views begin, with the deliveries that lie before it."""
+        """The vector at which these views begin; records the deliveries up to it."""
         committed = {name: source.version for name, source in self._sources.items()}
         vector = legal_below(committed, {name: self._parts_at(name) for name in committed})
         for view in views:
@@ -256,7 +256,7 @@ class _Simulation:
         return vector
 
     def _parts_at(self, source: str) -> dict[int, GlobalPart]:
-        """Which versions of a source are parts of global transactions."""
+        """The versions of a source that are parts of global transactions, with these."""
         return {
             version: self._views[0].setting.globals[update.global_id]
             for version, update in enumerate(self._sources[source].updates, 1)
@@ -264,7 +264,7 @@ class _Simulation:
         }
 
     def _is_due(self, source: SimulatedSource) -> bool:
-        """Whether it may commit now: updates that have a time wait for all earlier ones."""
+        """Whether a source may commit now: updates with a time wait for all earlier ones."""
         update = source.next_update
         if update is None or not self._timed or update.at is None:
             return update is not None
@@ -272,7 +272,7 @@ class _Simulation:
         return all(other.at is None or other.at >= update.at for other in pending)
 
     def _commit(self, source: SimulatedSource) -> None:
-        """Clocks differ: of two commits the later one may have the earlier time."""
+        """Lets a source commit; clocks differ, so a later commit may have an earlier time."""
         self._commits += 1
         event = commit_event(source, self._commits + self._choices.below(_CLOCKS))
         for view in self._views:
@@ -305,14 +305,14 @@ class _Simulation:
         return bool(question.relation.key)
 
     def _moments(self, window: Window) -> list[int]:
-        """When the row of one key is read: at the end of the window, or earlier, or twice."""
+        """Draws when the row of one key is read: at the end of the window, earlier, or twice."""
         times = 1 + self._choices.below(4) // 3
         length = window.high - window.low
         return [window.high - self._choices.below(length + 1) for _ in range(times)]
 
     def _with_holes(self, source: SimulatedSource, upto: int) -> Prefix:
-        """A state that a snapshot can have: some of the last transactions are not in it, some of
-        the next ones are, and with each all that it depends on."""
+        """Draws a state of a snapshot: it lacks some of the last transactions and contains some of
+        the next ones, each with all transactions that it depends on."""
         lacking: list[int] = []
         for version in range(max(1, upto - _HOLES + 1), upto + 1):
             depends = any(source.depends(version, earlier) for earlier in lacking)
@@ -325,13 +325,13 @@ class _Simulation:
                 besides.append(version)
             else:
                 missing.append(version)
-        # The same can be said with a shorter prefix.
+        # The same set can be described with a shorter prefix.
         shorter = max(0, upto - self._choices.below(3))
         told = [v for v in range(shorter + 1, upto + 1) if v not in lacking]
         return Prefix(shorter, (*told, *besides), tuple(v for v in lacking if v <= shorter))
 
     def _version(self, source: SimulatedSource, oldest: int) -> int:
-        """At which of its versions a source reads; the choice 0 means the newest."""
+        """Draws the version at which a source reads; choice 0 means the newest."""
         if oldest == source.version:
             return oldest
         return source.version - self._choices.below(source.version - oldest + 1)
@@ -353,9 +353,9 @@ class _Simulation:
     # -- at the warehouse ----------------------------------------------------------------------
 
     def _crash(self, _: None) -> None:
-        """The warehouse starts again with what it has installed, and may be given another view.
+        """Restarts the warehouse with its installed states; it may get another view.
 
-        A protocol that counts on FIFO is given updates as its answers come, in whatever order.
+        A protocol that relies on FIFO gets updates as its answers come, in any order.
         """
         self._crashes += 1
         for view, kept in zip(self._created(), self._life.views, strict=True):

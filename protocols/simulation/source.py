@@ -1,8 +1,8 @@
 """A simulated source: every version it ever had, and answers at any of them.
 
-It does what an autonomous database does, no more: it commits its own transactions, and answers one
-question at one version. That it remembers old versions is for stale reads, for relations in parts
-that are read at different moments, and for telling afterwards what was right.
+It does only what an autonomous database does: it commits its own transactions, and answers one
+question at one version. It remembers old versions for stale reads, for relations whose parts are
+read at different moments, and for judging runs afterwards.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ class SimulatedSource:
 
     def __init__(self, name: str, initial: Contents, updates: Sequence[Update]) -> None:
         self.name = name
-        #: Everything that it will commit; version v is `updates[v - 1]`.
+        #: All updates that it will commit; version v is `updates[v - 1]`.
         self.updates = updates
-        #: When its versions were committed, by its own clock, which may step back.
+        #: The commit times of its versions, by its own clock, which may step back.
         self.times: list[int] = []
-        #: What it holds, by version; one more than it has committed.
+        #: Its contents by version, from version 0 on.
         self._contents: list[Contents] = [initial]
-        #: (view, index of an atom) → in which order the view is joined from there.
+        #: (view, index of an atom) → the plan that joins the view from there.
         self._ways: dict[tuple[str, int], Plan] = {}
 
     @property
@@ -43,12 +43,12 @@ class SimulatedSource:
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """All that it has."""
+        """All its relations."""
         return tuple(self._contents[0])
 
     @property
     def next_update(self) -> Update | None:
-        """What it will commit next; None when its story is over."""
+        """The update that it will commit next; None after the last one."""
         return self.updates[self.version] if self.version < len(self.updates) else None
 
     def commit(self, at: int = 0) -> Update:
@@ -64,7 +64,7 @@ class SimulatedSource:
         return self._contents[version][relation]
 
     def shown(self, relation: Relation, contained: Prefix) -> Bag:
-        """All rows of a relation after these transactions and no others."""
+        """All rows of a relation after exactly these transactions."""
         held = self._contents[contained.upto][relation]
         for version in contained.besides:
             held = held.plus(self._change(relation, version))
@@ -77,9 +77,9 @@ class SimulatedSource:
         return self.updates[version - 1].changes.get(relation, nothing)
 
     def depends(self, later: int, earlier: int) -> bool:
-        """Whether one transaction saw what another did: no state has the later one alone.
+        """Whether a transaction depends on an earlier one: no state has the later one alone.
 
-        A database makes it wait for the rows, or the keys, that both of them touch.
+        A database makes the later one wait for the rows, or the keys, that both of them touch.
         """
         ours, theirs = self.updates[later - 1].changes, self.updates[earlier - 1].changes
         return any(
@@ -92,7 +92,7 @@ class SimulatedSource:
     ) -> Bag:
         """The rows of a keyed relation, each key read at moments of its own inside a window.
 
-        `moments` draws them, for a key that somebody touches meanwhile: versions in the window.
+        `moments` draws these versions for a key that is touched inside the window.
         """
         touched = {
             key
@@ -113,7 +113,7 @@ class SimulatedSource:
         found: list[tuple[Row, int]] = []
         own = [_rows_of(atom, contents) for atom in view.atoms]
         for term in terms:
-            # What is given is small, so the join begins there.
+            # The given rows are few, so the join begins there.
             way = self._way(view, min(term, default=0))
             rows = [term.get(index, held) for index, held in enumerate(own)]
             found += _join(view, way, rows).counts.items()
@@ -125,9 +125,9 @@ class SimulatedSource:
         return self._ways[view.name, origin]
 
     def parts(self, relation: Relation, number: int) -> tuple[Condition, ...]:
-        """A relation cut into at most so many parts by the values of its first column.
+        """Cuts a relation into at most `number` parts by the values of its first column.
 
-        Each row satisfies exactly one of the conditions, also at every other version.
+        Each row satisfies exactly one of the conditions, at every version.
         """
         place, type_ = Column(relation.column_names[0]), relation.columns[0][1]
         bounds = [Literal(bound, type_) for bound in self._bounds(relation, number)]
@@ -150,7 +150,7 @@ class SimulatedSource:
 
 
 class Commits:
-    """What is known of the sources' transactions besides their changes."""
+    """The properties of the sources' transactions besides their changes."""
 
     def __init__(
         self, sources: Mapping[str, SimulatedSource], globals_: Mapping[str, GlobalPart]
@@ -203,7 +203,7 @@ def _rows_of(atom: Atom, contents: Contents) -> Bag:
 
 
 def _join(view: View, way: Plan, rows: Sequence[Bag]) -> Bag:
-    """The view over these rows, by atom: one loop after the other, as a textbook would."""
+    """The view over these rows (by atom), joined one atom after the other."""
     partial = rows[way.origin.index]
     partial = partial if way.residual is None else partial.where(way.residual)
     for step in way.steps:

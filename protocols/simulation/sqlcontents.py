@@ -1,14 +1,13 @@
-"""A view of any shape at any vector: DuckDB evaluates its SQL over what the sources held.
+"""A view of any shape at any vector: DuckDB evaluates its SQL over the contents of the sources.
 
-The independent side of every test of the operators: the text goes to DuckDB as it is (with other
-tables in the place of the relations), so nothing of our reading of it, nor of our operators, takes
-part.
+This is the independent side of every test of the operators: the text goes to DuckDB as it is (with
+other tables in the place of the relations), so neither our parser nor our operators are used.
 
-How other tables come into a text (`checking/rewriting.py`) and how DuckDB makes its plans
-(`checking/plans.py`) is shared with the checker. What that costs: a slip there fools both alike, so
-that the one agrees with the other says nothing about it. Therefore the tests hold these contents to
-the text as it was written, over tables that have the names of the relations. To do so here would
-leave out sources that are called `system` or `temp`, which are databases to DuckDB.
+Two parts are shared with the checker: how other tables are put into a text
+(`checking/rewriting.py`) and how DuckDB makes its plans (`checking/plans.py`). A mistake there
+would mislead both alike, so their agreement does not exclude one. Therefore the tests compare these
+contents with the original text, over tables that have the names of the relations. Doing that here
+would exclude sources that are called `system` or `temp`, which are databases to DuckDB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +32,13 @@ class SqlContents:
     def __init__(self, view: TreeView, sources: Mapping[str, SimulatedSource]) -> None:
         self._sources = sources
         self._schema: Mapping[str, ColumnType] = view.schema
-        # The text may name relations that the view needs nothing of.
+        # The text may name relations that the view does not need.
         there = (relation for source in sources.values() for relation in source.relations)
         self._text: ViewText = view_text(view.sql, Catalog(tuple(there)))
         self._sql = self._text.over(_name)
         # Temporary tables belong to a cursor.
         self._db = _database().cursor()
-        #: Per relation what it held, each with the table that holds it.
+        #: Relation → its contents at different versions, each with the table that holds them.
         self._tables: dict[Relation, list[tuple[Bag, str]]] = {}
         #: A statement over such tables → its rows.
         self._known: dict[str, dict[Row, int]] = {}
@@ -54,7 +53,7 @@ class SqlContents:
         return self._known[sql]
 
     def _table(self, relation: Relation, version: int) -> str:
-        """The table with what a relation held; what did not change is not written again."""
+        """The table with the contents of a relation; unchanged contents are not written again."""
         held = self._sources[relation.source].held(relation, version)
         tables = self._tables.setdefault(relation, [])
         for known, name in tables:
@@ -87,7 +86,7 @@ def _creating(name: str, relation: Relation, rows: Sequence[Row]) -> tuple[str, 
         f"{number}::{type_.name} AS {_quoted(column)}"
         for number, (column, type_) in zip(numbers, relation.columns, strict=True)
     )
-    # VALUES has at least one row: this one is left out again.
+    # VALUES needs at least one row; WHERE false drops it again.
     values = rows or [(None,) * len(numbers)]
     marks = ", ".join([f"({', '.join('?' * len(numbers))})"] * len(values))
     sql = f"SELECT {columns} FROM (VALUES {marks}) AS v({', '.join(numbers)})"
@@ -102,7 +101,7 @@ def _quoted(name: str) -> str:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """One for all: to open a database takes longer than most of these questions."""
+    """One database for all: opening one takes longer than most of these queries."""
     return judging(duckdb.connect(":memory:", config={"threads": 1}))
 
 

@@ -443,7 +443,7 @@ def test_lca_that_installs_out_of_order_is_stopped_by_the_driver(
         f"self._owners = type(self._owners)({by_answers})\n    while self._owners",
     )
     monkeypatch.setattr(Lca, "_in_order", unordered)
-    with pytest.raises(ProtocolBug, match="the states of positions"):
+    with pytest.raises(ProtocolBug, match="cannot show"):
         campaign("lca", range(SOON), until_wrong=True)
 
 

@@ -107,7 +107,7 @@ def test_slices_are_for_protocols_whose_batches_may_be_cut() -> None:
     assert "slices 3" in result.stdout
     refused = run(FIGURE_5, "--protocol", "sweep", "--slices", "3")
     assert refused.exit_code == 2
-    assert "slices are for batched-sweep" in refused.stderr
+    assert "slices need: batched-sweep" in refused.stderr
 
 
 def test_all_schedules_are_counted(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_all_schedules_over_sources_with_holes_are_tried_and_one_replays(tmp_pat
         (("nowhere.json", "--protocol", "sweep"), "nowhere.json cannot be read"),
         ((__file__, "--protocol", "sweep"), "is not JSON"),
         ((FIGURE_5, "--protocol", "strobe"), "needs the key"),
-        (("--replay", FIGURE_5), "has 'scenario'"),
+        (("--replay", FIGURE_5), "needs 'scenario'"),
         (("--random", "--protocol", "sweep", "--seeds", "1..2", "--trace", "x"), "--seed N"),
         ((FIGURE_5, "--protocol", "sweep", "--updates", "3"), "it needs --random"),
         ((FIGURE_5, "--protocol", "sweep", "--views"), "--views is for drawn scenarios"),

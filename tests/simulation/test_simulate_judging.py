@@ -184,4 +184,4 @@ def test_a_run_that_stands_still_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Life, "may_enqueue", lambda *_: {})
     tally = Campaign(SWEEP, given={"crashes": 0}).over(range(3))
     assert len(tally.of("broke")) == 3
-    assert "the run stands still" in tally.of("broke")[0][1].words
+    assert "the run is stuck" in tally.of("broke")[0][1].words

@@ -219,7 +219,7 @@ def test_installing_in_the_order_in_which_sweeps_end_is_caught(
         PipelinedSweep._taking_part, right, "for self._installed in [position - 1]:"
     )
     monkeypatch.setattr(PipelinedSweep, "_taking_part", unordered)
-    with pytest.raises(ProtocolBug, match="the states of positions"):
+    with pytest.raises(ProtocolBug, match="cannot show"):
         hunt(PROTOCOLS["pipelined-sweep"], range(SOON))
 
 
