@@ -50,7 +50,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class Column(_Part):
-    """A column, by the name it has in the rows at hand (qualified by alias above one atom)."""
+    """A column, by its name in the given rows (qualified by alias above one atom)."""
 
     name: str
 

@@ -184,7 +184,7 @@ _AS_POLARS_DOES = {
 
 
 def _only_by_name(_types: Sequence[SqlType]) -> Signature:
-    raise Unfit("the type that CAST returns stands in the text of the view")
+    raise Unfit("the text of the view gives the type that CAST returns")
 
 
 CAST = Function(

@@ -28,7 +28,7 @@ def _null(dtype: pl.DataType) -> pl.Series:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some of the rows at hand."""
+    """A subset of the given rows."""
 
     height: int
     #: True for these rows; None: all.
