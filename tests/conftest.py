@@ -1,5 +1,5 @@
-"""What all tests share: the order of the files, a table of the planted defects, and how the test
-process ends.
+"""Shared by all tests: the order of the files, a table of the planted defects, and the end of the
+test process.
 """
 
 import os
@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 _TESTS = Path(__file__).parent
-#: The slowest files, in the order in which they begin. A process that has nothing left takes the
-#: next file (`--dist loadfile`), so one of these at the end would run while the other processes are
-#: idle. Behind the very slowest, those that wait, for processes and Spark, take turns with those
-#: that compute: among their like, the first would leave the cores idle and the second would only
-#: share them.
+#: The slowest files, in the order in which they begin. An idle process takes the next file
+#: (`--dist loadfile`), so a slow file at the end would run while the other processes are idle.
+#: After the very slowest, files that wait for processes and Spark alternate with files that
+#: compute: only waiting ones would leave the cores idle, only computing ones compete for them.
 _FIRST = (
     "integration/test_live_crashes.py",
     "integration/test_hostile.py",
@@ -62,7 +61,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many runs each campaign needed to find the defect that was planted for it."""
+    """Prints how many runs each campaign needed to find its planted defect."""
     found: dict[str, list[int]] = {}
     for report in terminalreporter.stats.get("passed", ()):
         runs = [int(run) for _, text in report.sections for run in _CAUGHT.findall(text)]
@@ -78,8 +77,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends without Python's teardown: DuckDB's binding reports leaks there that are not ours, in
-    forty lines behind the result that somebody wants to read.
+    """Ends without Python's teardown, where DuckDB's binding reports leaks that are not ours, in
+    forty lines after the test result.
     """
     status = getattr(config, "_viewsweep_status", None)
     if status is not None:

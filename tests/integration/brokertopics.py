@@ -1,4 +1,4 @@
-"""What tests do to topics behind everybody's back."""
+"""Changes of topics that bypass publishers and jobs."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,7 +18,7 @@ from sources.topics import CLIENT_LOG
 
 @cache
 def admin(bootstrap: str) -> AdminClient:
-    """Lives on, for what it was asked to do ends with it."""
+    """An admin client; it must stay alive, since its requests end with it."""
     return AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
 
 
@@ -42,7 +42,7 @@ def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
 
 
 def write_topic(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
-    """A topic with these records."""
+    """Creates a topic with these records."""
     make_topic(bootstrap, topic)
     send(bootstrap, topic, values)
 

@@ -1,4 +1,4 @@
-"""What live tests share: a broker, topics that are nobody else's."""
+"""Fixtures of live tests: a broker, and topics that no other test uses."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
-    """One for all tests of a process, since each start takes two JVMs.
+    """One broker for all tests of a process, since each start takes two JVMs.
 
     A test that kills its broker takes `mortal_broker`.
     """
@@ -26,21 +26,21 @@ def broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def mortal_broker() -> Iterator[LocalBroker]:
-    """A broker of the test's own, which it may kill."""
+    """A separate broker, which the test may kill."""
     with LocalBroker() as running:
         yield running
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic, or what the names of several begin with, that no other test uses."""
+    """The name of a topic, or the prefix of several names, that no other test uses."""
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")
     return f"{name[:100]}-{next(_numbers)}"
 
 
 @pytest.fixture
 def published(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Sources that have each committed and published something."""
+    """Sources that have each committed and published a few rows."""
     with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         yield world

@@ -1,8 +1,8 @@
-"""A small world for jobs without Spark: three sources with real parts, and who knows the truth.
+"""A small world for jobs without Spark: three real sources, and the truth about the view.
 
-Each source is a database with its query server and its publisher, on a real broker. The job is
-given batches of records that the test cuts as it likes. The truth is DuckDB evaluating the view's
-SQL over the relations as the test committed them; nothing of viewsweep takes part in it.
+Each source is a database with its query server and its publisher, on a real broker. The test cuts
+the records into batches for the job as it likes. The truth comes from DuckDB, which evaluates the
+view's SQL over the relations as the test committed them; no code of viewsweep takes part in it.
 """
 
 import random
@@ -37,13 +37,13 @@ from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 Row = tuple[Any, ...]
-#: (relation, row, how many more).
+#: (relation, row, change of its count).
 Change = tuple[str, Row, int]
 
 
 @dataclass(frozen=True)
 class Story:
-    """Which sources there are, the view over them, and rows that they might insert."""
+    """The sources, the view over them, and a generator of rows to insert."""
 
     forms: Mapping[str, Any]
     sql: str
@@ -65,7 +65,7 @@ Rows = Counter[tuple[Any, ...]]
 
 
 def _any_row(source: str, dice: random.Random) -> tuple[str, Row]:
-    """Few values, so that much matches."""
+    """A row of few values, so that many rows match."""
     if source == "a":
         return "r", (dice.randint(1, 30), dice.choice([*range(6), None]), dice.choice("pq"))
     if source == "c":
@@ -110,7 +110,7 @@ KEYED = Story(
     lambda source, dice: _keyed_row({"a": "r", "b": "s", "c": "u"}[source], dice),
     {source: _KEYED_FIRST[name] for source, name in zip("abc", "rsu", strict=True)},
 )
-#: The same at one source.
+#: The same relations at one source.
 ONE_SOURCE = Story(
     {"a": _KEYED_RELATIONS},
     _KEYED_SQL.format(r="a", s="a", u="a"),
@@ -120,7 +120,7 @@ ONE_SOURCE = Story(
 
 
 class Source:
-    """One source's database, query server and publisher, and a log of its own of all commits."""
+    """A source's database, query server and publisher, and a separate log of all commits."""
 
     def __init__(
         self, name: str, directory: Path, bootstrap: str, topic: str, story: Story = MIXED
@@ -138,7 +138,7 @@ class Source:
         self.history: list[tuple[int, str, tuple[Any, ...], int]] = []
 
     def publish(self) -> None:
-        """Starts to publish; goes on in the background."""
+        """Starts to publish in the background."""
         self.publisher = Publisher(self.database, self.bootstrap, self.topic)
         self.publisher.start()
 
@@ -148,7 +148,7 @@ class Source:
     def commit_many(
         self, transactions: Sequence[Sequence[Change]], part: GlobalPart | None = None
     ) -> None:
-        """One version per transaction, in one go."""
+        """Commits a group, one version per transaction."""
         first = self.database.version + 1
         grouped = [Transaction(tuple(RowChange(*c) for c in each), part) for each in transactions]
         assert self.database.commit_many(grouped) == first + len(grouped) - 1
@@ -156,13 +156,13 @@ class Source:
             self.history += [(version, *change) for change in changes]
 
     def commit_at_random(self, dice: random.Random, transactions: int) -> None:
-        """Each inserts, deletes or modifies up to three rows; few values, so that much matches."""
+        """Each transaction inserts, deletes or modifies up to three rows of few values."""
         held = self.rows()
         found = (self._changes(dice, held) for _ in range(transactions))
         self.commit_many([changes for changes in found if changes])
 
     def _changes(self, dice: random.Random, held: Counter[tuple[str, Row]]) -> list[Change]:
-        """The net changes of one transaction, which `held` is brought up to."""
+        """The net changes of one transaction, also applied to `held`."""
         net: Counter[tuple[str, Row]] = Counter()
         for _ in range(dice.randint(1, 3)):
             new = self.story.row(self.name, dice)
@@ -181,7 +181,7 @@ class Source:
         return bool(relation.key) and row[0] == new[0] and row[1][0] == new[1][0]
 
     def rows(self) -> Counter[tuple[str, tuple[Any, ...]]]:
-        """What it holds now."""
+        """Its present rows."""
         held: Counter[tuple[str, tuple[Any, ...]]] = Counter()
         for _, relation, row, count in self.history:
             held[relation, row] += count
@@ -193,7 +193,7 @@ class Source:
         assert self.publisher.error is None
 
     def restart_server(self) -> None:
-        """At the address that it had."""
+        """Restarts the query server at the same address."""
         port = int(self.address.rpartition(":")[2])
         self.server = QueryServer(self.database, Endpoint(port=port), self.topic)
 
@@ -234,13 +234,13 @@ class OneView(Job):
 
     @property
     def standing(self) -> Standing:
-        """How far the view has come."""
+        """The standing of the view."""
         if self._running is None:
             return self.checked.standings["v"]
         return self.views[0].standing
 
     def take(self, records: pl.DataFrame) -> int:
-        """A micro-batch of these records, committed; returns how many positions it brought."""
+        """Takes and commits a micro-batch of these records; returns its number of positions."""
         ends = records.group_by("topic").agg(pl.col("offset").max() + 1)
         topics = self.running.topics
         positions = self.running.process({topics[topic]: end for topic, end in ends.iter_rows()})
@@ -259,7 +259,7 @@ class World:
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
-        # Tests wait for the watermark, which need not move more than once a second.
+        # Tests wait for the watermark, which otherwise moves only once a second.
         self._stack.enter_context(mock.patch("sources.publisher._MARK_EVERY", 0.02))
         self.sources = {
             name: Source(name, self.directory, self.bootstrap, f"{self.prefix}-{name}", self.story)
@@ -273,10 +273,10 @@ class World:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    # -- what the sources do -------------------------------------------------------------------
+    # -- the sources ---------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """All sources publish, and their topics are there."""
+        """Starts all publishers, and returns when their topics exist."""
         for source in self.sources.values():
             source.publish()
         for source in self.sources.values():
@@ -285,7 +285,7 @@ class World:
         self.wait_until_published()
 
     def commit_at_random(self, dice: random.Random, transactions: int) -> None:
-        """In short runs of one source after the other."""
+        """Commits in short runs of one source after the other."""
         left = transactions
         while left:
             run = dice.randint(1, min(6, left))
@@ -303,9 +303,9 @@ class World:
     # -- the job -------------------------------------------------------------------------------
 
     def write_configuration(self, sql: str | None = None, **changes: Any) -> Path:
-        """`warehouse.toml`; changes are values for [job] and, under `toml`, text replaced.
+        """Writes `warehouse.toml`; changes are values for [job] and, under `toml`, replaced text.
 
-        `copies` are relations (source.name) of which a copy is kept.
+        `copies` are relations (source.name) to keep copies of.
         """
         replaced: Mapping[str, str] = changes.pop("toml", {})
         copies = [relation.split(".") for relation in changes.pop("copies", ())]
@@ -334,13 +334,13 @@ class World:
         executors: Cluster | None = None,
         **changes: Any,
     ) -> "closing[OneView]":
-        """A new job, which has neither checked nor prepared anything."""
+        """A new job that has neither checked nor prepared anything."""
         known = configuration or read_configuration(self.write_configuration(**changes))
         view = known.view("v").with_protocol(protocol)
         return closing(OneView(known, [view], report or self.reports.append, executors))
 
     def go_on(self, **changes: Any) -> None:
-        """A job that starts, installs all that is in the topics, and is complete."""
+        """Starts a job that installs everything in the topics, and checks that it is complete."""
         self.wait_until_published()
         with self.job(**changes) as job:
             start(job)
@@ -349,20 +349,20 @@ class World:
             assert job.standing.vector == self.versions
 
     def records_after(self, job: "OneView") -> pl.DataFrame:
-        """Everything in the topics behind the job's standing."""
+        """All records in the topics after the job's standing."""
         offsets = {self.sources[s].topic: o for s, o in job.standing.offsets.items()}
         return records(self.bootstrap, offsets)
 
     # -- the truth -----------------------------------------------------------------------------
 
     def assert_complete(self, tables: ViewTables) -> int:
-        """The view is right at every position, and positions are dense; returns how many."""
+        """Checks that the view is right at every position, without gaps; returns how many."""
         fresh = ViewTables(tables.directory.parent, tables.view)
         assert fresh.progress()["shown"].all()
         return self.assert_right(tables)
 
     def assert_right(self, tables: ViewTables) -> int:
-        """The view is right at every position that it shows; returns how many there are."""
+        """Checks that the view is right at every position that it shows; returns how many."""
         fresh = ViewTables(tables.directory.parent, tables.view)
         standing, progress = fresh.standing(), fresh.progress()
         entries = list(progress.select("position", "source", "version", "shown").iter_rows())
@@ -421,7 +421,7 @@ def _counted(frame: pl.DataFrame) -> Rows:
 
 
 class Oracle:
-    """The view at any vector: its SQL in DuckDB, over what the sources were told to commit."""
+    """The view at any vector: its SQL in DuckDB over the rows that the sources committed."""
 
     def __init__(self, sources: Iterable[Source], sql: str) -> None:
         self._sql = sql
@@ -453,7 +453,7 @@ class Oracle:
 
 
 def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
-    """What lies in the topics from these offsets on, as Spark hands it over."""
+    """The records in the topics from these offsets on, as Spark returns them."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "test",
@@ -462,7 +462,7 @@ def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
     }
     found: list[tuple[str, int, bytes]] = []
     with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
-        # Without this, the first question about each topic waits half a second for its leader.
+        # Without this, the first request for each topic waits half a second for its leader.
         consumer.list_topics(timeout=30)
         for topic, offset in offsets.items():
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
@@ -478,7 +478,7 @@ def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
 
 
 def cut(batch: pl.DataFrame, dice: random.Random, batches: int) -> list[pl.DataFrame]:
-    """The records in so many batches, each with a stretch of every topic (or none of it)."""
+    """Cuts the records into batches, each with a stretch of every topic (or none of it)."""
     parts: list[list[pl.DataFrame]] = [[] for _ in range(batches)]
     for part in batch.partition_by("topic", maintain_order=True):
         edges = sorted(dice.randint(0, part.height) for _ in range(batches - 1))

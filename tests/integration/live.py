@@ -1,8 +1,8 @@
-"""The whole system as a user would run it, for tests and `bench/crashes.py` to watch and to break.
+"""The whole system as a user runs it, for tests and `bench/crashes.py` to observe and to break.
 
 A broker, three source processes and the streaming job: real processes, started through the command
-line, each with its own log in one directory. Nothing here looks into them; how far they are is read
-from Delta and asked of the sources.
+line, each with its own log in one directory. This code does not look inside them; it reads their
+progress from Delta and asks the sources.
 """
 
 import contextlib
@@ -37,29 +37,29 @@ from warehouse.tables import ViewTables
 ROOT = Path(__file__).parents[2]
 WORKLOAD = workload("retail")
 SOURCES = WORKLOAD.sources
-#: The views that a `LiveSystem` can keep: name → protocol.
+#: The views of a `LiveSystem`: name → protocol.
 VIEWS = {"kept": "sweep", "uncompensated": "naive"}
 
 _VIEWSWEEP = [sys.executable, "-m", "cli.main"]
 _SCALE = 60
 _SEED = 11
-#: Small batches: many commits to crash between, and a view that is seen to move.
+#: Small batches: many commits to crash between, and visible progress of the view.
 _BATCH = 100
 #: Seconds that a job waits for a source: on a busy machine a restart takes long, and a job that
-#: gives up meanwhile would be taken for one that broke.
+#: gives up would look broken.
 _PATIENCE = 600
 
 
 class LiveSystem:
-    """Sources that commit, jobs that keep views of them; everything ends with the context."""
+    """Sources that commit, and jobs that keep views of them; all end with the context."""
 
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self.directory = directory
         self.bootstrap = bootstrap
         self.lake = directory / "lake"
-        #: A source comes back where it was.
+        #: A source restarts at the same port.
         self._ports = {name: free_port() for name in SOURCES}
-        #: What runs now, by name: sources, and jobs as `job-VIEW`.
+        #: The running processes by name: sources, and jobs as `job-VIEW`.
         self._running: dict[str, OwnedProcess] = {}
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class LiveSystem:
         self, _kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
         if error is not None:
-            # What did not come about has a reason, and the logs do not last.
+            # The logs tell the reason, and are deleted at the end.
             error.add_note("\n".join(self._last_words()))
         for process in reversed(list(self._running.values())):
             process.stop()
@@ -88,7 +88,7 @@ class LiveSystem:
     # -- sources ---------------------------------------------------------------------------------
 
     def topic(self, source: str) -> str:
-        """A given broker may have topics of earlier runs."""
+        """The topic of a source; a given broker may have topics of earlier runs."""
         return f"{source}-{self.directory.parent.name}-{self._ports[source]}"
 
     def address(self, source: str) -> str:
@@ -105,9 +105,9 @@ class LiveSystem:
             shutil.copy(self.directory / f"{name}.db", self.initial(name))
 
     def serve(self, source: str, transactions: int | None = None, rate: float = 60.0) -> None:
-        """(Re)starts a source whose workload goes on up to so many transactions, or for ever."""
+        """(Re)starts a source whose workload commits up to this many transactions, or for ever."""
         self.stop(source)
-        # Written anew when it answers; the one of its last life would say so at once.
+        # Written again when it answers; the old file would say so too early.
         (self.directory / f"{source}.address").unlink(missing_ok=True)
         total = "" if transactions is None else f" --transactions {transactions}"
         self._start(
@@ -118,7 +118,7 @@ class LiveSystem:
         )
 
     def serve_all(self, transactions: int | None = None, rate: float = 60.0) -> None:
-        """(Re)starts all sources, and returns when each of them answers."""
+        """(Re)starts all sources, and waits until each of them answers."""
         for name in SOURCES:
             self.serve(name, transactions, rate)
         eventually(self._all_answer, "all sources answer")
@@ -133,12 +133,12 @@ class LiveSystem:
             return client.status()
 
     def wait_until_published(self, transactions: int) -> None:
-        """Until every source has committed and published so many."""
+        """Waits until every source has committed and published this many transactions."""
 
         def are_there() -> bool:
             for name in SOURCES:
                 self.refuse_ended(name)
-            # A source that is busy may not answer within its time.
+            # A busy source may not answer in time.
             with contextlib.suppress(Unreachable):
                 return all(self.status(name)["published"] >= transactions for name in SOURCES)
             return False
@@ -167,7 +167,7 @@ class LiveSystem:
         return self._start(f"job-{view}", f"run --config warehouse.toml --view {view}")
 
     def stop(self, name: str) -> None:
-        """Stops a source or a job in order, if it runs."""
+        """Stops a source or a job properly, if it runs."""
         if name in self._running:
             self._running.pop(name).stop()
 
@@ -176,7 +176,7 @@ class LiveSystem:
         self._running.pop(name).kill()
 
     def programs(self, name: str) -> list[int]:
-        """The process of a source or a job itself, without what it has started."""
+        """The process of a source or a job itself, without its child processes."""
         below = sorted(descendants(self._running[name].pid))
         return [process for process in below if b"cli.main" in command(process)]
 
@@ -186,7 +186,7 @@ class LiveSystem:
         return [process for process in below if b"org.apache.spark.deploy" in command(process)]
 
     def refuse_ended(self, name: str) -> None:
-        """Nothing of the system ends by itself while it is waited for."""
+        """Fails if a process of the system has ended by itself."""
         process = self._running.get(name)
         if process is not None and process.ended() is not None:
             raise RuntimeError(f"{name} ended by itself:\n{process.last_words()}")
@@ -198,13 +198,13 @@ class LiveSystem:
         """The exit code of a source or a job that has ended."""
         return self._running[name].ended()
 
-    # -- how far a view is -----------------------------------------------------------------------
+    # -- the progress of a view ------------------------------------------------------------------
 
     def tables(self, view: str = "kept") -> ViewTables:
         return ViewTables(self.lake, stored_view(self.lake / view))
 
     def standing(self, view: str = "kept") -> Standing | None:
-        """None as long as the view has no first state."""
+        """The standing of the view; None before its first state."""
         if (self.lake / view / "changes" / "_delta_log").exists():
             with contextlib.suppress(ViewsweepError):
                 return self.tables(view).standing()
@@ -218,7 +218,7 @@ class LiveSystem:
         eventually(is_there, f"the first state of {view}")
 
     def wait_until_installed(self, versions: int, view: str = "kept") -> None:
-        """Until the view stands at this version of every source."""
+        """Waits until the view stands at this version of every source."""
 
         def is_there() -> bool:
             self.refuse_ended(f"job-{view}")
@@ -230,20 +230,20 @@ class LiveSystem:
     # -- the command line ------------------------------------------------------------------------
 
     def verdict(self, view: str = "kept") -> tuple[int, dict[str, Any]]:
-        """Exit code and answer of the checker on the trace of the view's life so far."""
+        """Exit code and answer of the checker on the trace of the view so far."""
         ran = self.run(f"check {self.trace(view)} --json")
         if ran.returncode not in (0, 1):
             raise RuntimeError(ran.stderr)
         return ran.returncode, json.loads(ran.stdout)
 
     def trace(self, view: str = "kept") -> Path:
-        """Writes the trace of the view's life so far."""
+        """Writes the trace of the view so far."""
         file = self.directory / f"{view}.jsonl"
         self.done(f"trace {file} --config warehouse.toml --view {view}")
         return file
 
     def done(self, arguments: str) -> str:
-        """What a command says that has to succeed."""
+        """The output of a command, which must succeed."""
         ran = self.run(arguments)
         if ran.returncode:
             raise RuntimeError(f"viewsweep {arguments}\n{ran.stdout}{ran.stderr}")
@@ -261,7 +261,7 @@ class LiveSystem:
         )
 
     def _environment(self) -> dict[str, str]:
-        """What is killed leaves its files where they go with the system."""
+        """Killed processes leave their temporary files where they are deleted with the system."""
         return environment() | {"TMPDIR": str(self.directory / "tmp")}
 
     def _start(self, name: str, arguments: str) -> OwnedProcess:
@@ -272,7 +272,7 @@ class LiveSystem:
 
 
 def _without_callers(stacks: str) -> str:
-    """Of each thread in what faulthandler prints, where it was and two of those who called."""
+    """Shortens the stacks of faulthandler to the innermost three frames of each thread."""
     kept, left = [], 0
     for line in stacks.splitlines():
         is_thread = "(most recent call first)" in line
@@ -283,9 +283,9 @@ def _without_callers(stacks: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Ours, without the broker: the configuration names the one that the test has chosen.
+    """Our environment without the broker: the configuration names the broker of the test.
 
-    A program that is aborted tells where each of its threads was.
+    An aborted program prints the stacks of its threads.
     """
     ours = {key: value for key, value in os.environ.items() if key != "VIEWSWEEP_BROKER"}
     return ours | {"PYTHONFAULTHANDLER": "1"}
@@ -299,15 +299,15 @@ STOP_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Crash:
-    """What is killed or stopped, when, and for how long it stays away."""
+    """The part that is killed or stopped, when, and how long it stays down."""
 
-    #: The JVM is Spark's, below the job.
+    #: The JVM is Spark's, a child of the job.
     part: Part
-    #: With SIGSTOP instead of SIGKILL: it comes back as it was, and has noticed nothing.
+    #: With SIGSTOP instead of SIGKILL: it continues as it was, without noticing.
     stopped: bool
     #: One of the sources, if the part is one.
     source: str
-    #: Whether the view moves on first; else the crash may hit the last restart.
+    #: Whether the view makes progress first; otherwise the crash may hit the last restart.
     after_progress: bool
     #: Seconds before the crash, after that progress or after the last restart.
     pause: float
@@ -319,8 +319,8 @@ class Crash:
 def crashes(
     kills: Mapping[Part, int], seed: int, stops: Mapping[Part, int] | None = None
 ) -> list[Crash]:
-    """So many kills and stops of each part at moments drawn from the seed; one job that is killed
-    loses its checkpoint.
+    """Draws kills and stops of each part and their moments from the seed; one killed job loses its
+    checkpoint.
     """
     dice = random.Random(seed)
     victims = [(part, False) for part, count in kills.items() for _ in range(count)]
@@ -334,9 +334,9 @@ def crashes(
 
 
 def _crash(dice: random.Random, part: Part, stopped: bool, loses_checkpoint: bool) -> Crash:
-    # A job that has installed something since its start has a checkpoint to lose.
+    # A job that has installed a batch since its start has a checkpoint to lose.
     after_progress = loses_checkpoint or dice.random() < 0.75
-    # Long enough to hit the batches at work, or any point of a start with its recovery.
+    # Long enough to hit a running batch, or any point of a start with its recovery.
     pause = dice.uniform(0, 2.5 if after_progress else 12)
     away = STOP_SECONDS if stopped else dice.uniform(0, 1.5)
     source = dice.choice(SOURCES)
@@ -350,18 +350,18 @@ class CrashingSystem:
         self._system = system
         self._broker = broker
         self._rate = rate
-        #: How often the job ended with a message because a part was away, and was started again.
+        #: How often the job ended with a message because a part was down, and was started again.
         self.gave_up = 0
 
     def start(self) -> None:
-        """Sources that commit without end, and a job that has made its first state."""
+        """Starts sources that commit without end, and a job; waits for its first state."""
         self._system.serve_all(rate=self._rate)
         self._system.wait_until_published(1)
         self._system.start_job()
         self._system.wait_for_first_state()
 
     def suffer(self, crash: Crash) -> int:
-        """One crash and the restart; returns the position at which it happened."""
+        """Runs one crash and the restart; returns the position at which it happened."""
         if crash.after_progress:
             self._wait_for_progress()
         time.sleep(crash.pause)
@@ -383,7 +383,7 @@ class CrashingSystem:
         return position
 
     def _stop(self, crash: Crash) -> None:
-        """Stands still and goes on; what has ended meanwhile is left to its supervisor."""
+        """Stops the part and continues it; if it ended meanwhile, its supervisor restarts it."""
         processes = self._processes_of(crash)
         for number in (signal.SIGSTOP, signal.SIGCONT):
             for process in processes:
@@ -402,7 +402,7 @@ class CrashingSystem:
         return self._system.programs(name)
 
     def _crash_jvm(self, crash: Crash) -> None:
-        """The job says so and ends with 3; its supervisor starts it again."""
+        """The job reports the crash and ends with 3; its supervisor starts it again."""
         for process in self._jvms():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -415,7 +415,7 @@ class CrashingSystem:
         self._system.start_job()
 
     def _jvms(self) -> list[int]:
-        """Spark's, once it has been started."""
+        """The JVMs of Spark, once they have been started."""
         self._eventually(lambda: bool(self._system.jvms()), "the job has a JVM")
         return self._system.jvms()
 
@@ -424,7 +424,7 @@ class CrashingSystem:
         time.sleep(crash.away)
         if crash.without_checkpoint:
             checkpoint = self._system.lake / "kept" / "checkpoint"
-            # At once, as Spark's JVM may outlive the job by a moment.
+            # At once, since Spark's JVM may outlive the job for a moment.
             gone = checkpoint.rename(checkpoint.with_name("lost"))
             shutil.rmtree(gone, ignore_errors=True)
         self._system.start_job()
@@ -438,9 +438,9 @@ class CrashingSystem:
         return 0 if standing is None else standing.position
 
     def settle(self) -> dict[str, int]:
-        """Lets the sources fall silent and the view reach their versions, which it returns."""
+        """Stops the workloads; waits until the view reaches their versions, and returns these."""
         for name in SOURCES:
-            # The workload is over after none: whatever was committed is all there will be.
+            # A workload of no transactions: nothing more is committed.
             self._system.serve(name, transactions=0)
         versions: dict[str, int] = {}
 
@@ -455,7 +455,7 @@ class CrashingSystem:
         return versions
 
     def _eventually(self, condition: Callable[[], bool], what: str) -> None:
-        """As a supervisor would: a job that gives up is started again."""
+        """Waits, and like a supervisor restarts a job that gives up."""
 
         def or_restart() -> bool:
             if self._system.has_ended("job-kept"):
@@ -468,7 +468,7 @@ class CrashingSystem:
 
 
 def twice(system: LiveSystem, view: str = "kept") -> list[str]:
-    """Whatever `progress` or `changes` holds more than once or not at all, in words."""
+    """Describes deliveries that `progress` or `changes` holds more than once or not at all."""
     tables = system.tables(view)
     standing = tables.standing()
     recorded = tables.progress()
@@ -479,7 +479,7 @@ def twice(system: LiveSystem, view: str = "kept") -> list[str]:
     changes = DeltaTable(system.lake / view / "changes")
     noted, delivered = list(_deliveries(changes)), list(recorded.select("source", "version").rows())
     if changes.history()[-1]["version"] > 0:
-        # The beginning of the log has been cleaned up, as it is after some minutes.
+        # The beginning of the log has been cleaned up, as happens after some minutes.
         delivered = delivered[len(delivered) - len(noted) :]
     if not noted or noted != delivered:
         found.append("changes: its commits note other deliveries than progress")
@@ -495,7 +495,7 @@ def twice(system: LiveSystem, view: str = "kept") -> list[str]:
 
 
 def _deliveries(changes: DeltaTable) -> Iterator[tuple[str, int]]:
-    """What the commits of `changes` say they brought, oldest first."""
+    """The deliveries named by the commits of `changes`, oldest first."""
     history: Sequence[dict[str, Any]] = list(reversed(changes.history()))
     for commit in history:
         if "viewsweep/order" in commit:

@@ -1,7 +1,7 @@
-"""`viewsweep run` in this process, or as a process of its own, over a small world (see jobs.py).
+"""`viewsweep run` in this process, or as a separate process, over a small world (see jobs.py).
 
-In this process Spark is replaced by a plain reader that hands the job everything in the topics as
-one batch; all else is real.
+In this process a plain reader replaces Spark and gives the job everything in the topics as one
+batch; all else is real.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class OneBatch:
-    """In the place of Spark: everything that is in the topics, once."""
+    """Replaces Spark: everything in the topics, once."""
 
     def __init__(
         self, job: Job, running: Running, configuration: Configuration, _report: object
@@ -48,10 +48,10 @@ class OneBatch:
 
 @dataclass
 class Ended:
-    """How a command ended."""
+    """The end of a command: exit code and message."""
 
     code: int
-    #: The one message, without the program's name; empty when there was none.
+    #: The one message, without the program's name; empty if there was none.
     message: str
     lines: list[str]
 
@@ -83,7 +83,7 @@ class Command:
         return Ended(int(ended.value.code or 0), message, lines)
 
     def goes_on(self, **changes: Any) -> None:
-        """The command succeeds, and the view is right and up to date."""
+        """Checks that the command succeeds, and that the view is right and up to date."""
         self.world.wait_until_published()
         ended = self.run(**changes)
         assert (ended.code, ended.message) == (0, "")
@@ -93,7 +93,7 @@ class Command:
             assert job.tables.standing().vector == self.world.versions
 
     def is_refused(self, code: int, *parts: str, **changes: Any) -> Ended:
-        """The command fails with this code and a message with all of this in it."""
+        """Checks that the command fails with this code and a message that contains all parts."""
         ended = self.run(**changes)
         assert ended.code == code
         for part in parts:
@@ -103,7 +103,7 @@ class Command:
 
 @contextlib.contextmanager
 def running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
-    """The real command, with a terminal's process group."""
+    """The real command, in its own process group, as under a terminal."""
     file = world.write_configuration(**changes)
     command = [sys.executable, "-m", "cli.main", "run", "--config", str(file)]
     with subprocess.Popen(
@@ -117,7 +117,7 @@ def running(world: World, **changes: Any) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ctrl_c_at(process: "subprocess.Popen[str]", line: str) -> str:
-    """Presses Ctrl-C when the line comes; returns everything on stderr from there on."""
+    """Presses Ctrl-C when the line appears; returns stderr from there on."""
     assert process.stderr is not None
     watchdog = threading.Timer(patience(), process.kill)
     watchdog.start()

@@ -1,4 +1,4 @@
-"""What one client asks costs the others nothing: bounds, places, and the connections themselves."""
+"""One client's questions do not harm the others: bounds, places, and the connections themselves."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ def keys(*ids: int) -> Frame:
 
 
 def pairs(link: str | None) -> Sum:
-    """r with itself, joined on a column or on nothing."""
+    """r joined with itself, on a column or without a link."""
     atoms = tuple(Atom(n, f"a{n}", R, ("id", "same"), None) for n in range(2))
     links = (Link((0, link), (1, link)),) if link else ()
     outputs = (Output("x", "a0.id", BIGINT), Output("y", "a1.id", BIGINT))

@@ -1,8 +1,8 @@
-"""What goes wrong outside ends `viewsweep run` with one message and an exit code, loses nothing,
-and when the cause is gone the same command goes on.
+"""An outside fault ends `viewsweep run` with one message and an exit code, and loses nothing; once
+the cause is removed the same command resumes.
 
-Only Spark is replaced (see runs.py). At the end of (almost) every test the command succeeds
-and the view is compared with DuckDB at every position (see jobs.py).
+Only Spark is replaced (see runs.py). At the end of almost every test the command succeeds and the
+view is compared with DuckDB at every position (see jobs.py).
 """
 
 import contextlib
@@ -47,7 +47,7 @@ def command(
 
 @pytest.fixture
 def kept(command: Command) -> Command:
-    """A view that is up to date, and a few commits since."""
+    """A view that was up to date, and a few commits since."""
     command.goes_on()
     command.world.commit_at_random(random.Random(2), 12)
     for source in command.world.sources.values():
@@ -57,7 +57,7 @@ def kept(command: Command) -> Command:
 
 
 def _one_more(source: Source) -> list[tuple[str, tuple[Any, ...], int]]:
-    """A transaction of three records; the keys are used by nobody else."""
+    """A transaction of three records with keys that nothing else uses."""
     version = source.database.version
     rows: dict[str, list[tuple[str, tuple[Any, ...]]]] = {
         "a": [("r", (1000 * version + n, 1, "p")) for n in range(3)],
@@ -105,7 +105,7 @@ def test_after_the_views_text_is_corrected_the_command_goes_on(command: Command)
     command.goes_on()
 
 
-# ----------------------------------------------------------------- what is not there, or another
+# -------------------------------------------------------------------- missing or different parts
 
 
 def test_a_broker_that_is_not_there(kept: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_an_address_that_is_none(kept: Command) -> None:
 
 
 def _other_topic(world: World, change: Callable[[list[bytes], int], list[bytes]]) -> dict[str, str]:
-    """Puts a changed copy of b's topic in its place; `change` is told where the view stands."""
+    """Replaces b's topic by a changed copy; `change` receives the view's version of b."""
     source = world.sources["b"]
     values = records(world.bootstrap, {source.topic: 0})["value"].to_list()
     topic = f"{source.topic}-other"
@@ -283,7 +283,7 @@ def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> N
 
 @contextlib.contextmanager
 def _impostor(world: World, name: str, forms: dict[str, Any] | None = None) -> Iterator[Source]:
-    """Another source of that name, at version 0 and at an address of its own."""
+    """Another source of that name, at version 0 and at another address."""
     directory = world.directory / "impostor"
     directory.mkdir()
     with contextlib.ExitStack() as stack:
@@ -328,7 +328,7 @@ def test_delta_tables_of_somebody_else(command: Command) -> None:
 
 @contextlib.contextmanager
 def _small_disk(directory: Path) -> Iterator[Callable[[], Any]]:
-    """A file system of 4 MB at the directory, and a way to have it full; else a limit on files."""
+    """A file system of 4 MB at the directory, and a way to fill it; otherwise a file size limit."""
     directory.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)]
     mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0

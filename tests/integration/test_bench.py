@@ -1,6 +1,6 @@
-"""`viewsweep bench` with everything real: our whole path and engines fed from topics.
+"""`viewsweep bench` with everything real: our whole path, and engines fed from topics.
 
-One run with one repeat serves all tests, for most of its time is processes that start.
+One run with one repeat serves all tests, since most of its time is the start of processes.
 """
 
 import os
@@ -29,7 +29,7 @@ def _bench(*options: str, **environment: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, dict[str, Any]]:
-    """What is said of each engine; of the peers, as many as are installed here."""
+    """The report of each engine; of the peers, those that are installed here."""
     names = ["viewsweep", "dictionaries", "spark-join", *_PEERS]
     code, report = _bench("--engines", ",".join(names))
     assert code == 0
@@ -42,7 +42,7 @@ def test_the_whole_path_is_right_and_copies_nothing(rows: dict[str, dict[str, An
     assert (row["right"], row["wrong_states"], row["base_rows_kept"]) == (True, 0, 0)
     assert row["states_checked"] == 20
     assert row["updates_per_s"] > 0
-    # The job with Spark, and the sources.
+    # It covers the job with Spark, and the sources.
     assert row["peak_rss_bytes"] > 300_000_000
     assert row["step_seconds"]
 
@@ -65,7 +65,7 @@ def test_sparks_own_join_has_the_insertions_right(rows: dict[str, dict[str, Any]
 
 
 def test_at_a_rate_the_freshness_of_every_warm_update_counts() -> None:
-    # The first ten seconds warm it up.
+    # The first ten seconds are the warm-up.
     code, report = _bench("--rate", "20", "--seconds", "14")
     [row] = report["rows"]
     assert (code, row["failure"]) == (0, None)

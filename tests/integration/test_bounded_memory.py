@@ -1,6 +1,6 @@
 """A job needs no more memory for a large batch than for one sweep, and stays complete.
 
-Everything is real but Spark; each view is compared at every position with DuckDB (see jobs.py).
+Everything is real except Spark; each view is compared at every position with DuckDB (see jobs.py).
 """
 
 import random
@@ -21,7 +21,7 @@ from streaming.intake.spilling import spill
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 30 transactions before the view is made."""
+    """Three sources that have committed 30 transactions before the view is created."""
     with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 30)
@@ -30,7 +30,7 @@ def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
 
 
 def take_noting_sweeps(world: World, job: OneView) -> list[int]:
-    """Takes all that is in the topics as one batch; how many transactions each sweep had."""
+    """Takes everything in the topics as one batch; the number of transactions of each sweep."""
     sizes: list[int] = []
     enqueue_each = Delivery.enqueue_each
 
@@ -105,7 +105,7 @@ def test_parts_of_a_global_transaction_may_lie_in_two_sweeps(world: World) -> No
 def test_what_the_mailbox_has_no_memory_for_lies_in_files_and_every_state_is_right(
     world: World,
 ) -> None:
-    """A mailbox without any memory at all: everything received is put away."""
+    """A mailbox without any memory: everything received is spilled."""
     put: list[int] = []
 
     def noting(rows: pl.DataFrame) -> pl.DataFrame:

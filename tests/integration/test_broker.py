@@ -1,6 +1,6 @@
-"""Does the local broker keep what it acknowledged, stay on this machine, and go with its owner?
+"""Does the local broker keep what it acknowledged, stay on this machine, and end with its owner?
 
-What confluent-kafka produced is read with kafka-python, so that no client is its own witness.
+kafka-python reads the records of confluent-kafka, so that no client is its own witness.
 """
 
 import os
@@ -27,7 +27,7 @@ from infra.localbroker import LOOPBACK, LocalBroker, free_port
 from infra.progress import silent
 
 with warnings.catch_warnings():
-    # kafka-python reads its own schemas with a deprecated function while it is imported.
+    # On import kafka-python reads its schemas with a deprecated function.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
@@ -55,7 +55,7 @@ def produce(bootstrap: str, values: list[str]) -> None:
 
 
 def consume(bootstrap: str, count: int) -> list[str]:
-    """The topic's first `count` values, and more if there are more: all up to its end."""
+    """All values of the topic up to its end, at least `count`."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
     try:
         partition = TopicPartition(TOPIC, 0)
@@ -149,7 +149,7 @@ def test_a_killed_owner_takes_its_broker_along() -> None:
 
 
 def test_the_data_of_a_killed_owner_are_there_for_the_next_one(tmp_path: Path) -> None:
-    """At once: the next owner waits for the old broker to be gone, and then has its directory."""
+    """At once: the next owner waits until the old broker is gone, and then takes its directory."""
     owner_killed_while_its_broker_ran(str(tmp_path))
     with LocalBroker(tmp_path) as broker:
         create_topic(broker.bootstrap)
@@ -168,7 +168,7 @@ def test_a_killed_watchdog_takes_the_broker_along(mortal_broker: LocalBroker) ->
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is a loopback address there only")
 def test_the_broker_listens_on_no_address_but_loopbacks_first(broker: LocalBroker) -> None:
-    """A wildcard address would answer on 127.0.0.2, and the kernel's table shows any other."""
+    """A wildcard address would answer on 127.0.0.2; the kernel's table shows any other address."""
     port = int(broker.bootstrap.rpartition(":")[2])
     with socket.create_connection((LOOPBACK, port), timeout=patience()):
         pass

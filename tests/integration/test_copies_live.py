@@ -1,6 +1,6 @@
-"""Live runs in which copies answer for sources: right at every position, and the sources are free.
+"""Live runs in which copies answer for sources: right at every position, and sources are not asked.
 
-Every state is compared with DuckDB over what the sources were told to commit (jobs.py).
+Every state is compared with DuckDB over the rows that the sources committed (jobs.py).
 """
 
 import random
@@ -28,13 +28,13 @@ def commit(world: World, seed: int, transactions: int = 40) -> None:
 
 
 def complete_copies(job: OneView, relations: int) -> None:
-    """What the job does in quiet moments, until all copies answer."""
+    """Does the work of quiet moments until all copies answer."""
     while len(job.measures.copies) < relations:
         job.running.tend()
 
 
 def over_copies(world: World, copies: tuple[str, ...] = ALL, **given: Any) -> OneView:
-    """A job that builds copies while updates come, and goes on when no source answers any more."""
+    """A job that builds copies while updates come, and continues when no source answers."""
     commit(world, 1, 60)
     with world.job(copies=copies, page_rows=7, **given) as job:
         start(job)
@@ -112,7 +112,7 @@ def test_after_a_restart_copies_are_made_again(published: World) -> None:
 
 
 def test_without_copies_a_silent_source_ends_the_job(published: World) -> None:
-    """The control of the runs above, in which nobody notices."""
+    """The control of the runs above, in which the sources are not missed."""
     with published.job(protocol="batched-sweep", patience_seconds=0.5) as job:
         start(job)
         for source in published.sources.values():
@@ -127,7 +127,7 @@ def test_control_believing_a_copy_is_wrong(published: World) -> None:
         published.assert_right(over_copies(published, protocol="naive").tables)
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_a_relation_that_the_source_does_not_have_is_refused(published: World) -> None:

@@ -1,4 +1,4 @@
-"""A source that publishes the deletion of a row that it did not have, to a job with real parts."""
+"""A source publishes the deletion of a row that it did not have, to a job with real parts."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from sources.topics import CLIENT_LOG
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Sources whose view has a single row, which is its first state."""
+    """Sources whose view has a single row, its first state."""
     with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         with world.job() as job:
@@ -27,7 +27,7 @@ def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
 
 
 def forge(world: World) -> None:
-    """In b's topic versions 2 and 3 delete the row that version 1 inserted once."""
+    """Makes versions 2 and 3 in b's topic delete the row that version 1 inserted once."""
     source = world.sources["b"]
     source.stop_publisher()
     source.commit_many([[("s", (5, 5), 1)], [("s", (5, 5), -1)]])
@@ -37,7 +37,7 @@ def forge(world: World) -> None:
         form = orjson.loads(first)
         form |= {"before": form["after"], "after": None, "op": "d"}
         form["source"]["version"], form["transaction"]["id"] = version, f"b:{version}"
-        # With a digest it would be told apart from what the source has committed.
+        # With a digest the job would notice that the source did not commit it.
         del form["transaction"]["history"]
         producer.produce(source.topic, orjson.dumps(form), partition=0)
     assert producer.flush(patience()) == 0
@@ -48,7 +48,7 @@ def current(job: OneView) -> list[tuple[object, ...]]:
 
 
 def go_on(job: OneView, world: World) -> None:
-    """The job takes what there is, and goes on until `current` has followed or it ends."""
+    """Lets the job take all records, and continue until `current` has followed or it ends."""
     job.take(world.records_after(job))
     until = time.monotonic() + patience()
     while job.tables.followed() != job.standing.position:

@@ -1,8 +1,8 @@
-"""A batch swept in slices is the batch: the same states, whoever sweeps them, and wherever.
+"""A batch swept in slices shows the same states, wherever its slices are swept.
 
 The slices are swept in this process, where many cases cost little, and by the executors of a real
-Spark. While they are at work the sources go on, so answers contain what the driver has not received
-and an executor has to read by itself. Every state is compared with DuckDB (see jobs.py).
+Spark. Meanwhile the sources commit, so answers contain updates that the driver has not received and
+an executor must read by itself. Every state is compared with DuckDB (see jobs.py).
 """
 
 import pickle
@@ -55,7 +55,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 60 transactions before the view is made."""
+    """Three sources that have committed 60 transactions before the view is created."""
     with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 60)
@@ -65,7 +65,7 @@ def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
 
 @dataclass
 class InThisProcess:
-    """Sweeps slices one after the other, from what can be sent to another process."""
+    """Sweeps slices one after the other, from data that could be sent to another process."""
 
     number: int
 
@@ -77,12 +77,12 @@ class InThisProcess:
         return [slices.sweep(*pickle.loads(pickle.dumps((batch, each)))) for each in slices_]
 
     def cancel(self, view: str) -> None:
-        """What is swept here comes to its end."""
+        """Does nothing: sweeps in this process run to their end."""
 
 
 @dataclass
 class Meanwhile:
-    """The sources go on after a batch was cut, and before it is swept."""
+    """Makes the sources commit after a batch is cut and before it is swept."""
 
     cluster: Cluster
     happens: Callable[[], None]
@@ -106,7 +106,7 @@ def commit(world: World, seed: int, transactions: int = 45) -> None:
 
 
 def sweep_all(world: World, cluster: Cluster, seed: int, batches: int) -> OneView:
-    """A job that sweeps some random updates by a cluster, while the sources go on."""
+    """A job that sweeps some random updates on a cluster while the sources commit."""
     moments = iter(range(1000, 2000))
     while_it_sweeps = Meanwhile(cluster, lambda: commit(world, next(moments), 5))
     with world.job(protocol="batched-sweep", executors=while_it_sweeps, executor_rows=1) as job:
@@ -210,15 +210,15 @@ def test_a_source_that_is_away_is_named_and_nothing_of_the_batch_is_there(world:
     world.go_on(protocol="batched-sweep")
 
 
-# -- what goes on meanwhile ----------------------------------------------------------------------
+# -- beside a sweep ------------------------------------------------------------------------------
 
 
 @dataclass
 class Slow:
-    """Sweeps nothing before it is let go; a view that it has given up is not swept at all."""
+    """Sweeps nothing before it is released; a cancelled view is not swept at all."""
 
     cluster: Cluster
-    #: The views whose sweep fails at once.
+    #: Views whose sweeps fail at once.
     broken: frozenset[str] = frozenset()
     begun: set[str] = field(default_factory=set)
     let_go: threading.Event = field(default_factory=threading.Event)
@@ -243,7 +243,7 @@ class Slow:
 
 
 def two_views(world: World, executors: Cluster, other: str) -> "closing[OneView]":
-    """A job with v, which executors sweep, and w, which is the same view under this protocol."""
+    """A job with v, which executors sweep, and w, the same view under protocol `other`."""
     known = read_configuration(world.write_configuration(executor_rows=1))
     settings = known.view("v").with_protocol("batched-sweep")
     views = [settings, replace(settings, name="w").with_protocol(other)]
@@ -318,7 +318,7 @@ def test_executors_that_fail_for_one_view_end_those_of_the_others(world: World) 
 
 
 def test_executors_of_spark_show_what_the_driver_shows(world: World, spark: SparkSession) -> None:
-    """Two views live through the same batches; only one is swept by the executors."""
+    """Two views take the same batches; executors sweep only one of them."""
     moments = iter(range(1000, 2000))
     cluster = Meanwhile(Executors(lambda: spark), lambda: commit(world, next(moments), 5))
     other = world.write_configuration(executor_rows=0, toml={'"tables"': '"others"'})
@@ -345,7 +345,7 @@ def changes_by_position(job: OneView) -> dict[int, list[tuple[Any, ...]]]:
 
 
 def assert_valid_and_counted(world: World, job: OneView) -> None:
-    """The checker finds the trace complete, and `progress` has each executor's questions."""
+    """Checks that the trace is complete, and that `progress` has the executors' questions."""
     configuration = read_configuration(world.directory / "warehouse.toml")
     trace = world.directory / "trace.jsonl"
     view = configuration.view("v").with_protocol("batched-sweep")
@@ -369,7 +369,7 @@ def test_control_executors_of_spark_without_compensation_are_caught(
     task = executors.task
 
     def uncompensated(shared: Any) -> executors.Task:
-        # What is defined in here is sent to the executor, and spoils the protocol there.
+        # A function defined in here is sent to the executor, and spoils the protocol there.
         def spoilt(batches: Any) -> Any:
             from protocols.maintenance import batched_sweep
 

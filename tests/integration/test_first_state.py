@@ -1,4 +1,4 @@
-"""A first state under wrong statuses and beside another job: nothing of it has to be removed."""
+"""A first state under wrong statuses and beside another job: it leaves nothing to remove."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from sources.queryserver import status_of
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 30 transactions before the view is made."""
+    """Three sources that have committed 30 transactions before the view is created."""
     with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 30)
@@ -25,7 +25,7 @@ def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
 
 
 def lying(**lies: Any) -> Any:
-    """Source a's query server says so in its status."""
+    """Makes the query server of source a send this status."""
 
     def status(*arguments: Any) -> dict[str, Any]:
         true = status_of(*arguments)

@@ -1,7 +1,7 @@
-"""A view that begins while global transactions are on their way: none is there in part.
+"""A view that begins during global transactions contains each of them completely or not at all.
 
-Everything is real but Spark. Every state, the first one included, is compared with DuckDB, and the
-trace is judged by the checker.
+Everything is real except Spark. Every state, including the first one, is compared with DuckDB, and
+the checker judges the trace.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,13 +40,13 @@ def part(id_: str, participants: str) -> GlobalPart:
 
 
 def at(world: World, source: str, number: int, of: GlobalPart | None = None) -> None:
-    """A transaction that inserts a row, which matches those there are; perhaps a part."""
+    """Commits a transaction that inserts a matching row; maybe a part of a global one."""
     row = {"a": (number, 1, "p"), "b": (number, 1, 1), "c": (number, "k")}[source]
     world.sources[source].commit(({"a": "r", "b": "s", "c": "u"}[source], row, 1), part=of)
 
 
 def begun(world: World, job: OneView) -> dict[str, int]:
-    """The vector of the first state, which is right."""
+    """Makes the first state, checks it, and returns its vector."""
     start(job)
     assert job.standing.position == 0
     world.assert_right(job.tables)
@@ -54,7 +54,7 @@ def begun(world: World, job: OneView) -> dict[str, int]:
 
 
 def assert_catches_up(world: World, protocol: str = "sweep", **changes: Any) -> None:
-    """A further job brings everything that there is by now, and the whole run was right."""
+    """Checks that another job installs everything so far, and that the whole run was right."""
     world.wait_until_published()
     with world.job(protocol=protocol, **changes) as job:
         start(job)
@@ -93,7 +93,7 @@ def test_a_view_begins_before_a_part_whose_partner_has_not_come(
 
 
 def test_a_partner_that_comes_while_the_first_state_is_read(world: World) -> None:
-    """The topics have more then than the vector, where the transaction is not whole."""
+    """The topics then hold more than the vector, which excludes the incomplete transaction."""
     at(world, "a", 100, part("early", "ab"))
     at(world, "b", 100, part("early", "ab"))
     torn(world)
@@ -122,14 +122,14 @@ def test_what_is_torn_at_one_source_tears_at_the_next(world: World) -> None:
     at(world, "c", 5, part("k", "bc"))
     world.wait_until_published()
     with world.job() as job:
-        # g (a 2) takes h (a 3, b 4), and that takes k (b 5, c 5); the rest is whole.
+        # g (a 2) excludes h (a 3, b 4), which excludes k (b 5, c 5); the rest is complete.
         assert begun(world, job) == {"a": 1, "b": 3, "c": 4}
     at(world, "b", 105, part("g", "ab"))
     assert_catches_up(world)
 
 
 def test_whole_transactions_are_in_the_first_state(world: World) -> None:
-    """The control: nothing is lowered when nothing is torn."""
+    """The control: nothing is lowered if nothing is torn."""
     for number in range(2, 6):
         at(world, "a", 100 + number, part(f"g{number}", "abc"))
         at(world, "b", 100 + number, part(f"g{number}", "abc"))
@@ -145,7 +145,7 @@ def test_whole_transactions_are_in_the_first_state(world: World) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("says", [True, False])
 def test_it_begins_at_the_latest_legal_vector(world: World, seed: int, says: bool) -> None:
-    """Few records at once, little remembered; against all vectors, held to the definition."""
+    """Few records at once, little remembered; compared with all vectors that fit the definition."""
     dice, places = Random(seed), {source: dict[int, str]() for source in "abc"}
     steps = [(f"g{n}", s) for n in range(8) for s in dice.sample("abc", dice.choice([1, 2, 3]))]
     participants = {id_: "".join(s for i, s in steps if i == id_) for id_, _ in steps}
@@ -178,7 +178,7 @@ def latest_legal(
 
 
 def status(says: bool) -> Any:
-    """Sources that say where their last part is; or that do not, as those of others need not."""
+    """Sources that report their last part, or do not, since other sources need not."""
 
     def silent(*arguments: Any) -> dict[str, Any]:
         return {k: v for k, v in status_of(*arguments).items() if k != "last_global"}
@@ -230,7 +230,7 @@ def test_another_view_that_is_made_at_a_restart(world: World) -> None:
 
 
 def cut(world: World, source: str) -> None:
-    """Kafka drops the first records of the source's topic, all but the last one."""
+    """Makes Kafka drop all records of the source's topic except the last one."""
     topic = world.sources[source].topic
     admin = AdminClient({"bootstrap.servers": world.bootstrap})
     [done] = admin.delete_records(

@@ -1,8 +1,8 @@
 """Global transactions through the job: one position for all parts, over batches and restarts.
 
-At the sources a and b two of them are committed in opposite orders, so that no state between them
-is legal. b's parts come a batch after a's. Everything is real but Spark; every visible state is
-compared with DuckDB, and the trace is judged by the checker.
+The sources a and b commit two of them in opposite orders, so that no state between them is legal.
+b's parts come a batch after a's. Everything is real except Spark; every visible state is compared
+with DuckDB, and the checker judges the trace.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from streaming.tracing import write_live_trace
 from warehouse.order import order_from_note
 
 G, H = (GlobalPart(name, frozenset("ab")) for name in "gh")
-#: Its partner has no relation in the view, so nobody waits for it.
+#: Its partner has no relation in the view, so it does not wait.
 ALONE = GlobalPart("alone", frozenset(["c", "elsewhere"]))
 
 
@@ -67,7 +67,7 @@ def trace_of(world: World, protocol: str) -> Path:
 
 
 def assert_valid(world: World, job: OneView, protocol: str) -> None:
-    """Four parts and the local transaction between two of them have one position."""
+    """Checks that four parts and the local transaction between two of them have one position."""
     assert job.standing.vector == world.versions
     world.assert_right(job.tables)
     group = job.tables.progress().filter(pl.len().over("position") > 1)
@@ -90,7 +90,7 @@ def parts_of_b() -> list[tuple[str, int]]:
 
 
 def assert_waits(world: World, job: OneView) -> None:
-    """a's parts wait with what is behind them; the standing's offset is before them."""
+    """Checks that a's parts and everything after them wait; the offset is before them."""
     assert job.standing.vector["a"] <= 2
     behind = world.records_after(job).filter(pl.col("topic") == world.sources["a"].topic)
     assert b'"id":"g"' in b"".join(behind["value"].to_list())
@@ -106,7 +106,7 @@ def test_parts_wait_for_their_partners_over_batches(world: World, protocol: str)
         job.take(first)
         assert_waits(world, job)
         parts_at_b(world)
-        # As Spark does, only what is new.
+        # Like Spark, only new records.
         second = world.records_after(job)
         job.take(second.join(first, on=("topic", "offset"), how="anti"))
         assert_valid(world, job, protocol)
@@ -133,7 +133,7 @@ def test_parts_wait_for_their_partners_over_a_restart(
         start(job)
         batch = world.records_after(job)
         if checkpoint:
-            # Spark has fed a's parts before and does not do it again, so the job does it itself.
+            # Spark has delivered a's parts before and does not repeat them, so the job does.
             job.take(first)
             batch = batch.join(first, on=("topic", "offset"), how="anti")
             assert world.sources["a"].topic not in batch["topic"].to_list()

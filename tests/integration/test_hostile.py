@@ -8,7 +8,7 @@ import pytest
 from bench.attacks import Settings, answers, files
 from bench.hostile import survived
 
-#: Families whose attacks are written; the command runs all of them.
+#: The families with attacks; the command runs all of them.
 _FAMILIES: list[str] = ["records", "answers", "files", "clients"]
 
 

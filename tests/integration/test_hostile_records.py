@@ -1,4 +1,4 @@
-"""The control of the attacks by records: a reader that casts unchecked values is found out."""
+"""The control of the attacks by records: a reader that casts unchecked values is caught."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_control_an_unchecked_cast_is_reported_as_a_crash_and_as_wrong_rows(tmp_
 
 
 def test_both_readers_take_some_records_of_most_kinds_and_refuse_some(tmp_path: Path) -> None:
-    """Or nothing would have been compared."""
+    """Otherwise nothing would have been compared."""
     found = list(outcomes(Settings(tmp_path, short=True, seed=2)))
     assert all(each.good for each in found), found
     assert sum("read alike" in each.result for each in found) > 8

@@ -1,7 +1,7 @@
 """Live runs over sources that answer as databases do: snapshots with exceptions, rows in windows.
 
-The query servers are doubles around real ones: what they answer is put together from the source's
-own history, and while they answer, the source goes on committing. All else is real but Spark.
+The query servers are doubles around real ones: they build answers from the source's own history,
+and the source commits while they answer. All else is real except Spark.
 """
 
 import random
@@ -33,23 +33,23 @@ from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
 Held = Counter[tuple[Any, ...]]
-#: What a double answers: rows, and what they contain.
+#: An answer of a double: rows, and the transactions that they contain.
 Told = tuple[Held, Inclusion]
-#: Transactions that it commits while it answers, in all.
+#: Transactions that a source commits during all answers together.
 _MEANWHILE = 40
 
 
 class Double:
-    """Answers questions about the sources of a world in the way of some database."""
+    """Answers questions about the sources of a world like some kind of database."""
 
     def __init__(self, world: World, reads: str, seed: int) -> None:
         self._sources = {source.name: source for source in world.sources.values()}
         self._reads = reads
         self._dice = random.Random(seed)
         self._left = _MEANWHILE
-        #: Questions come side by side.
+        #: Questions come in parallel.
         self._lock = threading.Lock()
-        #: How many answers were told with exceptions, or from a window in which something happened.
+        #: The number of answers with exceptions, or from a window in which a transaction committed.
         self.odd = 0
 
     def answer(self, ticket: bytes) -> pa.Table:
@@ -76,7 +76,7 @@ class Double:
             source.commit_at_random(self._dice, count)
 
     def _with_holes(self, source: Source, query: Any) -> Told:
-        """Some of the last transactions are lacking, and all that depend on them."""
+        """Leaves out some of the last transactions, and all that depend on them."""
         self._commit(source)
         last = source.database.version
         lacking: set[int] = set()
@@ -84,7 +84,7 @@ class Double:
             if self._dice.random() < 0.4 or self._depends(source, version, lacking):
                 lacking.add(version)
         contained = set(range(1, last + 1)) - lacking
-        # Whatever it says reaches as far as its status has said before.
+        # An answer reaches at least as far as an earlier status.
         upto = last if last in lacking else self._dice.randint(max(0, last - 4), last)
         told = Prefix(
             upto,
@@ -105,7 +105,7 @@ class Double:
         return not touched(version).isdisjoint(touched(*earlier))
 
     def _in_window(self, source: Source, query: Any) -> Told:
-        """Each key is read before or after the commits in between, or both times."""
+        """Reads each key before or after the commits in the window, or both times."""
         low = source.database.version
         before = _held(source, query, set(range(1, low + 1)))
         self._commit(source)
@@ -159,7 +159,7 @@ def _keyed(source: Source, name: str) -> bool:
 
 
 def _table(query: Any, rows: Held) -> pa.Table:
-    """Rows in key order, as a page has to come."""
+    """Rows in key order, as pages require."""
     names, relation = query.relation.column_names, query.relation
     ordered = sorted(rows.elements(), key=repr)
     if relation.key:
@@ -188,7 +188,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str, int], Doub
 def live(
     world: World, protocol: str, seed: int, put: Callable[[World, str, int], Double], reads: str
 ) -> Double:
-    """A run to its end: a first state, two batches, a restart, another batch."""
+    """A complete run: a first state, two batches, a restart, another batch."""
     dice = random.Random(seed)
     world.publish()
     world.commit_at_random(dice, 12)
@@ -208,7 +208,7 @@ def live(
 
 
 def verdict(world: World, protocol: str, monkeypatch: pytest.MonkeyPatch) -> Verdict:
-    """Of the checker, whose rows come from query servers that answer as they are."""
+    """The verdict of the checker, which reads rows from the real query servers."""
     monkeypatch.undo()
     configuration = read_configuration(world.directory / "warehouse.toml")
     trace = world.directory / "trace.jsonl"
@@ -240,7 +240,7 @@ def test_a_live_run_over_databases_is_as_consistent_as_claimed(
 def test_a_source_that_goes_on_lacking_what_it_has_published_ends_the_job(
     broker: LocalBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a moment it may; then it would be asked for ever."""
+    """For a moment it may lack it; longer, and it would be asked for ever."""
     with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
 

@@ -1,6 +1,7 @@
 """A part of a global transaction whose other part does not come.
 
-The job says what waits, since when and for whom; with `--once` it does not end as if all were well.
+The job reports the waiting part, since when and for which source it waits; `--once` does not end as
+if all were well.
 """
 
 import orjson
@@ -14,7 +15,7 @@ G = GlobalPart("g", frozenset("ab"))
 
 @pytest.fixture
 def command(command: Command) -> Command:
-    """A view that is up to date; then a's part of g comes (version 2), and something behind it."""
+    """A view that is up to date; then a's part of g comes (version 2), and a later transaction."""
     command.goes_on()
     source = command.world.sources["a"]
     source.commit(("r", (101, 1, "p"), 1), part=G)

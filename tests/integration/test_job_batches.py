@@ -1,7 +1,7 @@
-"""A job is right at every position, however the records are cut into batches and whoever dies.
+"""A job is right at every position, however records are cut into batches, after any crash.
 
-Everything is real but Spark: broker, query servers, publishers, Delta. After each test the view is
-compared at every position with DuckDB evaluating its SQL (see jobs.py).
+Everything is real except Spark: broker, query servers, publishers, Delta. After each test the view
+is compared at every position with DuckDB evaluating its SQL (see jobs.py).
 """
 
 import random
@@ -17,7 +17,7 @@ from infra.localbroker import LocalBroker
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 60 transactions before the view is made."""
+    """Three sources that have committed 60 transactions before the view is created."""
     with World(tmp_path, broker.bootstrap, topic) as world:
         world.publish()
         world.commit_at_random(random.Random(1), 60)
@@ -139,7 +139,7 @@ def test_a_new_job_after_each_batch_while_the_sources_go_on(world: World) -> Non
         with world.job() as job:
             start(job)
             batch, _ = cut(world.records_after(job), dice, 2)
-            # Not waited for: they may or may not be published when a question is answered.
+            # Without waiting: they may or may not be published when a question is answered.
             world.commit_at_random(dice, 6)
             job.take(batch)
             corrected += job.measures.corrected
@@ -176,7 +176,7 @@ def test_a_job_that_dies_before_it_commits_repeats_the_batch(
 
 
 class _DeathError(Exception):
-    """The process is gone."""
+    """Simulates the death of the process."""
 
 
 def _die(*_: object) -> None:

@@ -1,6 +1,6 @@
 """One transaction of a million rows, from a source's file to the view, by the command line alone.
 
-Each part is a process of its own, so that what it needed of memory can be seen.
+Each part is a separate process, so that its memory can be measured.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from sources.client import SourceClient
 
 ROWS = 1_000_000
 ROOT = Path(__file__).parents[2]
-#: What the publisher may need beyond what it has when it is ready: some 110 MB were seen, while
-#: the records of the transaction are 250 MB.
+#: Memory that the publisher may need beyond that at its start: about 110 MB were measured, and the
+#: records of the transaction are 250 MB.
 PUBLISHING_MEGABYTES = 200
 
 
@@ -64,12 +64,12 @@ def serving(database: Path, bootstrap: str) -> Iterator[tuple[SourceClient, int]
 
 
 def megabytes(pid: int) -> int:
-    """What it has in memory."""
+    """The resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() // 2**20
 
 
 def wait_until_published(client: SourceClient, pid: int, version: int) -> int:
-    """Returns the largest memory that was seen meanwhile."""
+    """Waits, and returns the largest memory seen meanwhile."""
     until, most = time.monotonic() + patience(), 0
     while client.status()["published"] < version:
         assert time.monotonic() < until, "it was not published"

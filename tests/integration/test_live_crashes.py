@@ -1,11 +1,11 @@
 """Does kill -9 of any part, at any moment, lose or repeat anything?
 
 The job, its JVM, a source and the broker are killed while the sources commit without end, and the
-JVM stands still for a while; one job finds its Spark checkpoint deleted. The moments come from a
-seed, which a failure prints. This catches what no test of a single part can: two of them
-remembering different things about where they were. `bench/crashes.py` does the same for longer.
-The control is in `test_live_run.py`: the checker that finds nothing here does find the
-uncompensated protocol's errors on the same system.
+JVM is stopped for a while; one job finds its Spark checkpoint deleted. The moments come from a
+seed, which a failure prints. This catches a fault that no test of a single part can: two parts that
+disagree about their positions. `bench/crashes.py` does the same for longer. The control is in
+`test_live_run.py`: the checker that finds nothing here does find the errors of the uncompensated
+protocol on the same system.
 """
 
 from pathlib import Path

@@ -2,9 +2,9 @@
 
 One run of real processes, judged three times: by the checker, which only sees the trace; by
 kafka-python, which only sees the topics; and by plain SQL in DuckDB over relations replayed here
-row by row, which knows nothing of our algebra. What catches what: the checker a wrong state or
-order, the topics a skipped or torn transaction, SQL a mistake that job and checker would share.
-The control is the same system with the uncompensated protocol; it must be convicted by all.
+row by row, which knows nothing of our algebra. The checker catches a wrong state or order, the
+topics a skipped or torn transaction, SQL a mistake that job and checker would share. The control is
+the same system with the uncompensated protocol; all three must convict it.
 """
 
 import json
@@ -37,7 +37,7 @@ from protocols.exchange.questions import Query
 from sources.client import SourceClient
 
 with warnings.catch_warnings():
-    # kafka-python reads its own schemas with a deprecated function while it is imported.
+    # On import kafka-python reads its schemas with a deprecated function.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
@@ -50,7 +50,7 @@ Rows = Counter[tuple[Any, ...]]
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
-    """A system whose job has kept its view through some 660 updates, and was stopped."""
+    """A system whose job has kept its view through about 660 updates, and was stopped."""
     directory = tmp_path_factory.mktemp("live")
     with which_broker(progress=silent) as broker, LiveSystem(directory, broker.bootstrap) as system:
         system.serve_all(BEFORE_THE_FIRST_STATE)
@@ -59,7 +59,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSystem]:
         system.wait_for_first_state()
         system.serve_all(IN_THE_RUN)
         system.wait_until_installed(IN_THE_RUN)
-        # No batch comes any more, and the table for readers must not be left behind.
+        # No more batches come, and the table for readers must still catch up.
         eventually(lambda: _current_has_followed(system), "current at the position of changes")
         system.stop("job-kept")
         yield system
@@ -73,7 +73,7 @@ def _current_has_followed(system: LiveSystem) -> bool:
 
 @pytest.fixture(scope="module")
 def uncompensated(lived: LiveSystem) -> LiveSystem:
-    """The same sources, which go on, under the protocol that takes nothing out of answers."""
+    """The same sources, which keep committing, under the protocol that does not correct answers."""
     lived.start_job("uncompensated")
     lived.wait_for_first_state("uncompensated")
     lived.serve_all(IN_THE_CONTROL, rate=150.0)
@@ -101,7 +101,7 @@ def test_a_run_over_three_sources_is_complete_and_answers_were_really_ahead(
 def test_an_update_costs_a_query_for_each_other_relation_less_the_skipped_legs(
     lived: LiveSystem,
 ) -> None:
-    """Every update touches the view's relations here: a source holds one relation."""
+    """Here every update touches the view's relations: each source holds one relation."""
     lines = [json.loads(line) for line in lived.trace().read_bytes().splitlines()]
     asked = Counter(line["position"] for line in lines if line["type"] == "query")
     progress = lived.tables().progress()
@@ -141,7 +141,7 @@ def records(system: LiveSystem, source: str) -> list[Record]:
 
 
 def without_repetitions(values: list[Record]) -> list[Record]:
-    """A restarted publisher may repeat; a record is known by its version and its place there."""
+    """Drops repetitions of a restarted publisher: version and place identify a record."""
     found: dict[tuple[int, int], Record] = {}
     for value in values:
         found.setdefault((value["source"]["version"], value["transaction"]["total_order"]), value)
@@ -172,11 +172,11 @@ def test_a_topic_replayed_over_the_first_rows_gives_the_rows_of_the_source(
     assert replay.rows(f"SELECT * FROM {relation}") == bag(answer.rows.data.rows())
 
 
-# -- the view's SQL over the relations of the moment -----------------------------------------------
+# -- the view's SQL over the relations at a vector -------------------------------------------------
 
 
 class Replay:
-    """The sources' relations in one DuckDB: rows of version 0, then the topics, row by row."""
+    """The sources' relations in one DuckDB: rows of version 0, then the topics row by row."""
 
     def __init__(self, system: LiveSystem) -> None:
         self._database = duckdb.connect()
@@ -199,7 +199,7 @@ class Replay:
         self._database.execute("DETACH file")
 
     def up_to(self, source: str, version: int) -> None:
-        """Applies what the source committed up to this version."""
+        """Applies the commits of the source up to this version."""
         for number in range(self._at[source] + 1, version + 1):
             for record in self._records[source][number]:
                 self._apply(f"{source}.{record['source']['table']}", record)
@@ -232,7 +232,7 @@ def deliveries(system: LiveSystem, view: str) -> list[dict[str, int]]:
 
 
 class ReadByPolars:
-    """The view as of a position, from the `changes` table with Polars' own reader."""
+    """Reads the view at a position from the `changes` table with Polars' own reader."""
 
     def __init__(self, table: Path) -> None:
         self._changes = pl.read_delta(str(table))
@@ -245,7 +245,7 @@ class ReadByPolars:
 
 
 class ReadByDuckDB:
-    """The same from the Parquet files that Delta's log names, with DuckDB's reader."""
+    """Reads the same from the Parquet files in Delta's log, with DuckDB's reader."""
 
     def __init__(self, table: Path) -> None:
         self._database = duckdb.connect()
@@ -265,14 +265,14 @@ class ReadByDuckDB:
 
 
 def bag(rows: list[tuple[Any, ...]]) -> Rows:
-    """Rows that end in their count."""
+    """Rows with their counts, from rows that end in a count."""
     return Counter({tuple(fields): count for *fields, count in rows})
 
 
 def disagreements(
     system: LiveSystem, view: str, reader: ReadByPolars | ReadByDuckDB
 ) -> tuple[list[int], int]:
-    """Where the view as it was read differs from its SQL; and at how many positions it was read."""
+    """Where the view differs from its SQL, and at how many positions it was read."""
     replay, vectors = Replay(system), deliveries(system, view)
     wrong, step = [], max(1, len(vectors) // 120)
     chosen = [*range(0, len(vectors) - 1, step), len(vectors) - 1]
@@ -294,7 +294,7 @@ def test_the_view_of_each_position_is_its_sql_over_the_relations_at_that_vector(
 
 
 def test_sql_convicts_the_uncompensated_view_too(uncompensated: LiveSystem) -> None:
-    """The control of the comparison above, which must be able to say no."""
+    """The control of the comparison above, which must be able to fail."""
     table = uncompensated.lake / "uncompensated" / "changes"
     wrong, _ = disagreements(uncompensated, "uncompensated", ReadByPolars(table))
     assert wrong
@@ -312,7 +312,7 @@ def test_the_current_table_is_the_view_at_the_last_position(lived: LiveSystem) -
 def test_spark_submit_installs_what_is_there_and_the_view_stays_complete(
     uncompensated: LiveSystem,
 ) -> None:
-    """The sources have gone on for the control; the first view still stands where it was."""
+    """The sources have committed more for the control; the first view has not moved."""
     system = uncompensated
     before = system.tables().standing().position
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"

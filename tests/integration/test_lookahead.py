@@ -1,4 +1,4 @@
-"""The lookahead against a real broker: what it brings, how far it goes, and how it fails."""
+"""The lookahead with a real broker: its records, how far it reads, and how it fails."""
 
 import threading
 import time
@@ -42,7 +42,7 @@ class World:
         for made in self.admin.create_topics(new).values():
             made.result(patience())
         eventually(lambda: self.topics["b"] in self.admin.list_topics(timeout=10).topics)
-        # Without this the records of a topic that is new may overtake each other.
+        # Without this the records of a new topic may overtake each other.
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True}
         self.producer = Producer(settings, logger=CLIENT_LOG)
         self.logs = {relation: FrameLog() for relation in RELATIONS.values()}
@@ -55,7 +55,7 @@ class World:
         self.stack = ExitStack()
 
     def publish(self, source: str, versions: Sequence[int]) -> None:
-        """Version v inserts v."""
+        """Publishes versions; version v inserts v."""
         for version in versions:
             transaction = Transaction((RowChange("r", (version,), 1),))
             for record in encode_transaction(source, version, version, transaction, CATALOG):
@@ -79,7 +79,7 @@ class World:
         eventually(reading._ahead._is_full)
 
     def waiting(self, reading: Lookahead, source: str) -> int:
-        """How many records are decoded and not taken."""
+        """The number of records that are decoded and not yet taken."""
         return sum(len(chunk.heads) for chunk in reading._ahead._chunks[self.topics[source]])
 
     def rows(self, source: str) -> list[int]:
@@ -190,7 +190,7 @@ def test_each_of_several_sources_is_read_until_it_has_what_is_wanted_of_it(world
     reading = world.read()
 
     def publish_later() -> None:
-        """More of b, which is not waited for any more; then what is waited for."""
+        """Publishes more of b, which nothing waits for any more; then the awaited records."""
         eventually(lambda: world.rows("b"))
         world.publish("b", range(2, 101))
         eventually(lambda: world.waiting(reading, "b") == 99)

@@ -2,8 +2,8 @@
 
 The bank's balances (sums at two sources, FULL JOIN, COALESCE) and the retailer's catalogue (RIGHT
 and FULL JOIN over three sources). The sources commit while the job asks. Two judges: the checker,
-given the trace of the run, and DuckDB evaluating the view's SQL at every position (jobs.py). The
-control is the protocol that believes every answer.
+which reads the trace of the run, and DuckDB, which evaluates the view's SQL at every position
+(jobs.py). The control is the protocol that believes every answer.
 """
 
 import random
@@ -28,14 +28,14 @@ from sources.workloads.dice import Dice
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
-#: Transactions before the first state, in the topics when the job begins, while it asks.
+#: Transactions before the first state, in the topics when the job begins, and while it asks.
 BEFORE, WAITING, MEANWHILE = 30, 110, 60
 
 
 def story_of(workload: str, view: str, scale: int) -> Story:
-    """The relations that a workload's view is made over, with rows as the workload makes them.
+    """The relations of a workload's view, with rows as the workload generates them.
 
-    The smaller the scale, the more rows match each other, and the sooner all groups are remembered.
+    The smaller the scale, the more rows match, and the sooner all groups are remembered.
     """
     made = WORKLOADS[workload]
     sql = made.view_named(view)
@@ -58,7 +58,7 @@ STORIES = {
 
 
 def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
-    """The sources commit between the questions and after the last, up to a limit."""
+    """Makes the sources commit between questions and after the last one, up to a limit."""
     ask, left = job.checked.sources.ask, [MEANWHILE]
 
     def committing(questions: list[Any]) -> list[Any]:
@@ -72,7 +72,7 @@ def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None
 
 
 def go_on(world: World, protocol: str, dice: random.Random) -> OneView:
-    """A job that begins with nothing in memory, is given some batches, and ends."""
+    """Runs a job that begins with empty memories, takes some batches, and ends."""
     world.wait_until_published()
     with world.job(protocol=protocol, page_rows=7) as job:
         start(job)
@@ -88,9 +88,9 @@ def go_on(world: World, protocol: str, dice: random.Random) -> OneView:
 
 
 def live(world: World, protocol: str, seed: int) -> list[OneView]:
-    """A first state, two jobs one after the other, and nothing left to do.
+    """A first state, two jobs one after the other, until nothing is left to do.
 
-    The first one knows all groups from the first state; the second one has to ask for them.
+    The first job knows all groups from the first state; the second one must ask for them.
     """
     dice = random.Random(seed)
     world.publish()
@@ -146,7 +146,7 @@ def test_control_without_compensation_the_checker_writes_a_contradiction(
 def test_the_first_state_is_right_while_the_sources_go_on(
     broker: LocalBroker, tmp_path: Path, topic: str
 ) -> None:
-    """Read in pages of three rows, between which rows come, change and go."""
+    """It is read in pages of three rows, between which rows come, change and go."""
     with World(tmp_path, broker.bootstrap, topic, STORIES["catalogue"]) as world:
         dice = random.Random(5)
         world.publish()
@@ -163,7 +163,7 @@ def test_the_first_state_is_right_while_the_sources_go_on(
 def test_both_sides_of_a_full_join_change_in_one_global_transaction(
     broker: LocalBroker, tmp_path: Path, topic: str
 ) -> None:
-    """An account that is new at both sources has its balance at once, and goes at once."""
+    """An account that is new at both sources gets its balance at once, and disappears at once."""
     movement = (900, 99, "cash", Decimal("5.00"), datetime(2024, 5, 1, 12))
     payment = (900, 99, "bakery", Decimal("2.00"), date(2024, 5, 1))
     with World(tmp_path, broker.bootstrap, topic, STORIES["balance"]) as world:

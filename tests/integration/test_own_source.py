@@ -1,6 +1,6 @@
-"""The source of docs/sources.md, made by hand over SQLite, under a view that joins it with itself.
+"""The source of docs/sources.md, written over SQLite, under a view that joins it with itself.
 
-It shares no code with ours, so this is what a stranger's source has to be able to do, and enough.
+It shares no code with ours, so it shows what another source needs to implement.
 """
 
 import json
@@ -40,7 +40,7 @@ page_rows = 20
 
 
 class Shop:
-    """The example as a process, in a directory of its own."""
+    """The example as a process, in a separate directory."""
 
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self.directory = directory
@@ -62,9 +62,9 @@ class Shop:
         assert "answers at" in self.process.stdout.readline()
 
     def commit(self, dice: random.Random, transactions: int) -> None:
-        """Puts and deletions of few ids and fewer prices, so that much joins and changes.
+        """Puts and deletes rows of few ids and fewer prices, so that many join and change.
 
-        When it returns, they are in the topic.
+        When it returns, the commits are in the topic.
         """
         assert self.process.stdin is not None
         before = self.version
@@ -72,7 +72,7 @@ class Shop:
             id_, name = dice.randint(1, 60), dice.choice(["pen", "ink"])
             line = f"put {id_} {name} {dice.randint(1, 9)}" if dice.random() < 0.7 else f"del {id_}"
             self.process.stdin.write(line + "\n")
-        # Known to be carried out when the last line is: its row has a price of its own.
+        # All are done when the last line is: its row has a unique price.
         price = 1000 + before
         self.process.stdin.write(f"put 99 end {price}\n")
         self.process.stdin.flush()
@@ -87,7 +87,7 @@ class Shop:
         return int(version)
 
     def truth(self) -> Counter[tuple[object, ...]]:
-        """The view as SQLite sees it."""
+        """The view as SQLite evaluates it."""
         return Counter(self._select(_SQL.replace("shop.", "")))
 
     def _select(self, sql: str) -> list[tuple[object, ...]]:
@@ -107,7 +107,7 @@ class Shop:
         )
 
     def position_after_commits(self, dice: random.Random) -> int:
-        """How far the view is, when a few more were committed."""
+        """The position of the view after a few more commits."""
         self.commit(dice, 5)
         changes = pl.scan_delta(str(self.directory / "lake/pairs/changes"))
         return int(changes.select(pl.col("_position").max()).collect().item())

@@ -1,7 +1,7 @@
-"""A source with another past: an old copy of its database was restored and has gone on from there.
+"""A source with another past: an old copy of its database was restored and has committed since.
 
-Versions look as if nothing had happened; the digest of its history tells. Each way out that a
-message names is gone here.
+Versions look as if nothing had happened; the digest of its history shows the difference. The tests
+follow each way out that a message names.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from warehouse.standing import Standing
 
 
 class Forked:
-    """A view that is up to date; b has a copy from before, with two versions less."""
+    """A view that is up to date; an old copy of b lacks two versions."""
 
     def __init__(self, command: Command, directory: Path) -> None:
         self.command = command
@@ -35,7 +35,7 @@ class Forked:
         command.goes_on()
 
     def _copied(self, name: str) -> Path:
-        """A copy of b's file as it is now."""
+        """Copies b's present file."""
         self.b.wait_until_published()
         self._close()
         copy = shutil.copy(self.b.database.path, self._directory / name)
@@ -44,7 +44,8 @@ class Forked:
         return Path(copy)
 
     def restore_the_old_copy(self, topic: str | None = None) -> Path:
-        """… which commits beyond the view's version; returns a copy of what was there before."""
+        """Restores the old copy, which commits beyond the view's version; returns a copy of the
+        replaced file."""
         present = self._copied("present")
         self._put(self.old)
         self.b.history = [each for each in self.b.history if each[0] <= self.agreed]
@@ -118,7 +119,7 @@ def test_a_topic_of_another_past_than_the_answers_is_refused_while_running(forke
     values = records(forked.world.bootstrap, {forked.b.topic: 0})["value"].to_list()
     history = list(forked.b.history)
     present = forked.restore_the_old_copy()
-    # The topic goes on with the last version of the other past; the source itself with its own.
+    # The topic continues with the last version of the other past; the source with its own.
     other = [record for _, record in forked.b.database.outbox(forked.agreed + 2, 10)]
     forked.put_back(present, history)
     forked.b.commit(("s", (1, 30), 1))

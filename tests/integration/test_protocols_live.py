@@ -1,8 +1,8 @@
 """Every protocol through the job: real broker, query servers and Delta, no Spark.
 
 The sources commit while the protocol asks, so that answers and updates interleave. Two judges: the
-checker, given the trace of the run and the level that the protocol claims, and DuckDB evaluating
-the view's SQL at every position that was shown (jobs.py).
+checker, which compares the trace of the run with the level that the protocol claims, and DuckDB,
+which evaluates the view's SQL at every position shown (jobs.py).
 """
 
 import random
@@ -21,20 +21,20 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
-#: Transactions before a view is made, between, and while its protocol asks.
+#: Transactions before a view is created, between batches, and while its protocol asks.
 _BEFORE, _BETWEEN, _MEANWHILE = 12, 18, 18
 RIGHT = [name for name in PROTOCOLS if name != "naive"]
 
 
 def story_for(entry: Entry) -> Story:
-    """The most awkward one that the protocol can keep."""
+    """The most awkward story that the protocol can keep."""
     if entry.one_source:
         return ONE_SOURCE
     return KEYED if entry.needs_keys else MIXED
 
 
 def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None:
-    """The sources commit before and after some waves of questions, up to a limit."""
+    """Makes the sources commit before and after some waves of questions, up to a limit."""
     ask, left = job.checked.sources.ask, [_MEANWHILE]
 
     def committing(questions: list[Any]) -> list[Any]:
@@ -49,7 +49,7 @@ def commit_while_asking(world: World, job: OneView, dice: random.Random) -> None
 
 
 def live(world: World, protocol: str, seed: int) -> OneView:
-    """A run to its end: three batches, with a restart before the last one."""
+    """A complete run: three batches, with a restart before the last one."""
     dice = random.Random(seed)
     world.publish()
     world.commit_at_random(dice, _BEFORE)

@@ -1,4 +1,4 @@
-"""What lies in the topic, read with another Kafka client, against what the source committed."""
+"""The topic, read with another Kafka client, has the commits of the source."""
 
 import os
 import random
@@ -25,7 +25,7 @@ from sources.transaction import RowChange, Transaction
 from streaming.intake.topics import ends_of_topics
 
 with warnings.catch_warnings():
-    # kafka-python reads its protocol's files with importlib.resources.read_text.
+    # kafka-python reads the files of its protocol with importlib.resources.read_text.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
@@ -49,7 +49,7 @@ def database(tmp_path: Path) -> Iterator[SourceDatabase]:
 
 
 class Publishing:
-    """A publisher for the length of a `with`, and what it reported."""
+    """A publisher for the length of a `with`, and its reports."""
 
     def __init__(self, database: SourceDatabase, bootstrap: str, topic: str) -> None:
         self.reports: list[str] = []
@@ -64,13 +64,13 @@ class Publishing:
         self.publisher.stop()
 
     def wait(self) -> None:
-        """Until everything committed is known to be published."""
+        """Waits until everything committed is known to be published."""
         eventually(lambda: self._database.published == self._database.version)
         assert self.publisher.error is None
 
 
 def _commit(database: SourceDatabase, versions: int, rows: int = 1) -> None:
-    """So many transactions that insert so many rows with the next version's number."""
+    """Commits transactions that insert rows with the number of the next version."""
     first = database.version + 1
     database.commit_many(
         [
@@ -137,7 +137,7 @@ def _send(bootstrap: str, topic: str, value: bytes) -> None:
 def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
     broker: LocalBroker, topic: str
 ) -> None:
-    """Of many at once a broker says for a moment that it is nobody's, or that there is none."""
+    """For a moment a broker may say that it does not lead or know one of many new topics."""
     names = _new_topics(broker, topic)
     for name in (names[-1], names[0]):
         with TopicReader(broker.bootstrap, name, patience()) as reader:

@@ -1,4 +1,4 @@
-"""Questions over Arrow Flight to a query server in a process of its own."""
+"""Questions over Arrow Flight to a query server in a separate process."""
 
 import datetime
 import decimal
@@ -280,7 +280,7 @@ def test_a_refused_question_is_a_violation_that_names_the_source(client: SourceC
 
 
 def test_rows_and_version_are_one_snapshot_under_sixteen_clients(tmp_path: Path) -> None:
-    """The sum of link is the version, the number of rows never changes; and commits get through."""
+    """The sum of link is the version, and the number of rows is constant; commits still succeed."""
     seen: list[list[int]] = [[] for _ in range(16)]
     faults: list[BaseException] = []
 
@@ -305,7 +305,7 @@ def test_rows_and_version_are_one_snapshot_under_sixteen_clients(tmp_path: Path)
 
 
 def test_fifty_clients_at_once_get_their_own_answers(server: Served) -> None:
-    """Each with a connection of its own; they all ask before the first one is answered."""
+    """Each has its own connection; all ask before the first one is answered."""
     together = threading.Barrier(50)
 
     def ask(number: int) -> list[int]:
@@ -321,7 +321,7 @@ def test_fifty_clients_at_once_get_their_own_answers(server: Served) -> None:
 
 
 def test_commits_go_on_during_a_question_and_do_not_get_into_its_answer(tmp_path: Path) -> None:
-    """The question is as long as it likes: it holds its snapshot until it is told to go on."""
+    """The question lasts as long as the test wants: it holds its snapshot until it is released."""
     with SourceDatabase.open(made(tmp_path)) as database:
         with database.snapshot() as (cursor, version):
             before = cursor.execute("SELECT sum(link) FROM relations.many").fetchall()

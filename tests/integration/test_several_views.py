@@ -1,7 +1,7 @@
 """Several views in one job: each complete by itself, and together they read and ask once.
 
-Everything is real but Spark. Each view is compared at every position with DuckDB evaluating its own
-SQL (see jobs.py). The control merges coinciding questions by the intersection of their keys.
+Everything is real except Spark. Each view is compared at every position with DuckDB evaluating its
+own SQL (see jobs.py). The control merges equal questions by the intersection of their keys.
 """
 
 import random
@@ -30,13 +30,13 @@ RIGHT = "SELECT s.id AS s_id, s.x, u.y, u.z FROM b.s s JOIN c.u u ON s.y = u.y W
 ALL = KEYED.sql
 #: Looks up the same relations as `ALL` does by the same columns, under the same conditions.
 LIKE_ALL = ALL.replace("r.t, u.z", "u.z")
-#: The same but for the condition of one relation.
+#: The same except for the condition of one relation.
 HALF_LIKE_ALL = LIKE_ALL + " AND u.y < 3"
 
 
 @pytest.fixture
 def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 40 transactions before any view is made."""
+    """Three sources that have committed 40 transactions before any view is created."""
     with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
         world.publish()
         commit(world, 1, 40)
@@ -50,7 +50,7 @@ def commit(world: World, seed: int, transactions: int = 30) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """A view of the job: its SQL and who keeps it."""
+    """A view of the job: its SQL and its protocol."""
 
     name: str
     sql: str
@@ -58,7 +58,7 @@ class Kept:
 
 
 class Views:
-    """A job over some of these views, as often as a test starts one."""
+    """Starts jobs over some of these views, as often as a test needs one."""
 
     def __init__(self, world: World, *views: Kept) -> None:
         self._world = world
@@ -75,13 +75,13 @@ class Views:
         return closing(OneView(self._configuration, chosen, self._world.reports.append))
 
     def take_all(self, job: OneView, batches: int = 1, seed: int = 0) -> None:
-        """Everything in the topics behind the earliest view."""
+        """Takes everything in the topics after the standing of the earliest view."""
         found = records(self._world.bootstrap, job.offsets)
         for batch in cut(found, random.Random(seed), batches):
             job.take(batch)
 
     def assert_complete(self, job: OneView, *names: str) -> dict[str, int]:
-        """Views at every position, each by its own SQL; returns how many there are."""
+        """Checks views at every position, each with its own SQL; returns their numbers."""
         found = {}
         for view in job.views:
             name = view.view.name
@@ -94,14 +94,14 @@ class Views:
         return found
 
     def _with_sql(self, sql: str) -> World:
-        """The same sources, and the truth about another view over them."""
+        """The same sources, with the truth about another view over them."""
         world = World(self._world.directory, self._world.bootstrap, "", replace(KEYED, sql=sql))
         world.sources = self._world.sources
         return world
 
 
 class Counted:
-    """How many questions went out, and how many records were decoded, while it is in use."""
+    """Counts questions sent and records decoded while it is active."""
 
     def __init__(self) -> None:
         self.questions: Counter[str] = Counter()
@@ -157,7 +157,7 @@ def test_views_over_overlapping_sources_are_each_complete(world: World, seed: in
 def test_a_view_that_is_made_later_stands_elsewhere_and_nobody_misses_anything(
     world: World,
 ) -> None:
-    """Left stands far behind, all a little, right is new; then they go on together, twice."""
+    """`left` is far behind, `all` a little, `right` is new; then they continue together, twice."""
     views = Views(world, *THREE)
     with views.job("left") as job:
         start(job)
@@ -183,13 +183,13 @@ def test_a_view_that_is_made_later_stands_elsewhere_and_nobody_misses_anything(
 
 
 def test_a_view_kept_by_a_fifo_protocol_beside_one_that_compares_versions(world: World) -> None:
-    """Strobe is strong, so the states that it shows have to be right, and the last one is shown."""
+    """Strobe is strong, so the states that it shows must be right, and the last one is shown."""
     views = Views(world, Kept("strobe", ALL, "strobe"), Kept("all", LIKE_ALL))
     with views.job() as job:
         start(job)
         for seed in (30, 31):
             commit(world, seed)
-            # Not waited for: they may or may not be published when a question is answered.
+            # Without waiting: they may or may not be published when a question is answered.
             world.commit_at_random(random.Random(seed), 6)
             views.take_all(job, batches=3, seed=seed)
     commit(world, 32)
@@ -217,7 +217,7 @@ def test_records_are_decoded_once_however_many_views_there_are(world: World) -> 
 
 
 def _questions(world: World, names: Sequence[str], views: Views, seed: int) -> Counter[str]:
-    """What is asked for one batch of these views, all of whose commits are published."""
+    """The questions of these views for one batch whose commits are all published."""
     with views.job(*names) as job:
         start(job)
         commit(world, seed)
@@ -264,7 +264,7 @@ def test_control_a_merge_that_asks_too_little_is_caught(world: World) -> None:
     with views.job() as job:
         start(job)
         commit(world, 70, 60)
-        # Few updates at once, or both views ask for everything there is.
+        # Few updates at once, or both views would ask for all rows.
         with mock.patch.object(sharing, "_united", _intersected):
             views.take_all(job, batches=6)
         with pytest.raises(AssertionError, match="position"):

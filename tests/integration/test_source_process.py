@@ -1,4 +1,4 @@
-"""`viewsweep sources …` as a user runs it: processes, files, a broker, and kill -9."""
+"""`viewsweep sources …` as a user runs it: processes, files, a broker and kill -9."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from sources.database import SourceDatabase
 from sources.workloads import WORKLOADS
 
 with warnings.catch_warnings():
-    # kafka-python reads its protocol's files with importlib.resources.read_text.
+    # kafka-python reads the files of its protocol with importlib.resources.read_text.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, TopicPartition
 
@@ -111,7 +111,7 @@ def made(directory: Path, source: str = "sales", workload: str = "retail") -> Pa
 
 
 def published(broker: LocalBroker, topic: str) -> list[Any]:
-    """The contents of the topic, as another Kafka client reads them, without repetitions."""
+    """The contents of the topic, read with another Kafka client, without repetitions."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=20_000)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
@@ -132,7 +132,7 @@ def published(broker: LocalBroker, topic: str) -> list[Any]:
 def check_that_topic_and_rows_agree(
     database: Path, broker: LocalBroker, topic: str, transactions: int
 ) -> None:
-    """The topic holds the outbox; initial rows plus workload are the rows that are there."""
+    """Checks that the topic holds the outbox, and that initial rows plus workload give the rows."""
     with SourceDatabase.open(database) as source:
         assert (source.version, source.published) == (transactions, transactions)
         outbox = [orjson.loads(record) for _, record in source.outbox(0, 10**9)]
@@ -179,7 +179,7 @@ def test_after_each_kill_9_the_workload_goes_on_where_it_was(
     versions = [0]
     for delay in (0.3, 0.7, 0.1, 0.5, 0.9):
         with Serving(database, *options, "--rate", 100, "--transactions", 1000) as serving:
-            # The first one is committed, then the process dies at some moment.
+            # The first transaction is committed, then the process dies at some moment.
             eventually(lambda: serving.status("version") > versions[-1], serving.said)
             time.sleep(delay)
             versions.append(serving.status("version"))

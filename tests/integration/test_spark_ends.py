@@ -1,4 +1,4 @@
-"""Spark's JVM is killed under a running job, or a batch fails: one message, and the job goes on."""
+"""Spark's JVM is killed under a running job, or a batch fails: one message, and the job resumes."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def system(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def opened(process: int) -> list[str]:
-    """The files that it has open."""
+    """The open files of a process."""
     found = []
     for link in Path(f"/proc/{process}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -36,7 +36,7 @@ def opened(process: int) -> list[str]:
 
 
 def said(system: LiveSystem) -> list[str]:
-    """The job's messages, without the lines that tell how far the view is."""
+    """The job's messages without its progress lines."""
     lines = (system.directory / "job-kept.log").read_text().splitlines()
     return [line for line in lines if not line.startswith("position ")]
 

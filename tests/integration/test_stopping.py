@@ -1,7 +1,7 @@
-"""Ctrl-C ends `viewsweep run` wherever it waits: nothing is lost, and the same command goes on.
+"""Ctrl-C ends `viewsweep run` wherever it waits: nothing is lost, and the same command resumes.
 
-How long a process may take is bounded far above the two seconds that are promised and far below
-what it took when the job waited in the main thread (55 s with a dead broker).
+The time bound is far above the two seconds that are promised, and far below the time it took when
+the job waited in the main thread (55 s with a dead broker).
 """
 
 import os
@@ -24,7 +24,7 @@ from streaming.spark import sparkjob
 
 
 def _bound() -> float:
-    """Seconds: 8, and on a busy machine more, but never what it took."""
+    """Seconds: 8, more on a busy machine, but always below those 55 s."""
     return min(8 * crowding(), 40)
 
 
@@ -48,7 +48,7 @@ def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:
 
 
 def test_ctrl_c_in_the_first_state(command: Command) -> None:
-    """The one test that may have Spark started: the first state does not wait for it."""
+    """The only test that may start Spark: the first state does not wait for it."""
     source = command.world.sources["a"]
     source.commit(*[("r", (10_000 + n, None, "p"), 1) for n in range(300)])
     command.world.wait_until_published()
@@ -65,7 +65,7 @@ def test_ctrl_c_in_the_first_state(command: Command) -> None:
 
 @contextmanager
 def stalled(port: int = 0) -> Iterator[socket.socket]:
-    """Takes connections and does nothing else, as a process under SIGSTOP."""
+    """A socket that accepts connections and does nothing else, like a process under SIGSTOP."""
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((LOOPBACK, port))
@@ -74,7 +74,7 @@ def stalled(port: int = 0) -> Iterator[socket.socket]:
 
 
 def _ctrl_c_when_connected(command: Command, listening: socket.socket, replaced: str) -> None:
-    """Somebody stalls in the place of a server; the command is stopped when it waits for that."""
+    """Replaces a server by a stalled one, and stops the command while it waits for it."""
     instead = f"{LOOPBACK}:{listening.getsockname()[1]}"
     with running(command.world, toml={replaced: instead}) as process:
         assert select.select([listening], [], [], patience())[0]
@@ -100,7 +100,7 @@ def test_ctrl_c_while_a_query_server_keeps_silent(command: Command) -> None:
 
 
 def _endless() -> None:
-    """Work that takes no notice of anything."""
+    """Work that ignores a stop request."""
     os.kill(os.getpid(), signal.SIGINT)
     threading.Event().wait(patience())
     raise AssertionError("it was waited for")
@@ -145,7 +145,7 @@ def test_ctrl_c_of_an_idle_view_whose_broker_has_died(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With Spark, which waits for its broker for a minute before it lets a stream go."""
+    """With Spark, which waits a minute for its broker before it ends a stream."""
     with World(tmp_path, mortal_broker.bootstrap, "idle") as world:
         world.publish()
         with running(world) as process:
@@ -154,7 +154,7 @@ def test_ctrl_c_of_an_idle_view_whose_broker_has_died(
                 if "keeping it" in line:
                     break
             mortal_broker.kill()
-            # Long enough for Spark to ask it once more.
+            # Long enough for Spark to ask the broker once more.
             threading.Event().wait(2)
             os.kill(process.pid, signal.SIGINT)
             assert process.wait(_bound()) == 0

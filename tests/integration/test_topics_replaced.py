@@ -1,6 +1,6 @@
 """Topics that were deleted, filled again, compacted or written to by others.
 
-Each time the way out that the message names is gone, and the same command goes on.
+Each test follows the way out that the message names, and the same command resumes.
 """
 
 import random
@@ -34,7 +34,7 @@ def _values(world: World, source: Source) -> list[bytes]:
 def test_a_topic_that_was_filled_again_without_its_repetitions_is_read_from_its_beginning(
     kept: Command, later: int
 ) -> None:
-    """The view's offset is behind the repetitions; in the new topic it is somewhere else."""
+    """The view's offset is after the repetitions; in the new topic it is at another place."""
     world, b = kept.world, kept.world.sources["b"]
     b.stop_publisher()
     send(world.bootstrap, b.topic, _values(world, b))
@@ -101,7 +101,7 @@ def test_a_publisher_does_not_write_to_a_compacted_topic(kept: Command) -> None:
 
 
 def test_a_foreign_record_is_called_one_and_the_topic_can_be_filled_again(kept: Command) -> None:
-    """Another source of this name, with another table s, publishes to the same topic."""
+    """Another source with the same name, but another table s, publishes to the topic."""
     world, b = kept.world, kept.world.sources["b"]
     b.stop_publisher()
     foreign = orjson.loads(_values(world, b)[-1])

@@ -1,4 +1,4 @@
-"""A job with nothing to do says that its broker or a source has gone, and how far it is behind."""
+"""An idle job reports that its broker or a source is down, and how far it lags behind."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Random outer-join views over small random relations, and DuckDB to work things out with.
+"""Random outer-join views over small random relations, and DuckDB to evaluate them.
 
 Four relations r, s, t and u have the columns id, x and y with few values and NULL among them. Views
 join two to four of them by LEFT, RIGHT, FULL and INNER JOIN in any nesting.
@@ -32,12 +32,12 @@ def catalog(*, keyed: bool) -> Catalog:
     return catalog_from_json({"db": {"relations": dict.fromkeys(ALIASES, form)}})
 
 
-#: Few values, so that rows meet.
+#: Few values, so that rows match.
 _VALUES = (0, 1, 1, 1, 2, None)
 
 
 def bags(dice: Random) -> dict[str, Rows]:
-    """Rows of all relations, repetitions and NULL in every column among them."""
+    """Rows of all relations, with repetitions and with NULL in every column."""
     return {alias: _rows(dice, lambda _: dice.choice(_VALUES)) for alias in ALIASES}
 
 
@@ -61,12 +61,12 @@ def view(dice: Random, including: str = "") -> str:
     return f"SELECT {shown} FROM {_joined(dice, aliases)}{where}"
 
 
-#: On this one some tests have a foreign key.
+#: Some tests have a foreign key on this join.
 KEY_JOIN = "u.x = t.id"
 
 
 def _joined(dice: Random, aliases: list[str]) -> str:
-    """FROM over these aliases, each side of a join in brackets of its own."""
+    """FROM over these aliases, with brackets around each side of a join."""
     if len(aliases) == 1:
         return f"db.{aliases[0]} {aliases[0]}"
     cut = dice.randint(1, len(aliases) - 1)
@@ -93,7 +93,7 @@ def _more(dice: Random, aliases: list[str]) -> str:
 
 
 class Database:
-    """The relations in DuckDB, each also as the change of itself when there is one."""
+    """The relations in DuckDB, and the change of the updated one, if any."""
 
     def __init__(self) -> None:
         self.connection = duckdb.connect(":memory:", config={"threads": 1})
@@ -127,14 +127,14 @@ def term_sql(term: Term) -> str:
 
 
 def padded_sql(inner: str, aliases: Iterable[str], all_aliases: Iterable[str]) -> str:
-    """Rows over some aliases as rows over all, whatever columns a simplified delta still has."""
+    """Pads rows over some aliases to rows over all, whatever columns a simplified delta has."""
     there = set(columns(aliases))
     shown = ", ".join(c if c in there else f"NULL AS {c}" for c in columns(all_aliases))
     return f"SELECT {shown} FROM ({inner}) padded"
 
 
 def net_contributions_sql(form: NormalForm, terms: Iterable[Term], subsumption: bool) -> str:
-    """The union of what is left of these terms; with all their rows if subsumption is left out."""
+    """The union of the net contributions of these terms; of all their rows without subsumption."""
     graph = subsumption_graph(form)
     parts = []
     for term in terms:
@@ -157,9 +157,9 @@ def net_contributions_sql(form: NormalForm, terms: Iterable[Term], subsumption: 
 
 
 def block_sql(block: Block, *, drop_subsumed: bool = True) -> str:
-    """A block, with the change of a relation in the place of the one that is updated.
+    """The SQL of a block, with the change of the updated relation in its place.
 
-    If λ does not drop what is subsumed, it only drops duplicates, as the paper has it.
+    If λ does not drop subsumed rows, it only drops duplicates, as in the paper.
     """
 
     def below(input_: Block) -> str:
@@ -180,7 +180,7 @@ def block_sql(block: Block, *, drop_subsumed: bool = True) -> str:
 
 
 def _null_if_sql(block: NullIf, below: str, drop_subsumed: bool) -> str:
-    """Rows padded where something is missing, each once; the relations have keys here."""
+    """Rows padded where a part is missing, each once; the relations have keys here."""
     missing = " AND ".join(f"{alias}_id IS NULL" for alias in block.missing)
     padded = set(columns(block.padded))
     names = columns(block.aliases)

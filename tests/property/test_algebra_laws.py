@@ -1,8 +1,8 @@
-"""The algebra: `Frame` gives what `Bag` gives, both obey the laws, and a join is DuckDB's join.
+"""The algebra: `Frame` and `Bag` agree, both obey the laws, and a join is DuckDB's join.
 
-What each family is for: *equal results*, because the simulator runs on either and production on
-one; *linearity*, because only then can an error be taken out of an answer after the fact;
-*the database's join*, because the source decides which rows match and we have to decide the same.
+The purpose of each family: *equal results*, because the simulator runs on either and production on
+one; *linearity*, because only then can an error be removed from an answer afterwards; *the
+database's join*, because the source decides which rows match and we must decide the same.
 """
 
 import math
@@ -27,7 +27,7 @@ from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.types import ColumnType
 from protocols.simulation.algebras import ALGEBRAS
 
-#: For controls: any counterexample will do, nobody reads it.
+#: For controls: any counterexample is enough, and need not be small.
 UNSHRUNK = settings(deadline=None, max_examples=3000, phases=[Phase.generate])
 
 Counted = list[tuple[tuple[Any, ...], int]]
@@ -143,7 +143,7 @@ def test_a_join_is_linear_on_either_side(case: Case, algebra: str) -> None:
 @given(cases(), st.sampled_from(["bag", "frame"]))
 @settings(max_examples=60, deadline=None)
 def test_where_select_and_matching_are_linear(case: Case, algebra: str) -> None:
-    """So a condition, a projection and fixed keys may be applied to an error term by itself."""
+    """So a condition, a projection and fixed keys can be applied to an error term alone."""
     p, q, r = _in(case, algebra)
     condition = Comparison(Column("a"), "<>", Column("a"))
     keys = r.keys([("a", "x")])
@@ -193,7 +193,7 @@ def test_what_nothing_changes_is_there_throughout(case: Case, algebra: str) -> N
 @given(cases())
 @settings(max_examples=60, deadline=None)
 def test_rows_of_one_hash_are_still_told_apart(case: Case) -> None:
-    """Hashes only say which rows may be equal: nothing is wrong when all have the same one."""
+    """Hashes only tell which rows may be equal: the result is right even if all are the same."""
     p, q, _ = _in(case, "frame")
     found = p.select(ENDS).lifetimes(q.select(PLACED)), p.plus(q).consolidated()
     one = pl.Series([1], dtype=pl.UInt64)
@@ -224,7 +224,7 @@ def test_the_parts_of_a_split_are_the_rows_with_each_value(case: Case) -> None:
     held = {_one_nan(value): _rows(part) for value, part in parts.items()}
     for value, rows in expected.items():
         assert held.pop(_one_nan(value)) == rows
-    # What is left over in the frame has cancelled out.
+    # The rows left in the frame have cancelled out.
     assert all(part.is_empty() for part in held.values())
 
 
@@ -235,7 +235,7 @@ def _one_nan(value: Any) -> Any:
 @given(cases(), st.sampled_from(["bag", "frame"]))
 @settings(max_examples=60, deadline=None)
 def test_a_join_needs_no_more_than_the_rows_that_match_its_keys(case: Case, algebra: str) -> None:
-    """Lemma 2: why a source is sent link values only."""
+    """Lemma 2: the reason why a source receives only link values."""
     p, _, r = _in(case, algebra)
     keys = p.keys([("x", "a"), ("y", "b")])
     assert _same(p.join(r.matching(keys), LINKS), p.join(r, LINKS), algebra)
@@ -280,7 +280,7 @@ def test_an_empty_frame_has_its_types_and_is_neutral() -> None:
 
 
 def test_a_single_nan_links_with_a_single_nan_as_it_does_among_many() -> None:
-    """Polars by itself says no as soon as it knows both columns to be sorted."""
+    """Polars by itself finds no match once it knows that both columns are sorted."""
     for rows in (1, 2):
         sides = [
             _both(names, [TYPES["DOUBLE"]], [((TYPES["DOUBLE"].decode("NaN"),), 1)] * rows)

@@ -1,8 +1,8 @@
-"""The theory of outer-join views against DuckDB: what is derived from a view gives the view.
+"""The theory of outer-join views against DuckDB: the derived forms of a view give the view.
 
 Theorem 1: the union of the net contributions is the view, on bags too. The primary delta, also as a
 left-deep tree, is the rows of the terms with the updated relation. Primary and secondary delta
-together bring the view from one state to the next. Each claim has a control that has to fail.
+together bring the view from one state to the next. Each claim has a control that must fail.
 A case is its seed.
 """
 
@@ -45,7 +45,7 @@ DATABASE = Database()
 
 
 def _as_written(sql: str) -> NamedBlock:
-    """The block of the SQL as it was written, before joins are simplified."""
+    """The block of the SQL as written, before joins are simplified."""
     return block_of(Binder(Text(sql), KEYED).query(Text(sql).query(), {})[0])
 
 
@@ -94,8 +94,8 @@ def test_the_primary_delta_is_the_terms_with_the_updated_relation(seed: int) -> 
 
 
 def test_dropping_duplicates_after_null_if_is_not_enough() -> None:
-    """What the paper does (4.1): with two partners in s, one of which has one in t, r comes out
-    joined and padded.
+    """The paper's way (4.1): with two partners in s, one of which has a partner in t, r comes out
+    both joined and padded.
     """
     shown = ", ".join(f"{a}.{c} AS {a}_{c}" for a in "rst" for c in COLUMNS)
     sql = f"SELECT {shown} FROM db.r r LEFT JOIN (db.s s JOIN db.t t ON s.x = t.x) ON r.x = s.y"
@@ -115,7 +115,7 @@ State = Counter[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Update:
-    """Rows of one relation that are inserted or deleted, and the relations before and after."""
+    """Inserted or deleted rows of one relation, and the relations before and after."""
 
     alias: str
     kind: UpdateKind
@@ -165,7 +165,7 @@ class Maintenance:
     def from_view(
         self, view: set[tuple[Any, ...]], secondary: SecondaryDelta, guarded: bool
     ) -> set[tuple[Any, ...]]:
-        """The view with this secondary delta, worked out from itself (Section 5.2)."""
+        """The view with this secondary delta, computed from the view (Section 5.2)."""
         parts = self._parts(secondary, guarded)
         if self.update.kind == "insertion":
             return {r for r in view if r not in parts or self._aliases(r) != secondary.term.sources}
@@ -175,7 +175,7 @@ class Maintenance:
     def from_relations(
         self, view: set[tuple[Any, ...]], secondary: SecondaryDelta
     ) -> set[tuple[Any, ...]]:
-        """The view with this secondary delta, by what is in its direct parents (Section 5.3)."""
+        """The view with this secondary delta, computed from its direct parents (Section 5.3)."""
         inserted = self.update.kind == "insertion"
         rows = self.rows_before if inserted else self.rows_after
         partnered = {
@@ -207,7 +207,7 @@ def _view_at(sql: str, data: dict[str, Rows]) -> set[tuple[Any, ...]]:
 
 
 def _maintained(sql: str, update: Update, way: str) -> set[tuple[Any, ...]]:
-    """The view after the update, by the deltas."""
+    """The view after the update, computed by the deltas."""
     named = _as_written(sql)
     form = normal_form(named.block)
     delta = left_deep(primary_delta(named.block, update.alias))
@@ -222,7 +222,7 @@ def _maintained(sql: str, update: Update, way: str) -> set[tuple[Any, ...]]:
         elif way == "from large to small":
             view = work.from_view(view, secondary, guarded=False)
         else:
-            # Each by itself, against the view that only has the primary delta.
+            # Each alone, against the view with only the primary delta.
             alone = work.from_view(applied, secondary, guarded=way == "guarded")
             view = (view | (alone - applied)) - (applied - alone)
     return view
@@ -248,7 +248,7 @@ def test_the_primary_delta_alone_is_not_enough_for_many_updates() -> None:
 
 
 def test_section_5_2_read_literally_makes_an_orphan_of_what_an_orphan_contains() -> None:
-    """C fo (O fo L), and the one L is deleted: (c, o, -) comes, and (-, o, -) must not."""
+    """C fo (O fo L), and the only L is deleted: (c, o, -) appears, and (-, o, -) must not."""
     shown = ", ".join(f"{a}.{c} AS {a}_{c}" for a in "rst" for c in COLUMNS)
     o_and_l = "(db.s s FULL JOIN db.t t ON s.id = t.x)"
     sql = f"SELECT {shown} FROM db.r r FULL JOIN {o_and_l} ON r.id = s.x"
@@ -266,7 +266,7 @@ TO_T = ForeignKey(KEYED.relations[3], ("x",), KEYED.relations[2], ("id",))
 
 
 def unreferenced(seed: int) -> tuple[str, Update]:
-    """A view, and a row of t that nothing references any more or yet; each u.x names a row of t."""
+    """A view, and an update of an unreferenced row of t; each u.x references a row of t."""
     dice = Random(seed)
     sql, data = view(dice, including="tu"), keyed(dice)
     ids = [row[0] for row in data["t"]]
@@ -294,7 +294,7 @@ def test_foreign_keys_leave_something_out_of_some_of_these_views() -> None:
 
 
 def test_a_foreign_key_that_does_not_hold_leads_astray() -> None:
-    """The control: u references the new t before it is there."""
+    """The control: u references the new t before it exists."""
     shown = ", ".join(f"{a}.{c} AS {a}_{c}" for a in "tu" for c in COLUMNS)
     sql = f"SELECT {shown} FROM db.t t FULL JOIN db.u u ON t.id = u.x"
     before: dict[str, Rows] = {"t": [], "u": [(0, 9, 0)]}
@@ -306,7 +306,7 @@ def test_a_foreign_key_that_does_not_hold_leads_astray() -> None:
 def _maintained_with(
     sql: str, update: Update, keys: tuple[ForeignKey, ...]
 ) -> set[tuple[Any, ...]]:
-    """The view after the update, by what foreign keys leave of the deltas."""
+    """The view after the update, by the deltas as reduced by foreign keys."""
     named = _as_written(sql)
     form = normal_form(named.block, keys)
     delta = simplified(primary_delta(named.block, update.alias), keys)

@@ -1,7 +1,7 @@
 """Keys of random views against DuckDB: no two rows of the result agree on a key.
 
 A case is its seed. Views join relations with keys in any way, show some of the columns, and may
-group or repeat them; and they are whatever the campaigns draw.
+group or repeat them; others are views as the campaigns draw them.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ SEEDS = range(120)
 
 
 def _case(seed: int, more: tuple[str, ...] = ()) -> tuple[str, ViewKeys]:
-    """A view over filled relations that shows some columns, and these; and its keys."""
+    """A view over filled relations that shows some columns and `more`, and its keys."""
     dice = Random(seed)
     joined = view(dice)
     DATABASE.fill(keyed(dice))
@@ -79,7 +79,7 @@ def test_no_two_rows_of_a_view_of_the_campaigns_agree_on_a_key(seed: int) -> Non
 
 
 def _drawn(dice: Random) -> tuple[str, ViewKeys]:
-    """A view that is kept, and its keys."""
+    """A supported view, and its keys."""
     relations = {f"db.{alias}": dict.fromkeys(COLUMNS, "BIGINT") for alias in ALIASES}
     while True:
         try:
@@ -90,7 +90,7 @@ def _drawn(dice: Random) -> tuple[str, ViewKeys]:
 
 
 def test_keys_are_found_and_none_of_their_columns_can_be_spared() -> None:
-    """The control: with one column less, many of these keys are none any more."""
+    """The control: without one column, many of these keys are no longer keys."""
     with_key, with_less = 0, 0
     for seed in SEEDS:
         sql, found = _case(seed)

@@ -1,7 +1,7 @@
 """Lemma 1: an answer read at any version, corrected to any cut, is the relation at that cut.
 
-Random logs of signed changes of one relation, among deliveries of another source; random answers
-within what the mailbox still has, random cuts, keys and conditions; in both algebras.
+Random logs of signed changes of one relation, between deliveries of another source; random answers
+within the range that the mailbox still holds, random cuts, keys and conditions; in both algebras.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ class History:
     """A log, an order of delivery, and one question."""
 
     atom: Atom
-    #: Version → the change that it brought, from `base + 1` on; None if it left the relation alone.
+    #: Version → its change, from `base + 1` on; None if it did not change the relation.
     log: tuple[Bag | None, ...]
     initial: Bag
     base: int
-    #: The sources of the positions, in order; "a" has the relation.
+    #: The sources of the positions, in order; the relation is at "a".
     order: tuple[str, ...]
     forgotten: int
     version: int
@@ -47,14 +47,14 @@ class History:
         return self.atom.relation
 
     def at(self, version: int) -> Bag:
-        """The relation at a version: the definition, nothing else."""
+        """The relation at a version, by definition."""
         rows = self.initial
         for change in self.log[: version - self.base]:
             rows = rows if change is None else rows.plus(change)
         return rows
 
     def asked(self, version: int) -> Bag:
-        """What a correct source answers at a version: the columns of the atom, as a bag."""
+        """The answer of a correct source at a version: the columns of the atom, as a bag."""
         rows = self.at(version).matching(self.keys)
         rows = rows if self.atom.condition is None else rows.where(self.atom.condition)
         return rows.select([(column, column) for column in self.atom.columns])
@@ -119,7 +119,7 @@ def test_an_answer_of_any_version_becomes_the_relation_at_any_cut(algebra: str) 
 
 
 def test_a_source_that_is_believed_gives_another_state() -> None:
-    """The control, in both directions: answers that are too new and answers that are too old."""
+    """The control in both directions: answers that are too new, and answers that are too old."""
 
     def wrong(history: History) -> bool:
         return _read(history, as_answered, "bag") != _wanted(history)
@@ -141,7 +141,7 @@ def _wanted(history: History) -> Bag:
 
 
 def _read(history: History, read: Reading[Any], algebra: str) -> Bag:
-    """Runs the reading over a mailbox that has received everything and forgotten the beginning."""
+    """Runs the reading over a mailbox that has received all and forgotten the beginning."""
     rooms, relation = ALGEBRAS[algebra], history.relation
     types = dict(relation.columns)
     mailbox: Mailbox[Any] = Mailbox({relation: rooms.log()}, {"a": history.base, "b": 0})

@@ -1,4 +1,4 @@
-"""What a transaction changes is what a reader of its records finds, whichever way they are read."""
+"""Both ways of reading records give the changes of the transaction."""
 
 import datetime
 import decimal
@@ -45,7 +45,7 @@ CATALOG = catalog_from_json(
     }
 )
 BATCH = Batch(CATALOG.relations)
-#: A loaded machine may take its time.
+#: No deadline on a busy machine.
 LAW = settings(deadline=None)
 
 
@@ -227,7 +227,7 @@ def _mutations() -> list[Callable[[dict[str, Any]], object]]:
 
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_columns_never_accept_what_reading_by_record_refuses(snapshot: bool) -> None:
-    """Every field of a good record is replaced by every strange value, one at a time."""
+    """Replaces every field of a good record by every strange value, one at a time."""
     row = (1, 0.5, decimal.Decimal(1), None, "a", "b", True, datetime.date(2024, 1, 2), None)
     [plain] = encode_transaction("s", 1, 5, Transaction((RowChange("keyed", row, 1),)), CATALOG)
     outcomes: Counter[str] = Counter()
@@ -259,7 +259,7 @@ def _outcome(values: pl.Series, catalog: Catalog) -> str:
 
 
 def _is_ordinary(transaction: Transaction) -> bool:
-    """Its doubles are numbers in JSON; the others are written as text, which columns decline."""
+    """Whether its doubles are JSON numbers; others are written as text, which columns decline."""
     cells = [cell for change in transaction.changes for cell in change.row]
     return all(math.isfinite(cell) for cell in cells if isinstance(cell, float))
 
@@ -305,7 +305,7 @@ PIECES = st.sampled_from(
 def test_whatever_is_done_to_the_text_columns_accept_only_what_reading_by_record_does(
     plain: bytes, data: st.DataObject
 ) -> None:
-    """Stretches of a good record are replaced by other text, or by another stretch of it."""
+    """Replaces stretches of a good record by other text, or by another stretch of it."""
     text = plain
     for _ in range(data.draw(st.integers(1, 2))):
         start = data.draw(st.integers(0, len(text)))

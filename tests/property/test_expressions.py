@@ -1,8 +1,8 @@
 """Conditions: the reference, Polars and DuckDB give one truth value, unknown included.
 
-A condition is evaluated by the source for answers and by us for changes. Where the two differ, an
-error term is not taken out or too much is; so all three truth values have to agree, not only which
-rows pass: NOT turns false into true and leaves unknown alone.
+The source evaluates a condition for answers, and we evaluate it for changes. If the two differ, an
+error term stays, or too much is removed. So all three truth values must agree, not only the rows
+that pass: NOT turns false into true and keeps unknown.
 """
 
 from typing import Any
@@ -112,7 +112,7 @@ def test_what_is_no_operand_is_refused(operand: Any) -> None:
 
 
 def test_the_generated_conditions_tell_two_valued_logic_apart() -> None:
-    """The control: rows and conditions for which taking unknown for false gives another answer."""
+    """The control: rows and conditions for which unknown as false gives another answer."""
 
     def two_valued(condition: ex.Condition, row: dict[str, Any]) -> bool:
         match condition:
@@ -142,7 +142,7 @@ def _by_reference(condition: ex.Condition, rows: list[tuple[Any, ...]]) -> list[
 def _by_polars(condition: ex.Condition, rows: list[tuple[Any, ...]]) -> list[bool | None]:
     schema = {name: type_.dtype for name, type_ in COLUMNS.items()}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    # A condition on constants alone would be one value; here every one has a column.
+    # A condition on constants alone would be a single value; here each has a column.
     return frame.select(to_polars(condition).alias("truth"))["truth"].to_list()
 
 

@@ -1,7 +1,8 @@
-"""Which functions have a value for everything: what they say of themselves, held to awkward values.
+"""Functions that claim a value for every argument, tested with awkward values.
 
-What is said never to fail is worked out for rows that do not need it, so a single value without a
-result would stop a view. What is not said so only costs a mask; but then there is a reason for it.
+A function that claims never to fail is computed also for rows that do not need it, so a single
+argument without a result would stop a view. A function without the claim only costs a mask; but
+then it must have a reason.
 """
 
 import datetime
@@ -18,7 +19,7 @@ from protocols.algebra import expressions as ex
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.functions import FUNCTIONS
 
-#: Beside those that are about every function: what depends on a constant, or on digits to spare.
+#: Besides the texts for every function: cases that depend on a constant, or on spare digits.
 TEXTS = [
     *EXAMPLES,
     *(f"{x} % {n}" for x in "bpq" for n in ("1", "-1", "7", "-10")),
@@ -30,7 +31,7 @@ TEXTS = [
 
 
 def _extremes() -> Iterator[Row]:
-    """The first and the last moments that there are."""
+    """Rows with the first and the last date and time."""
     for day, time in ((datetime.date.min, datetime.time.min), (datetime.date.max, None)):
         moment = datetime.datetime.combine(day, datetime.time.max if time is None else time)
         for row in PAIRS[:20]:
@@ -78,7 +79,7 @@ def test_what_is_said_never_to_fail_does_not(text: str) -> None:
 
 
 def test_of_every_function_that_may_fail_a_failure_is_known() -> None:
-    """Else it would be held to what it costs without need."""
+    """Otherwise it would cost a mask without need."""
     calls = [each for text in TEXTS for each in _failures(text)]
     may_fail = {call.function for call, _ in calls if not _said_never_to_fail(call)}
     fails = {call.function for call, failing in calls if failing}
@@ -117,7 +118,7 @@ def test_control_a_function_that_is_wrongly_said_never_to_fail_is_found(
 
 
 def test_no_function_fails_for_null() -> None:
-    """So NULL stands for the rows that do not need it."""
+    """So NULL replaces the arguments of rows that do not need it."""
     nulls = [{**row, **dict.fromkeys(TYPES)} for row in PAIRS[:3]]
     for text in TEXTS:
         for call, _ in _failures(text):

@@ -1,9 +1,9 @@
 """Every operator against DuckDB, at every position of two batches.
 
-No sources and no concurrency here: the leaves of the tree are given what was there before a batch
-and how it changes in it. So what is tested is the arithmetic of positions alone: what an operator
-makes of many changes at once has to be, at each of their positions, what DuckDB makes of the rows
-there. The second batch finds the memories that the first one left.
+No sources and no concurrency here: the leaves of the tree get the rows before a batch and its
+changes. So only the arithmetic of positions is tested: the result of an operator for many changes
+at once must equal, at each of their positions, DuckDB's result for the rows there. The second batch
+uses the memories that the first one left.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 from protocols.views.view import View
 
-#: The positions of the two batches, and how many changes each of them has at most.
+#: The positions of the two batches, and the largest number of changes of each position.
 BATCHES, CHANGES = (Span(1, 4), Span(5, 8)), 3
 VALUES: dict[str, tuple[Any, ...]] = {
     "BIGINT": (0, 1, 2, -(2**52) - 1, 2**62, None),
@@ -54,7 +54,7 @@ Rows = Counter[Row]
 
 
 class History:
-    """What a relation holds at each position."""
+    """The rows of a relation at each position."""
 
     def __init__(self, rng: Random, types: tuple[str, str]) -> None:
         domains = [VALUES[type_] for type_ in types]
@@ -70,7 +70,7 @@ class History:
 
 
 class Given:
-    """A leaf of the tree that is told its rows."""
+    """A leaf of the tree with given rows."""
 
     def __init__(self, view: View, history: History) -> None:
         self.nothing = empty_frame(view.schema).data
@@ -91,7 +91,7 @@ class Given:
         yield []
 
     def settle(self) -> None:
-        """It has nothing to keep."""
+        """It keeps nothing."""
 
     def _rows(self, rows: list[Row]) -> pl.DataFrame:
         (atom,) = self._view.atoms
@@ -131,7 +131,7 @@ def wrong_position(sql: str, types: tuple[str, str], seed: int) -> int | None:
 
 
 def _done(task: Task) -> pl.DataFrame:
-    """Work that has nobody to ask."""
+    """Runs work that asks no questions."""
     try:
         next(task)
     except StopIteration as done:
@@ -183,7 +183,7 @@ def _catalog(types: tuple[str, str]) -> Catalog:
 def right(
     sql: str, seeds: range = range(4), kinds: Sequence[tuple[str, str]] = tuple(TYPES)
 ) -> bool:
-    """Whether it is right on the data of all these seeds, the types in turns."""
+    """Whether the view is right on the data of all these seeds, with the types in turn."""
     for seed in seeds:
         types = kinds[seed % len(kinds)]
         position = wrong_position(sql, types, seed)
@@ -231,7 +231,7 @@ def test_exists(negated: str, on: str) -> None:
 def test_quantified_comparisons(form: str, link: str) -> None:
     test = f"l.v {form} (SELECT r.v FROM s.r{link})"
     assert right(f"SELECT l.k, l.v FROM s.l WHERE {test}")
-    # As a value, what is neither true nor false shows.
+    # As a value, unknown is visible.
     assert right(f"SELECT l.k, {test} AS held FROM s.l")
 
 
@@ -289,14 +289,14 @@ def _one_hash(rows: pl.DataFrame, _: Sequence[str]) -> pl.Series:
 
 @pytest.mark.parametrize("kind", ["LEFT", "FULL"])
 def test_outer_joins_that_are_made_in_pieces(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of many rows are."""
+    """Joins of many rows are made in pieces."""
     monkeypatch.setattr(outer, "_MANY", 0)
     assert right(f"SELECT l.v, r.v AS w FROM s.l {kind} JOIN s.r ON l.k = r.k")
     assert right(f"SELECT l.k, r.v FROM s.l {kind} JOIN s.r ON l.k = r.k AND l.v = r.v")
 
 
 def test_sums_that_fill_a_decimal_are_right() -> None:
-    """Those of several groups together would be too long."""
+    """The sum over several groups would have too many digits."""
     most = 10**38 - 1
     rows = {"g": [1, 1, 2, 2], "v": [most, -7, 5, most - 5], POSITION: [-1, 3, -1, 4]}
     placed = pl.DataFrame(rows, schema_overrides={"v": pl.Decimal(38, 0)})
@@ -304,7 +304,7 @@ def test_sums_that_fill_a_decimal_are_right() -> None:
     assert set(sums) == {most, most - 7, 5}
 
 
-# -- and what is not right ------------------------------------------------------------------------
+# -- planted defects -----------------------------------------------------------------------------
 
 
 def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.MonkeyPatch) -> None:

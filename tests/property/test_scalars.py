@@ -1,10 +1,9 @@
 """Values and conditions of SQL texts: the reference, Polars, the source and DuckDB agree.
 
 A text is drawn, read by `Scalars` and evaluated over rows that are likely to break it: by the
-reference, by Polars, by DuckDB from what was read (as a source does it), and by DuckDB from the
-text, which knows nothing of ours. A row for which DuckDB raises an error must be one for the others
-as well, and only such a row; except beside AND, OR and what stands for them, where it is up to a
-database what it evaluates first.
+reference, by Polars, by DuckDB from the expression read (as a source does), and by DuckDB from the
+text, independently of our code. The others must fail for exactly the rows for which DuckDB fails,
+except with AND, OR and their equivalents, where a database may choose the order of evaluation.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ COLUMNS = {
     "n": "TIMESTAMP",
 }
 TYPES: dict[str, ColumnType] = {name: column_type(type_) for name, type_ in COLUMNS.items()}
-#: JSON forms of values: the usual, the empty and the extreme ones.
+#: JSON forms of values: usual, empty and extreme ones.
 VALUES: dict[str, list[Any]] = {
     "BIGINT": [0, 1, -1, 2, 7, -7, 1000, 2**31, 2**53 + 1, 2**63 - 1, -(2**63)],
     "DOUBLE": [0.0, -0.0, 1.0, 1.5, -2.5, 0.1, 1e18, 1e308, 5e-324, "NaN", "Infinity", "-Infinity"],
@@ -84,12 +83,12 @@ Text = st.SearchStrategy[str]
 
 
 def _fits(template: str, **parts: Text) -> Text:
-    """The template with a drawn text in the place of each name."""
+    """The template with a drawn text for each name."""
     return st.fixed_dictionaries(parts).map(lambda drawn: template.format(**drawn))
 
 
 def _any(*kinds: Text) -> Text:
-    """One of them, drawn as often as anything that stands beside all of them."""
+    """One of these kinds, which together are drawn as often as a single alternative."""
     return st.tuples(st.one_of(*kinds)).map(lambda drawn: drawn[0])
 
 
@@ -113,7 +112,7 @@ def _extremes(kind: Text) -> Text:
 
 
 def _chosen(kind: Text, truth: Text) -> Text:
-    """What gives one of several values, of any kind."""
+    """An expression that chooses one of several values of any kind."""
     return _any(
         _fits("CASE WHEN {c} THEN {x} ELSE {y} END", c=truth, x=kind, y=kind),
         _fits("CASE WHEN {c} THEN {x} WHEN {d} THEN {y} END", c=truth, d=truth, x=kind, y=kind),
@@ -136,7 +135,7 @@ def _compared(kind: Text) -> Text:
 
 
 def _texts(depth: int) -> dict[str, Text]:
-    """Texts of each kind of value, with so many levels below."""
+    """Texts of each kind of value, nested up to this depth."""
     if depth == 0:
         return _LEAVES
     below = _texts(depth - 1)
@@ -246,7 +245,7 @@ ROWS = st.lists(
 
 
 class Refused(Exception):
-    """The text is not kept."""
+    """The text is refused."""
 
 
 def _refuse(_node: exp.Expr, reason: str) -> NoReturn:
@@ -257,7 +256,7 @@ SCALARS = Scalars(lambda node: (node.name, TYPES[node.name]), _refuse, lambda _n
 
 
 def read(text: str) -> ex.Expression | None:
-    """What a text means; None if it is refused."""
+    """The expression of a text; None if it is refused."""
     node = sqlglot.parse_one(f"SELECT {text}", read="duckdb").selects[0]
     try:
         expression, type_ = SCALARS.typed(node)
@@ -277,7 +276,7 @@ def by_reference(expression: ex.Expression, rows: list[Row]) -> list[Any]:
 
 
 def by_polars(expression: ex.Expression, rows: list[Row]) -> list[Any]:
-    """All rows at once; one by one if that fails."""
+    """Evaluates all rows at once; one by one if that fails."""
 
     def evaluated(some: list[Row]) -> list[Any]:
         column = value_to_polars(expression).alias("_")
@@ -321,7 +320,7 @@ def _or_failed(evaluate: Callable[[], Any]) -> Any:
 
 
 def agree(text: str, one: list[Any], other: list[Any]) -> bool:
-    """The same values of the same types: 1 is not 1.0, and 0.0 is not -0.0."""
+    """Whether the values and their types are the same: 1 is not 1.0, and 0.0 is not -0.0."""
     in_any_order = any(word in text for word in (" AND ", " OR ", " IN ", " DISTINCT "))
     return all(
         _shown(a) == _shown(b) or (in_any_order and FAILED in (a, b))
@@ -375,7 +374,7 @@ def test_a_value_survives_the_wire_and_renaming(text: str) -> None:
     assert ex.renamed_value(renamed, lambda name: name.removeprefix("r.")) == expression
 
 
-#: Each function of the catalogue, with the types that it is about.
+#: Each function of the catalogue, with the types that it takes.
 EXAMPLES = [
     *(f"{x} {op} {y}" for op in "+-*" for x, y in ("bc", "pr", "qp", "bp", "de", "db", "pd")),
     *(f"{x} % {y}" for x, y in ("bc", "pr", "bp", "rb")),
@@ -414,7 +413,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_each_function_agrees_on_all_pairs_of_the_values_at_hand(text: str) -> None:
-    """What has a value at once, and a few of the pairs that have none one by one."""
+    """All pairs with a value at once, and a few of the failing pairs one by one."""
     expression = read(text)
     assert expression is not None
     found = by_reference(expression, PAIRS)
@@ -428,13 +427,13 @@ def test_each_function_agrees_on_all_pairs_of_the_values_at_hand(text: str) -> N
 
 
 def _pairs() -> Iterator[Row]:
-    """Rows in which each value of a type meets each other one in the next column of that type."""
+    """Rows that pair each value of a type with each other one in the next column of that type."""
     pools = {name: [None, *map(t.decode, VALUES[t.name])] for name, t in TYPES.items()}
     most = max(map(len, pools.values()))
     second = {"c", "e", "u", "w", "z", "n"}
     for i, j in product(range(most), repeat=2):
         places = {name: (j if name in second else i) for name in COLUMNS}
-        # DECIMAL columns have two types, so these meet by different steps.
+        # DECIMAL columns have two types, so these are paired by different steps.
         places |= {"p": i + j, "r": i}
         yield {name: pool[places[name] % len(pool)] for name, pool in pools.items()}
 
@@ -450,7 +449,7 @@ def test_the_examples_are_about_every_function() -> None:
 @given(st.lists(TEXTS, min_size=100, max_size=100))
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 def test_most_of_what_is_drawn_is_kept(texts: list[str]) -> None:
-    """Else the laws above would be about less than they seem."""
+    """Otherwise the laws above would cover less than they seem to."""
     assert sum(read(text) is not None for text in texts) > 60
 
 
@@ -482,7 +481,7 @@ _TWO_NUMBERS = _fits("({x} % {y})", x=_LEAVES["whole"], y=_LEAVES["whole"])
 def test_control_a_wrong_rule_is_found(
     monkeypatch: pytest.MonkeyPatch, name: str, wrong: dict[str, Any], texts: Text
 ) -> None:
-    """NULL taken for a value and a value for NULL, another sign, an error passed over."""
+    """NULL taken as a value and a value as NULL, another sign, an error ignored."""
     monkeypatch.setitem(FUNCTIONS, name, replace(FUNCTIONS[name], **wrong))
 
     def differs(case: tuple[str, list[Row]]) -> bool:

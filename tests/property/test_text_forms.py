@@ -1,7 +1,7 @@
-"""The grammar of values: what it lets pass is what both parsers, Python's and Arrow's, read alike.
+"""The grammar of values: Python's and Arrow's parsers read every text that it accepts alike.
 
-What is caught: a text that Arrow casts to something else than `ColumnType.decode` reads, or casts
-where that refuses.
+Caught are texts that Arrow casts to another value than `ColumnType.decode` reads, or that it casts
+and `decode` refuses.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from sources.envelope.images import UnusualError, arrow_type
 
 
 def _in_columns(type_: ColumnType, text: str) -> Any:
-    """What the columns read, UnusualError if they decline."""
+    """The value that columns read; UnusualError if they decline."""
     texts = pa.array([text], pa.string())
     images._need_text_form(texts, type_)
     try:

@@ -1,7 +1,7 @@
 """Column types: one JSON form per value, and the same value in Python, JSON and Polars.
 
-What is caught: values that change on their way through a scenario, an envelope, a trace or a wire,
-and values that are let in although their column cannot hold them. Other property tests take their
+Caught are values that change on their way through a scenario, an envelope, a trace or a wire, and
+values that are accepted although their column cannot hold them. Other property tests take their
 values from here.
 """
 
@@ -50,7 +50,7 @@ ANY: dict[str, st.SearchStrategy[Any]] = {
     "DATE": st.dates(),
     "TIMESTAMP": st.datetimes(),
 }
-#: Type → few values in JSON form, odd ones among them, so that rows meet.
+#: Type → few values in JSON form, including odd ones, so that rows match.
 FEW: dict[str, list[Any]] = {
     "BIGINT": [0, 1, -(2**63)],
     "DOUBLE": [0.0, -0.0, 1.5, "NaN", "-Infinity"],

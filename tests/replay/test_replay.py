@@ -1,7 +1,7 @@
-"""Traces on file, and the judgement that each has to get for good.
+"""Stored traces, and the verdict that each must always get.
 
-A file's first line may carry "expect": the verdict, the level reached, and words that the
-contradiction has to contain.
+The first line of a file may carry "expect": the verdict, the level reached, and words that the
+contradiction must contain.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Campaigns in tests: the product's own, held against DuckDB, and defects planted into its code."""
+"""Campaigns in tests: the product's own, compared with DuckDB, and planted defects."""
 
 import inspect
 import textwrap
@@ -46,7 +46,7 @@ def hunted(
 
 
 def first_wrong_position(outcome: Outcome, oracle: Oracle) -> int | None:
-    """The first position whose state is not there or not the view at its vector; None if right."""
+    """The first position whose state is missing or is not the view at its vector; None if right."""
     held: Rows = Counter()
     for expected, state in enumerate(outcome.states):
         held.update({} if state.change is None else dict(state.change.counts))
@@ -57,7 +57,7 @@ def first_wrong_position(outcome: Outcome, oracle: Oracle) -> int | None:
 
 
 def planted(function: Callable[..., Any], right: str, wrong: str) -> Callable[..., Any]:
-    """The same function with one piece of its source replaced: a defect as a slip would make it."""
+    """The same function with one piece of its source replaced, like a defect made by a slip."""
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(right) == 1, f"{right!r} is not (once) in {function.__qualname__}"
     names: dict[str, Any] = {}
@@ -68,14 +68,14 @@ def planted(function: Callable[..., Any], right: str, wrong: str) -> Callable[..
 
 @dataclass
 class Campaign:
-    """What the campaign of one family of protocols has found in scenarios of its own."""
+    """The findings of a campaign for one family of protocols."""
 
     runs: int = 0
-    #: Per wrong run: its seed and what is wrong.
+    #: Per wrong run: its seed and its fault.
     wrong: list[str] = field(default_factory=list)
     #: The number of the first wrong run, counted from 1.
     first_wrong: int | None = None
-    #: Answers that contained an error, or lacked something, in all runs.
+    #: Answers that contained an error, or lacked a row, in all runs.
     concurrent: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
 

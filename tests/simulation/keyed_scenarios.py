@@ -1,9 +1,8 @@
-"""Random scenarios for protocols that stand on keys: every relation has one, every view shows it.
+"""Random scenarios for protocols that rely on keys: every relation has one, every view shows it.
 
-Keys are few, so that most insertions use one again that was deleted before, and a transaction that
-deletes and inserts often modifies. Values that are shown, linked or filtered may be NULL. Global
-transactions have parts at two or more sources, and two of them may be committed there in opposite
-orders.
+Keys are few, so that most insertions reuse a deleted one, and a transaction that deletes and
+inserts often modifies. Shown, linked and filtered values may be NULL. Global transactions have
+parts at two or more sources, and sources may commit two of them in opposite orders.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from protocols.simulation.scenario import Scenario, scenario_from_json
 
 #: The ids that rows may have.
 IDS = range(3)
-#: Type of the linked columns → its values; few, so that links meet.
+#: Type of the linked columns → its values; few, so that links match.
 LINKED: dict[str, list[Any]] = {
     "BIGINT": [0, 0, 1, None],
     "VARCHAR": ["", "", "ä", None],
@@ -27,7 +26,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Keyed:
-    """A scenario and what was drawn for it, so that a campaign can tell what it has covered."""
+    """A scenario with figures of its drawing, which show what a campaign has covered."""
 
     shape: str
     form: dict[str, Any]
@@ -45,8 +44,8 @@ def keyed_scenario(
 ) -> Keyed:
     """The scenario of this seed.
 
-    `global_share` of the updates are global, where there are sources enough. With fresh keys no key
-    is used twice, so nothing is modified either.
+    `global_share` of the updates are global, if there are enough sources. With fresh keys no key is
+    used twice, so nothing is modified either.
     """
     rng = Random(seed)
     shape = rng.choice(SHAPES)
@@ -75,7 +74,7 @@ def keyed_scenario(
 
 
 def _places(rng: Random, count: int, at_least: int) -> list[Place]:
-    """Relations over one to `count` sources; several may live at the same one."""
+    """Relations at one to `count` sources; several may be at the same one."""
     sources = [f"s{i}" for i in range(rng.randint(min(at_least, count), count))]
     return [(rng.choice(sources), f"r{i}") for i in range(count)]
 
@@ -105,7 +104,7 @@ def _sql(rng: Random, shape: str, of_atom: list[Place], keys: dict[Place, tuple[
 
 
 class _Maker:
-    """Makes rows and updates, and remembers what the relations hold, so that all of it can be."""
+    """Makes rows and updates; remembers what the relations hold, so that updates are possible."""
 
     def __init__(self, rng: Random, linked: str, relations: list[Place], fresh_keys: bool) -> None:
         self._rng = rng
@@ -162,7 +161,7 @@ class _Maker:
         return [self.update(source, id_) for source, id_ in parts]
 
     def _insert(self, place: Place, like: list[Any] | None = None) -> list[Any] | None:
-        """A new row, with the key of another one if that is given; None when no key is free."""
+        """A new row, with the key of `like` if given; None if no key is free."""
         values = LINKED[self._linked]
         held = {self._key(place, row) for row in self._held[place]}
         shown = (0, 1) if "v" in self.keys[place] else (0, 1, 2, None)

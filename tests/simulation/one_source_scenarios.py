@@ -1,8 +1,8 @@
 """Random scenarios with all relations at one source, for the ECA family.
 
-As in random_scenarios.py everything is small, so that everything meets everything, and is made in
-the JSON form of the contract. Freed keys are used again at once, and a transaction may change
-several relations. With `all_keys` every relation has a key and the view shows it.
+As in random_scenarios.py everything is small, so that most rows match, and is made in the JSON form
+of scenarios. Freed keys are reused at once, and a transaction may change several relations. With
+`all_keys` every relation has a key and the view shows it.
 """
 
 from random import Random

@@ -1,7 +1,7 @@
 """The independent oracle: DuckDB evaluates the view's own SQL over the relations at a vector.
 
-Nothing of viewsweep's algebra, compensation or view parser takes part. All versions of a relation
-lie in one table.
+It uses none of viewsweep's algebra, compensation or view parser. All versions of a relation are in
+one table.
 """
 
 import math
@@ -20,14 +20,14 @@ Rows = Counter[tuple[Any, ...]]
 class Oracle:
     """The right contents of a scenario's view at any vector.
 
-    The database is shared by all oracles, because opening one costs more than a whole run; it holds
-    the relations of the one that it was asked by last. So is what it has answered: the same
-    scenarios are run under many protocols and schedules.
+    All oracles share the database, because opening one costs more than a whole run; it holds the
+    relations of the oracle that asked last. They also share its answers: the same scenarios run
+    under many protocols and schedules.
     """
 
     _db = duckdb.connect(":memory:", config={"threads": 1})
     _asked_by: ClassVar["Oracle | None"] = None
-    #: By the text of the whole scenario, then by vector.
+    #: Text of the whole scenario → vector → rows.
     _answers: ClassVar[dict[str, dict[tuple[tuple[str, int], ...], Rows]]] = {}
 
     def __init__(self, scenario: Scenario) -> None:
@@ -55,7 +55,7 @@ class Oracle:
             self._load(relation, _versions(self._scenario, relation))
 
     def _load(self, relation: Relation, versions: list[Rows]) -> None:
-        """All versions of the relation, and under its own name a view that shows one."""
+        """Loads all versions of the relation, and creates a view under its name that shows one."""
         columns = ", ".join(f'"{name}" {type_.name}' for name, type_ in relation.columns)
         table = f'"{relation.source}"."{relation.name} versions"'
         self._db.execute(f"CREATE TABLE {table} ({columns}, _version BIGINT)")
@@ -76,7 +76,7 @@ class Oracle:
 
 
 def _text(scenario: Scenario) -> str:
-    """Everything that the view's contents depend on."""
+    """The text of everything that the view's rows depend on."""
     initial = [
         (str(relation), relation.to_json(), sorted(rows.counts.items(), key=repr))
         for relation, rows in scenario.initial.items()
@@ -92,7 +92,7 @@ def _text(scenario: Scenario) -> str:
 
 
 def _versions(scenario: Scenario, relation: Relation) -> list[Rows]:
-    """What the relation holds at version 0, 1, … of its source."""
+    """The rows of the relation at version 0, 1, … of its source."""
     versions = [Counter(scenario.initial[relation].counts)]
     for update in scenario.updates:
         if update.source == relation.source:

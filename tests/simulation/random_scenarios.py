@@ -4,5 +4,5 @@ from protocols.simulation.drawn import COLUMNS, LINKED, Shaped, random_scenario
 
 __all__ = ["COLUMNS", "LINKED", "SHAPES", "Shaped", "random_scenario"]
 
-#: The shapes that the scenarios for one family of protocols (keyed, one source) are made of.
+#: The shapes of scenarios for single families of protocols (keyed, one source).
 SHAPES = ("chain", "star", "triangle", "self-join", "self-join in a chain")

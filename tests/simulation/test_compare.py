@@ -1,4 +1,4 @@
-"""`compare`: the figures are those that algorithms.md derives, and the command delivers them."""
+"""`compare`: the figures are those that algorithms.md derives, and the command prints them."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -20,7 +20,7 @@ SMALL = Settings(paces=(0, 4), sizes=(3,), relations=3, updates=30, runs=4)
 
 @pytest.mark.parametrize(("n", "bound"), [(2, 2), (3, 3), (4, 5), (5, 7), (6, 9)])
 def test_a_batch_over_a_chain_asks_2n_minus_3_questions_at_most(n: int, bound: int) -> None:
-    """n + I - 1 with I = n - 2 inner relations, and it does reach that."""
+    """n + I - 1 with I = n - 2 inner relations, and the bound is reached."""
     assert cost(PROTOCOLS["batched-sweep"], n, 4, 60).most_questions == bound
 
 

@@ -1,6 +1,6 @@
-"""Conditions with functions as people write them: kept right, explained, and done at once.
+"""Conditions with functions as people write them: kept correctly, explained, and without delay.
 
-Each was once worked out anew for every member that came before, and took minutes or had no end.
+Each was once computed again for every member before it, and took minutes or did not end.
 """
 
 from typing import Any

@@ -11,7 +11,7 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.campaign import Tally
 from protocols.simulation.schedule import drawn_schedule
 
-#: Those that take answers at any version.
+#: Protocols that accept answers at any version.
 ABLE = [entry for entry in PROTOCOLS.values() if not entry.fifo and not entry.control]
 SOON = 60
 
@@ -37,7 +37,7 @@ def test_a_copy_saves_questions() -> None:
 
 
 def test_the_control_is_caught_over_copies_as_well() -> None:
-    """It believes what a copy says, which is mostly older than what it needs."""
+    """It believes a copy, which is mostly older than it needs."""
     assert hunted(PROTOCOLS["naive"], SOON, copies="all").of("wrong")
 
 
@@ -106,7 +106,7 @@ DEFECTS: dict[str, tuple[type[Any], Any, str, str]] = {
 
 @pytest.fixture
 def _much_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relations are so small that every change would be merged at once."""
+    """Delays merging: relations are so small that every change would be merged at once."""
     monkeypatch.setattr(copies, "_LATE", 1 / 8)
 
 

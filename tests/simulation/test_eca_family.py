@@ -1,7 +1,7 @@
 """Does any schedule break the ECA family, and would we notice?
 
 One source, its updates and answers in one channel. The judges are DuckDB over the relations at the
-vector of every state and the checker at the level that the protocol claims. Beside the campaigns:
+vector of every state and the checker at the level that the protocol claims. Besides the campaigns:
 the two anomalies that ECA was invented for, step by step, the size of its queries, and planted
 defects that must be found.
 """
@@ -44,7 +44,7 @@ FAMILY = ("eca", "eca-key", "eca-local", "lca")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 #: A planted defect may not survive this many runs.
 SOON = 150
-#: The oracle judges every run; the checker, which takes longer than all the rest, one in so many.
+#: The oracle judges every run; the checker, the slowest part by far, judges one in this many.
 CHECKED = 8
 
 
@@ -53,11 +53,11 @@ CHECKED = 8
 
 @dataclass
 class Found:
-    """What a campaign has found, and whether it could have found anything."""
+    """The findings of a campaign, and whether it could have found anything."""
 
     runs: int = 0
     wrong: list[str] = field(default_factory=list)
-    #: Answers to maintenance queries that differed from what the update meant.
+    #: Answers to maintenance queries that differed from the effect of the update.
     concurrent: int = 0
     queries: int = 0
     installs: int = 0
@@ -98,7 +98,7 @@ def _run(name: str, scenario: Scenario, seed: int, algebra: str = "bag", **more:
 
 
 def _trouble(name: str, scenario: Scenario, outcome: Outcome) -> str | None:
-    """What is wrong with the states of a run: their order, their values, which are there."""
+    """The fault in the states of a run: their order, their rows, or a missing state."""
     oracle, held, position = Oracle(scenario), Counter(), -1
     for state in outcome.states:
         held.update({} if state.change is None else dict(state.change.counts))
@@ -115,7 +115,7 @@ def _trouble(name: str, scenario: Scenario, outcome: Outcome) -> str | None:
 
 
 def _contradiction(name: str, outcome: Outcome) -> str | None:
-    """What the checker finds in the trace against the claim of the protocol."""
+    """The contradiction that the checker finds between the trace and the claimed level."""
     verdict = check(read_trace(outcome.lines), PROTOCOLS[name].level)
     return None if verdict.verdict == "valid" else str(verdict.contradiction)
 
@@ -147,7 +147,7 @@ def test_updates_of_sources_that_the_view_does_not_use_disturb_nothing(name: str
 
 
 def test_who_asks_less_and_who_shows_more_is_as_the_paper_says() -> None:
-    """Over the same scenarios: keys save queries, LCA pays with queries for its states."""
+    """On the same scenarios: keys save queries, and LCA pays for its states with queries."""
     found = {name: campaign(name, range(16), keys_shown=True) for name in FAMILY}
     assert not [wrong for each in found.values() for wrong in each.wrong]
     queries = {name: each.queries for name, each in found.items()}
@@ -170,7 +170,7 @@ class Stage:
         self.source = SimulatedSource("s", scenario.initial, scenario.updates)
         self.mailbox: Mailbox[Bag] = Mailbox({r: BagLog() for r in self.view.relations}, {"s": 0})
         self._protocol = protocol(self.view, self.mailbox)
-        #: Unanswered questions in the order in which they were asked, each with its work.
+        #: Unanswered questions in the order of asking, each with its work.
         self.asked: list[tuple[Joint[Bag], Work[Bag]]] = []
         self.installed: list[Install[Bag]] = []
 
@@ -184,7 +184,7 @@ class Stage:
             self._go_on(here(begun), None)
 
     def answer(self) -> Bag:
-        """The source answers the oldest question as it is now, and the answer arrives at once."""
+        """The source answers the oldest question in its present state; that arrives at once."""
         question, work = self.asked.pop(0)
         rows = self.source.joined(list(question.terms), self.view, self.source.version)
         self._go_on(work, [Snapshot(rows, self.source.version)])
@@ -209,13 +209,13 @@ def _terms(question: Joint[Bag]) -> list[dict[int, dict[Any, int]]]:
 
 
 def test_the_insert_anomaly_is_compensated() -> None:
-    """Both inserts are there before the first query is evaluated: (4) would be counted twice."""
+    """Both inserts precede the evaluation of the first query: (4) would be counted twice."""
     stage = Stage(_example("eca-insert-anomaly"), Eca)
     stage.update()
     stage.update()
     first, second = (_terms(question) for question, _ in stage.asked)
     assert first == [{1: {(2,): 1}}]
-    # The compensating term, (4,2) join (2,3), has all relations replaced and is not asked.
+    # The compensating term, (4,2) join (2,3), replaces all relations and is not asked.
     assert second == [{0: {(4, 2): 1}}]
     assert stage.answer().counts == {(1,): 1, (4,): 1}
     assert not stage.installed, "the second query is unanswered"
@@ -224,7 +224,7 @@ def test_the_insert_anomaly_is_compensated() -> None:
 
 
 def test_the_delete_anomaly_is_compensated() -> None:
-    """Both rows are gone before the first query is evaluated: no answer would take (1,3) away."""
+    """Both rows are deleted before the first query is evaluated: no answer would remove (1,3)."""
     stage = Stage(_example("eca-delete-anomaly"), Eca)
     stage.update()
     stage.update()
@@ -252,7 +252,7 @@ def _ends_wrong(name: str, scenario: Scenario, seed: int) -> bool:
 
 
 def test_lca_installs_the_anomaly_one_update_at_a_time() -> None:
-    """Update 1 owns its query and the term for update 2; the latter is evaluated at home."""
+    """Update 1 owns its query and the term for update 2; the latter is evaluated locally."""
     stage = Stage(_example("eca-insert-anomaly"), Lca)
     stage.update()
     stage.update()
@@ -263,7 +263,7 @@ def test_lca_installs_the_anomaly_one_update_at_a_time() -> None:
 
 
 def test_eca_key_does_not_let_an_answer_bring_back_what_was_deleted_meanwhile() -> None:
-    """As listed in the paper it would: the deletion finds nothing in W, then the answer comes."""
+    """As listed in the paper it would: the deletion finds no row in W, then the answer comes."""
     columns = {"columns": {"id": "BIGINT", "x": "BIGINT"}, "key": ["id"]}
     inserted = {"relation": "r1", "row": [1, 2], "count": 1}
     form = {
@@ -289,7 +289,7 @@ def test_eca_key_does_not_let_an_answer_bring_back_what_was_deleted_meanwhile() 
 
 
 def _round_robin(relations: int, updates: int) -> Scenario:
-    """A chain of relations in which one after the other gets a row."""
+    """A chain of relations that get a row one after the other."""
     names = [f"r{i}" for i in range(relations)]
     columns = {"x": "BIGINT", "y": "BIGINT"}
     links = [f"{a}.y = {b}.x" for a, b in pairwise(names)]
@@ -317,7 +317,7 @@ def _round_robin(relations: int, updates: int) -> Scenario:
 def test_the_query_of_the_kth_unanswered_update_grows_with_k_to_the_power_of_n_minus_2(
     relations: int, sizes: dict[int, int]
 ) -> None:
-    """Updates that go round the relations, and no answers: algorithms.md, section 1."""
+    """Updates that cycle through the relations, and no answers: algorithms.md, section 1."""
     stage = Stage(_round_robin(relations, max(sizes)), Eca)
     for _ in range(max(sizes)):
         stage.update()
@@ -426,7 +426,7 @@ def test_a_planted_defect_is_found_soon(
     name: str, owner: type, method: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, method, planted(getattr(owner, method), right, wrong))
-    # With all keys shown ECA-Local has more to do at home.
+    # With all keys shown ECA-Local computes more locally.
     keys_shown = True if name == "eca-local" else None
     found = campaign(name, range(SOON), until_wrong=True, keys_shown=keys_shown)
     assert found.wrong, f"not found in {found.runs} runs"
@@ -447,7 +447,7 @@ def test_lca_that_installs_out_of_order_is_stopped_by_the_driver(
         campaign("lca", range(SOON), until_wrong=True)
 
 
-# -- who is refused ----------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -477,7 +477,7 @@ def test_eca_key_refuses_a_view_that_hides_a_key() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_rule_of_eca_local_tells_deletions_from_everything_else(seed: int) -> None:
-    """`_only_deletes` looks at what cancels, not at signs: compared with the signs themselves."""
+    """`_only_deletes` looks at cancellation, not at signs; here it is compared with the signs."""
     form = one_source_scenario(0, all_keys=True).form
     scenario, rng, told = scenario_from_json(form), Random(seed), Counter[bool]()
     view = parse_view("V", scenario.view, scenario.catalog)

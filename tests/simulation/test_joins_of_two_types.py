@@ -103,7 +103,7 @@ def test_it_is_kept_as_duckdb_computes_it(name: str, protocol: str) -> None:
 
 @pytest.fixture
 def _nothing_known_from_before() -> Iterator[None]:
-    """What was parsed with a defect must not be met without it, nor the other way round."""
+    """Clears the caches: views parsed with and without a defect must not mix."""
     caches = (campaign._contents, setting.setting_of)
     for cache in caches:
         cache.cache_clear()
@@ -114,7 +114,7 @@ def _nothing_known_from_before() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_nothing_known_from_before")
 def test_a_value_that_is_only_rounded_would_be_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: 1.50 is no 2, though it is cast to one."""
+    """The control: 1.50 is not 2, although it is cast to 2."""
 
     def rounded(left: Any, right: Any) -> list[tuple[Any, Any]]:
         return [(Call("cast", (left.column[0],), BIGINT), right.column[0])]
@@ -144,7 +144,7 @@ def test_explain_states_the_equality_as_it_was_written() -> None:
     assert list(map(str, block.form.terms)) == ["{l, r} where l.k = r.k", "{l}", "{r}"]
 
 
-# -- the value of another type that equals one -----------------------------------------------------
+# -- the equal value of another type ---------------------------------------------------------------
 
 TYPES = ["BIGINT", "DECIMAL(3,0)", "DECIMAL(4,2)", "DECIMAL(5,1)", "DECIMAL(22,2)", "DECIMAL(6,6)"]
 NUMBERS = ["0", "1", "-1", "0.5", "0.05", "0.99", "9.95", "99.99", "99.9", "100", "999", "-999"]
@@ -153,7 +153,7 @@ NUMBERS += ["0.999999", "0.000001", "-99.99", "99999999999999999999.99"]
 
 
 def _fits(number: Decimal, type_: ColumnType) -> bool:
-    """By the definition of the types."""
+    """Whether the number fits the type, by definition."""
     if type_.name == "BIGINT":
         return number == number.to_integral_value() and -(2**63) <= number < 2**63
     precision, scale = type_.precision_and_scale

@@ -1,7 +1,7 @@
-"""Would a campaign notice? Each defect is one slip in the real code, and has to be caught soon.
+"""Would a campaign notice? Each defect is one slip in the real code, and must be caught soon.
 
-`planted` replaces one piece of a function's source. When the code is rewritten so that the piece is
-gone, the test fails and the defect has to be found a new place.
+`planted` replaces one piece of a function's source. If the code is rewritten without that piece,
+the test fails and the defect needs a new place.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_a_defect_that_finds_no_place_in_the_code_fails_its_test() -> None:
 def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The race of the printed Figure 4: updates that the answer lacks are taken out of it.
+    """The race of the printed Figure 4: updates that the answer lacks are removed from it.
 
     It needs an update that arrives between two particular events.
     """
@@ -72,7 +72,7 @@ def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
 def _snapshots(
     monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any], right: str, wrong: str
 ) -> None:
-    """A defect on the way from an answer to a snapshot."""
+    """Plants a defect between an answer and its snapshot."""
     _correcting(monkeypatch, function, right, wrong)
     monkeypatch.setattr(driver, "snapshot", correction.snapshot)
 
@@ -94,7 +94,7 @@ def test_correcting_each_partition_by_the_whole_error_is_caught(
     assert _hunted(partitions=2, reads="versions").of("wrong")
 
 
-# -- what answers of databases contain -----------------------------------------------------------
+# -- inclusions of database answers --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["sweep", "nested-sweep", "batched-sweep", "pipelined-sweep"])
@@ -108,7 +108,7 @@ def test_answers_with_holes_and_from_windows_are_right(reads: str, protocol: str
 def test_overlooking_one_kind_of_exception_is_caught(
     ignored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Transactions behind the prefix that it has, and such before its end that it lacks."""
+    """Transactions after the prefix that it contains, and such before its end that it lacks."""
     _snapshots(monkeypatch, correction._towards, f"in {ignored}", "in ()")
     assert_right(_hunted(reads="versions"))
     assert _hunted(reads="holes").of("wrong")
@@ -138,7 +138,7 @@ def test_using_an_answer_before_all_that_it_contains_is_here_is_caught(
         assert _hunted(reads=reads).troubles
 
 
-#: Piece of the code that closes a window → the piece in its place.
+#: Piece of the code that closes a window → its replacement.
 WINDOWS = {
     "touched keys taken from the answer": ("touched is None", "True"),
     "touched keys left out": (
@@ -166,7 +166,7 @@ def test_a_window_closed_in_a_wrong_way_is_caught(
 ) -> None:
     _snapshots(monkeypatch, correction._closed, *WINDOWS[defect])
     assert_right(_hunted(reads="versions"))
-    # Keyed relations, and updates enough that many keys are touched inside one window.
+    # Keyed relations, and enough updates to change many keys inside one window.
     keyed = (random_scenario(f"windows {number}", 20, keys=True) for number in range(SOON))
     assert any(_hunted(runs=10, shaped=each, reads="windows").of("wrong") for each in keyed)
 
@@ -231,7 +231,7 @@ def test_a_correction_beyond_the_page_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_log_that_forgets_one_version_too_many_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stale answers are corrected from the oldest version that is still promised."""
+    """Stale answers are corrected from the oldest version still guaranteed."""
     too_many = planted(
         Received.forget,
         "log.forget(needed[relation.source])",
@@ -263,7 +263,7 @@ def test_an_order_of_delivery_that_ignores_a_sources_own_is_caught(
     assert _hunted().troubles
 
 
-#: Function of sharing → piece of the code → the piece in its place.
+#: Function of sharing → piece of the code → its replacement.
 SHARING = {
     "questions that differ in their condition": (
         sharing._likeness,
@@ -311,7 +311,7 @@ def test_updates_that_get_in_line_while_a_question_is_under_way_are_caught(
 def test_using_an_answer_before_all_that_the_view_stands_at_is_here_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A view that was created later than others is further than what has been received."""
+    """A view created later than others is ahead of the received updates."""
     right = "max(asked.answer.newest, wanted.asker.mailbox.base(asked.question.source))"
     hasty = planted(driver._needed, right, "asked.answer.newest")
     monkeypatch.setattr(driver, "_needed", hasty)
@@ -321,7 +321,7 @@ def test_using_an_answer_before_all_that_the_view_stands_at_is_here_is_caught(
 def test_a_view_that_takes_what_an_earlier_one_needs_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Views that begin later are further than those that have been there."""
+    """Views that begin later are ahead of earlier ones."""
     greedy = planted(Received.forget, "min(r.base(source) for r", "max(r.base(source) for r")
     monkeypatch.setattr(Received, "forget", greedy)
     assert _several_views()
@@ -330,14 +330,14 @@ def test_a_view_that_takes_what_an_earlier_one_needs_is_caught(
 def test_a_channel_that_lets_go_of_what_has_not_passed_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What FIFO protocols have not been given is nowhere else."""
+    """The channel has the only copy of updates that FIFO protocols have not received."""
     monkeypatch.setattr(delivery.Channel, "base", lambda channel, s: channel._received.received(s))
     assert _hunted(PROTOCOLS["strobe"]).of("wrong")
 
 
-# -- batches that are swept elsewhere --------------------------------------------------------------
+# -- batches that executors sweep ------------------------------------------------------------------
 
-#: Piece of the code that cuts a batch into slices → the piece in its place.
+#: Piece of the code that cuts a batch into slices → its replacement.
 CUTS = {
     "a slice that begins one position too late": (
         "zip(begins, ends, strict=True)",
@@ -386,7 +386,7 @@ def test_a_batch_whose_slices_have_not_all_been_swept_is_caught(
 def test_a_crash_that_leaves_undone_deliveries_behind_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The trace would show positions twice; so the simulator itself can be told to be wrong."""
+    """The trace would show positions twice: a defect in the simulator itself is caught too."""
     kept = planted(Journal.undo, "if position > max(durable, 0):", "if False:")
     monkeypatch.setattr(Journal, "undo", kept)
     assert_right(_hunted(crashes=0))
@@ -406,7 +406,7 @@ def test_a_life_that_begins_before_what_was_installed_is_caught(
 
 
 def test_forgetting_the_tie_break_is_caught_in_a_pipeline_too() -> None:
-    """The same defects have to be caught whatever drives the sweeps."""
+    """The same defects must be caught whatever drives the sweeps."""
     lost: Callable[..., Any] = planted(
         Mailbox.change, "position - 1, position", "position, position"
     )

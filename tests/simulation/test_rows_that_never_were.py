@@ -1,9 +1,9 @@
-"""No value is computed of a pair of rows that were never there together.
+"""No value is computed from two rows that never existed together.
 
-In a batch, what came late meets what went early before the one is taken from the other again. A sum
-of the two may be no BIGINT, though no state of the view ever had it. One source commits a deletion
-and then an insertion, so both lie in one batch in many schedules; each slip that computes too early
-is caught by the same ones.
+In a batch, a row inserted late joins with a row deleted early, until the pair is subtracted again.
+Their sum may not fit a BIGINT, although no state of the view ever had it. One source commits a
+deletion and then an insertion, so many schedules have both in one batch; the same schedules catch
+each slip that computes too early.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped
 
 _LARGEST = 2**63 - 1
-#: Schedules.
+#: The number of schedules.
 _MANY = range(40)
 
 
 def _campaign(view: str) -> Campaign:
-    """`r` loses its 5 before `l` gets the largest number there is, and gets -5 afterwards."""
+    """`r` loses its 5 before `l` gets the largest BIGINT, and gets -5 afterwards."""
     columns = {"k": "BIGINT", "v": "BIGINT"}
     changes = [("r", [1, 5], -1), ("l", [1, _LARGEST], 1), ("r", [1, -5], 1), ("r", [2, 1], 1)]
     form: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Which scenarios are refused, and with which words."""
+"""Refused scenarios, and the messages."""
 
 import copy
 from typing import Any
@@ -129,7 +129,7 @@ def test_a_field_that_nobody_reads_is_refused_wherever_it_stands(
 
 
 def _declared(**declared: Any) -> dict[str, Any]:
-    """The scenario with what its relation r declares besides, and a row more."""
+    """The scenario with further declarations of its relation r, and one more row."""
     form = copy.deepcopy(FORM)
     relation = form["sources"]["a"]["relations"]["r"]
     relation.update(declared, rows=[[1, "p"], [2, "q"]])

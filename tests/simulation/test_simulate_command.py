@@ -1,4 +1,4 @@
-"""`viewsweep simulate`: what it says first and last, its exit codes, and what it leaves behind."""
+"""`viewsweep simulate`: its first and last lines, its exit codes, and the files that it leaves."""
 
 from pathlib import Path
 from typing import Any

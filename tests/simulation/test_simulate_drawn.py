@@ -1,4 +1,4 @@
-"""Are the drawn scenarios various enough, and such that the protocol can keep them?"""
+"""Are the drawn scenarios varied enough, and can the protocol keep their views?"""
 
 from collections import Counter
 from itertools import pairwise

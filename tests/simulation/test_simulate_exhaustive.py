@@ -1,4 +1,4 @@
-"""All schedules of small scenarios: how many there are, and that a defect cannot hide in any."""
+"""All schedules of small scenarios: their number, and that no defect can hide in any."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def _keyed() -> Any:
 
 
 def _explored(entry: Entry, form: Any, reads: Reads = "versions") -> tuple[int, int, int]:
-    """How many schedules, different runs, and wrong ones there are."""
+    """The numbers of schedules, of different runs, and of wrong runs."""
     scenario = scenario_from_json(form)
     exploration = Exploration(scenario, entry, reads)
     schedules, wrong, seen = 0, 0, set()
@@ -52,24 +52,24 @@ COMMITS = {"a": 1, "b": 2}
 
 
 def _versions(source: str, known: int) -> Sequence[int]:
-    """The answers that a source can give: for each the newest version that it tells of."""
+    """The possible answers of a source, each as the newest version that it reveals."""
     return range(known, COMMITS[source] + 1)
 
 
 def _holes(source: str, _known: int) -> Sequence[int]:
-    """A snapshot of `a` has its update, or not, and may count it to the prefix that it tells.
+    """A snapshot of `a` contains its update or not, and may include it in the prefix that it names.
 
-    One of `b` has none of its updates (and tells a prefix of 0, 1 or 2), the first (1 or 2), the
-    second (0 or 2), or both.
+    A snapshot of `b` contains none of its updates (and names a prefix of 0, 1 or 2), the first (1
+    or 2), the second (0 or 2), or both.
     """
     return {"a": [0, 1, 1], "b": [0, 1, 2, 1, 2, 2, 2, 2]}[source]
 
 
 def _windows(source: str, known: int) -> Sequence[int]:
-    """Windows by their two ends, the first of them not before what is known.
+    """Windows by their two ends, the first of them not before the known version.
 
-    The row of a key that is touched inside a window of two versions is read at one of them or at
-    both; inside one of three versions at one of them or at two. Both updates of `b` touch a key.
+    A row whose key changes inside a window of two versions is read at one of them or at both;
+    inside a window of three versions at one of them or at two. Both updates of `b` change a key.
     """
     ways = {
         "a": {(0, 0): 1, (0, 1): 3, (1, 1): 1},
@@ -79,13 +79,14 @@ def _windows(source: str, known: int) -> Sequence[int]:
 
 
 def _counted(answers: Callable[[str, int], Sequence[int]] = _versions) -> int:
-    """By hand, for SWEEP over a:1, b:2 updates, each of which asks the other source once."""
+    """The number counted by hand, for SWEEP over one update of a and two of b; each update asks the
+    other source once."""
     commits = COMMITS
     other = {"a": "b", "b": "a"}
 
     @cache
     def schedules(order: str, answered: int, open_: int | None, a: int, b: int) -> int:
-        """`open_` is the version of the answer under way; a and b are what was seen of them."""
+        """`open_` is the version of the pending answer; a and b are the versions seen so far."""
         known = {"a": a, "b": b}
         if open_ is None and answered < len(order):
             asked = other[order[answered]]
@@ -168,7 +169,7 @@ def test_no_schedule_with_holes_or_windows_is_wrong(name: str, reads: Reads) -> 
 
 def test_a_snapshot_has_no_transaction_without_what_it_depends_on() -> None:
     form = _form()
-    # The second update of b gives back the row that the first one took.
+    # The second update of b inserts the row again that the first one deleted.
     form["updates"][2]["changes"][0]["row"] = [1, 7]
     answers = {"a": [0, 1, 1], "b": [0, 1, 2, 1, 2, 2]}
     counted = _counted(lambda source, _: answers[source])
@@ -213,9 +214,9 @@ def test_fifo_protocols_are_explored_message_by_message() -> None:
     for name in ("strobe", "t-strobe", "g-strobe", "c-strobe"):
         schedules, different, wrong = _explored(PROTOCOLS[name], keyed)
         assert (schedules, wrong) == (different, 0)
-    # By hand: the first question is answered at version 1, 2 or 3. Behind 1 come two schedules of
-    # the two updates that are left, behind 2 the next question is answered at 2 or 3, behind 3 all
-    # updates are in line.
+    # By hand: the first question is answered at version 1, 2 or 3. After 1 come two schedules of
+    # the two remaining updates; after 2 the next question is answered at 2 or 3; after 3 all
+    # updates are queued.
     for name in ("eca", "lca"):
         assert _explored(PROTOCOLS[name], _at_one_source(_form())) == (5, 5, 0)
 

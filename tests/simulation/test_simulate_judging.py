@@ -1,4 +1,4 @@
-"""Who judges the judge? DuckDB, which evaluates the SQL, and the checker, which reads the trace."""
+"""The judge is tested against DuckDB, which evaluates the SQL, and the checker of traces."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -89,10 +89,10 @@ def test_the_judge_and_the_checker_agree_about_every_run_of_the_control() -> Non
 
 
 def _unlike_the_oracle(seeds: range) -> int:
-    """How many drawn views the judge finds other rows for than DuckDB does in the text as written.
+    """The number of drawn views for which judge and DuckDB find different rows.
 
-    The judge and the checker put other tables into a text in the same way, so they cannot find each
-    other out.
+    The judge and the checker replace the tables of a text in the same way, so they cannot catch
+    each other's errors; here DuckDB runs the text as written.
     """
     unlike = 0
     for seed in seeds:
@@ -160,7 +160,7 @@ def test_sweep_saves_questions_and_accounts_for_all_of_them() -> None:
 
 
 def test_asking_once_too_often_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer is asked for twice: right in every state, but dearer than it claims."""
+    """Every question is asked twice: right in every state, but more expensive than claimed."""
     right = "rows = yield from self._read("
     twice = f"yield from self._read(mailbox, step.atom, keys, cut, position)\n        {right}"
     twice = twice.replace("(mailbox", "(self._mailbox")

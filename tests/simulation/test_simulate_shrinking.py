@@ -1,4 +1,4 @@
-"""Failing runs become small and stay failing; what was written down once is run again here."""
+"""Failing runs shrink and still fail; stored runs are replayed here."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_what_does_not_fail_is_not_shrunk() -> None:
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
 def test_replay(path: Path) -> None:
-    """A run that failed once: the protocol that failed still does, those that are right do not."""
+    """A stored failure: the protocol that failed still fails, and the right ones do not."""
     written = written_run_from_json(json.loads(path.read_text()))
     found = written.again(PROTOCOLS[written.protocol]).trouble
     assert found == written.trouble

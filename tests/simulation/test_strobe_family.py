@@ -1,10 +1,10 @@
 """Does any schedule break the Strobe family, and would we notice?
 
 Keyed scenarios (all shapes of views, self-joins, several relations per source, transactions over
-them, keys used again, modifications; global transactions for G-Strobe) under random schedules with
-FIFO channels, in both algebras. The judge is DuckDB over the relations at the vector of each state
-that is shown; beside it the checker looks at the trace for the level that the protocol claims.
-Every planted defect is one slip in the real code, and has to be found by a campaign.
+them, reused keys, modifications; global transactions for G-Strobe) under random schedules with FIFO
+channels, in both algebras. The judge is DuckDB over the relations at the vector of each state
+shown; the checker also tests the trace for the level that the protocol claims. Every planted defect
+is one slip in the real code, and a campaign must find it.
 """
 
 from collections import Counter
@@ -40,14 +40,15 @@ from protocols.views.sql import parse_view
 from protocols.views.view import View
 
 FAMILY = ("strobe", "t-strobe", "g-strobe", "c-strobe")
-#: Those that show every position; the others show what they have when all is quiet.
+#: Protocols that show every position; the others show their state when no update is pending.
 EVERY_POSITION = ("c-strobe",)
 #: A defect may not survive this many runs.
 SOON = 300
 
 
 def scenario_for(protocol: str, seed: int) -> Keyed:
-    """For G-Strobe with global transactions, and longer, as not every run tells them apart."""
+    """The scenario for a protocol; G-Strobe gets global transactions, and more updates, since not
+    every run distinguishes the two."""
     if protocol == "g-strobe":
         return keyed_scenario(seed, updates=16, global_share=0.3)
     return keyed_scenario(seed)
@@ -80,7 +81,7 @@ def campaign(
 
 
 def first_wrong(scenario: Scenario, outcome: Outcome, every_position: bool) -> str | None:
-    """What is wrong first: a state that is not the view at its vector, the order, or the end."""
+    """The first fault: a state that is not the view at its vector, the order, or the end."""
     oracle = Oracle(scenario)
     held: Rows = Counter()
     before = -1
@@ -119,7 +120,7 @@ def test_the_checker_finds_the_level_that_is_claimed(protocol: str) -> None:
 
 
 def test_strobe_is_strong_but_not_complete() -> None:
-    """It waits until all is quiet, so values of the view are left out."""
+    """It waits until no update is pending, so it skips states of the view."""
     verdicts = Counter()
     for seed in range(10):
         trace = read_trace(run("strobe", seed)[1].lines)
@@ -143,7 +144,7 @@ def _in_opposite_orders(made: Keyed) -> bool:
     return any((h, g) in other for one in pairs for g, h in one for other in pairs)
 
 
-# -- what it costs -----------------------------------------------------------------------------
+# -- costs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("protocol", ["strobe", "t-strobe"])
@@ -169,7 +170,7 @@ def test_c_strobe_asks_for_each_set_of_other_atoms_at_most_once() -> None:
     for seed in range(120):
         scenario, outcome = run("c-strobe", seed)
         if outcome.crashes:
-            continue  # an update that is taken up again asks again
+            continue  # an update that is resumed asks again
         view = parse_view("v", scenario.view, scenario.catalog)
         others = len(view.atoms) - 1
         for position, inserted in _atoms_inserted_into(view, scenario, outcome).items():
@@ -180,7 +181,7 @@ def test_c_strobe_asks_for_each_set_of_other_atoms_at_most_once() -> None:
 
 
 def _atoms_inserted_into(view: View, scenario: Scenario, outcome: Outcome) -> dict[int, int]:
-    """Position → the number of atoms whose relation gets rows there; only without crashes."""
+    """Position → the number of atoms whose relation gets rows there; valid only without crashes."""
     if outcome.crashes:
         return {}
     delivered = {
@@ -196,7 +197,7 @@ def _atoms_inserted_into(view: View, scenario: Scenario, outcome: Outcome) -> di
     return inserted
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 def _without(form: dict[str, Any], **changes: Any) -> Scenario:
@@ -276,7 +277,7 @@ def test_t_strobe_that_finds_a_row_from_two_atoms_is_caught(
 def test_g_strobe_that_shows_half_a_global_transaction_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The second condition is all that G-Strobe adds."""
+    """G-Strobe adds only the second condition."""
     half = planted(GStrobe._when_quiet, " or self._mailbox.holds_parts()", "")
     monkeypatch.setattr(GStrobe, "_when_quiet", half)
     assert_caught("g-strobe")
@@ -284,7 +285,7 @@ def test_g_strobe_that_shows_half_a_global_transaction_is_caught(
 
 @pytest.fixture
 def _short_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C-Strobe that takes concurrent insertions, by key, out of all that it found."""
+    """C-Strobe that removes concurrent insertions, by key, from everything that it found."""
     insertions = planted(
         CStrobe._first_updates, "return _Later(touched,", "return _Later(touched.positive(),"
     )
@@ -320,7 +321,7 @@ def test_c_strobe_that_takes_later_deletions_of_a_key_for_the_first_is_caught(
 def test_c_strobe_with_only_the_deletions_since_each_query_was_sent_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows that two deletions hide together are lost. `later` holds what was known at sending."""
+    """Rows that two deletions hide together are lost. `later` is what was known at sending."""
     since = """later = {
                 b: _Later(
                     now.touched,

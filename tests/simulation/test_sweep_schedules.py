@@ -2,9 +2,9 @@
 
 Random scenarios (all shapes of views, bags and keyed relations, NULL and NaN links, several
 relations per source, transactions over several of them, global transactions) under random
-schedules, in both algebras, with and without stale reads, partitions and crashes. What is caught
-here: wrong cuts, wrong compensation, wrong order. The judge is the product's own; that it agrees
-with DuckDB and with the checker is shown in test_simulate_judging.py.
+schedules, in both algebras, with and without stale reads, partitions and crashes. This catches
+wrong cuts, wrong compensation and wrong order. The judge is the product's own;
+test_simulate_judging.py shows that it agrees with DuckDB and with the checker.
 """
 
 import itertools
@@ -99,7 +99,7 @@ def test_updates_with_a_time_are_committed_in_its_order_over_all_sources() -> No
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_no_protocol_falls_below_its_level_or_asks_too_much(name: str) -> None:
-    """Briefly, for each; `make soak` takes longer. What each does is tested with its family."""
+    """Briefly for each protocol; `make soak` runs longer. Each is also tested with its family."""
     campaign = Campaign(PROTOCOLS[name])
     tally = campaign.over(range(4000, 4000 + 40))
     assert not tally.vacuous

@@ -1,8 +1,8 @@
 """SWEEP's relatives: parallel legs, pipelined, nested, batched, and the control that reads all.
 
-Each is run over random scenarios and schedules and held against DuckDB at every state that it
+Each runs over random scenarios and schedules and is compared with DuckDB at every state that it
 shows. Then each mistake that algorithms.md warns of (sections 3 and 5) is made on purpose, as a
-slip in the real code, and has to be found.
+slip in the real code, and must be found.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ class Found:
 
 
 def wrong_state(outcome: Outcome, oracle: Oracle) -> int | None:
-    """The first position with a state that is not the view there, or out of order, or missing."""
+    """The first position whose state is wrong, out of order, or missing."""
     held: Rows = Counter()
     before = -1
     for state in outcome.states:
@@ -70,7 +70,7 @@ def hunt(
     stale: bool = True,
     slices: int = 1,
 ) -> Found:
-    """Runs until a state is wrong; complete protocols have to show every position."""
+    """Runs until a state is wrong; complete protocols must show every position."""
     runs = concurrent = states = positions = 0
     for seed in seeds:
         scenario = random_scenario(seed).scenario
@@ -186,7 +186,7 @@ def test_a_condition_between_the_legs_that_is_forgotten_is_caught(
 
 
 def test_overlooking_what_a_sibling_is_sweeping_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To compensate only what is "still in the queue": here, what has not been begun."""
+    """It compensates only for updates "still in the queue": here, those that have not begun."""
     begin = PipelinedSweep.__init__
 
     def careless(self: PipelinedSweep[Any], view: View, mailbox: Mailbox[Any]) -> None:
@@ -198,7 +198,7 @@ def test_overlooking_what_a_sibling_is_sweeping_is_caught(monkeypatch: pytest.Mo
 
 
 def _taking_only_the_queue_for_concurrent(protocol: PipelinedSweep[Any]) -> Reading[Any]:
-    # At the time of each answer the cut is what has been begun, not the update's own position.
+    # At each answer the cut is the last update begun, not the update's own position.
     def read(
         mailbox: Mailbox[Any], atom: Atom, keys: Any, cut: int, position: int
     ) -> Maintenance[Any, Any]:
@@ -213,7 +213,7 @@ def _taking_only_the_queue_for_concurrent(protocol: PipelinedSweep[Any]) -> Read
 def test_installing_in_the_order_in_which_sweeps_end_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The driver lets no state pass that comes behind a later one."""
+    """The driver lets no state pass after a later one."""
     right = "while self._installed + 1 in self._done:"
     unordered = planted(
         PipelinedSweep._taking_part, right, "for self._installed in [position - 1]:"
@@ -235,7 +235,7 @@ def test_absorbing_only_the_first_pending_update_is_caught(
 
 
 def test_a_budget_without_a_horizon_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To absorb what is there at each visit: the composite ends on no prefix of the order."""
+    """It absorbs what has come at each visit: the composite is not a prefix of the order."""
     right = "yield from self._take_in(frame, atom, cuts[atom], position)"
     later = right + "; horizon = self._mailbox.last_position"
     monkeypatch.setattr(
@@ -274,7 +274,7 @@ def test_a_batch_that_is_not_compensated_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To compensate for what comes after the batch, and not for what is in it."""
+    """It compensates for updates after the batch, and not for those in it."""
     _over_span(monkeypatch, "changes = _logged(mailbox, atom, keys, begin, end)", "changes = None")
     assert hunt(PROTOCOLS["batched-sweep"], range(SOON)).wrong
 
@@ -283,7 +283,7 @@ def test_a_batch_without_order_inside_is_caught(monkeypatch: pytest.MonkeyPatch)
 def test_inferring_from_fifo_what_an_answer_contains_is_caught(
     stale: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Updates and answers travel over channels of their own, and replicas lag behind."""
+    """Updates and answers travel over separate channels, and replicas lag behind."""
     inferred = planted(
         correction.snapshot,
         "version = max(inclusion.version for _, inclusion in readings)",

@@ -1,7 +1,7 @@
 """Would a campaign over random views notice? Slips in the operators, each caught soon.
 
-As test_planted_defects.py does it for the protocols below: a piece of the real code is replaced,
-and the campaign has to find out by what DuckDB says of the text.
+As in test_planted_defects.py for the protocols: a piece of the real code is replaced, and the
+campaign must notice by comparison with DuckDB.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ BATCHED = PROTOCOLS["batched-sweep"]
 
 @pytest.fixture(autouse=True)
 def _nothing_known_from_before() -> Iterator[None]:
-    """What was parsed with a defect must not be met without it, nor the other way round."""
+    """Clears the caches: views parsed with and without a defect must not mix."""
     caches = (campaign._drawn, campaign._contents, setting.setting_of)
     for cache in caches:
         cache.cache_clear()
@@ -45,7 +45,8 @@ _check = Counted.check
 
 @pytest.fixture(autouse=True)
 def _judged_by_duckdb_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operators that refuse to count below zero notice some slips before, validation others."""
+    """Disables other detectors: refusing counts below zero, and validation, would find some slips
+    first."""
     monkeypatch.setattr(Counted, "check", lambda *_: None)
     monkeypatch.setattr(Life, "_validate", lambda *_: None)
 
@@ -59,7 +60,7 @@ def test_nothing_is_caught_when_nothing_is_planted() -> None:
 
 
 def test_null_extension_before_compensation_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stood on a side before the batch is taken as it was answered, and padded."""
+    """The rows of a side before the batch are padded as answered, without correction."""
     believed = planted(
         tree_sweep.tree_at_work,
         "changing(node, mailbox), read)",
@@ -87,7 +88,7 @@ def test_operators_themselves_notice_answers_that_are_believed(
 def test_orphans_decided_against_the_state_behind_the_batch_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether a row has a partner is a question of its own position, not of the last one."""
+    """Whether a row has a partner depends on its own position, not on the last one."""
     behind = planted(
         Join.change,
         "placed = [entries(*each)",
@@ -122,7 +123,7 @@ def test_a_least_value_that_is_remembered_though_it_went_is_caught(
 
 
 def test_a_memory_that_does_not_learn_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first numbers of a group that were read are remembered for ever."""
+    """The first counts read for a group are remembered for ever."""
     first = planted(Memory.learn, "self._learnt = rows", "pass")
     monkeypatch.setattr(Memory, "learn", first)
     assert _hunted().troubles
@@ -131,7 +132,7 @@ def test_a_memory_that_does_not_learn_is_caught(monkeypatch: pytest.MonkeyPatch)
 def test_a_memory_that_knows_what_was_not_yet_installed_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Learnt at once instead of at the end: what is read later in a batch is as of before it."""
+    """Learnt at once instead of at the end: later reads in a batch see the state before it."""
     at_once = planted(Memory.learn, "self._learnt = rows", "self._learnt = rows; self.settle()")
     monkeypatch.setattr(Memory, "learn", at_once)
     assert _hunted(runs=3 * SOON).troubles
@@ -140,7 +141,7 @@ def test_a_memory_that_knows_what_was_not_yet_installed_is_caught(
 def test_a_memory_older_than_the_view_after_a_crash_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As if memories were stored now and then, and the last copy were read after a crash."""
+    """As if memories were stored sometimes, and the last copy were read after a crash."""
     copies: dict[tuple[str, ...], Any] = {}
     settle, begin = Memory.settle, simulator._Simulation.__init__
 
@@ -177,7 +178,7 @@ def test_a_group_that_stays_when_it_is_empty_is_caught(monkeypatch: pytest.Monke
 
 
 def test_a_key_set_that_forgets_its_nulls_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups of NULL are asked for by IS NULL; keys match none of them."""
+    """Groups of NULL are requested by IS NULL; keys do not match them."""
     none = planted(
         Core.before,
         "self._swept(span, atom, *each) for each in asked",
@@ -190,7 +191,7 @@ def test_a_key_set_that_forgets_its_nulls_is_caught(monkeypatch: pytest.MonkeyPa
 def test_a_part_that_is_worked_out_for_rows_that_do_not_come_to_it_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It fails for a row that an earlier branch of CASE has decided."""
+    """It fails for a row that an earlier branch of CASE decides."""
     everywhere = planted(Applied.over, "self.fails and rows.mask is not None", "False")
     monkeypatch.setattr(Applied, "over", everywhere)
     found = _hunted(runs=2 * SOON).of("broke")

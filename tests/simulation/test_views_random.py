@@ -1,6 +1,6 @@
-"""Random SQL under random schedules: is everything right that a view beyond inner joins shows?
+"""Random SQL under random schedules: views beyond inner joins are right in every state.
 
-DuckDB evaluates the text at every state. `make soak` does the same at length (bench/campaigns.py).
+DuckDB evaluates the text at every state. `make soak` runs the same for longer (bench/campaigns.py).
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""What once went wrong with views beyond inner joins, or easily could, by name.
+"""Past and likely faults of views beyond inner joins, by name.
 
 The stories are short, and run under many drawn schedules with all knobs; the shortest under all
 schedules that differ in anything a protocol can observe. The control, which believes every answer,
-has to fail in each of them, or the story would say nothing.
+must fail in each of them; otherwise the story would prove nothing.
 """
 
 from typing import Any
@@ -194,13 +194,13 @@ def test_right_under_all_schedules(name: str) -> None:
 @pytest.mark.parametrize(
     "view",
     [
-        # A column shown twice was asked for twice under one name.
+        # A column shown twice was requested twice under one name.
         "SELECT DISTINCT l.v AS one, l.v AS other FROM a.l JOIN b.r ON l.k = r.k",
         "SELECT l.v, l.v AS w FROM a.l EXCEPT SELECT r.k, r.v FROM b.r",
-        # An equality said twice, or turned around, linked twice.
+        # An equality written twice, or reversed, linked twice.
         "SELECT l.v FROM a.l LEFT JOIN b.r ON l.k = r.k AND r.k = l.k",
         "SELECT DISTINCT l.v FROM a.l JOIN b.r ON l.k = r.k AND r.k = l.k",
-        # One column equal to two: asked for by two keys of one name.
+        # One column equal to two: requested by two keys of one name.
         "SELECT l.v, r.v AS w FROM a.l LEFT JOIN b.r ON l.k = r.k AND l.k = r.v",
         # A value that is a key of its own group.
         "SELECT l.k, sum(DISTINCT l.k) AS s, max(l.k) AS m FROM a.l GROUP BY l.k",
@@ -211,18 +211,18 @@ def test_right_under_all_schedules(name: str) -> None:
         "SELECT l.k FROM a.l GROUP BY l.k HAVING max(l.v) > ALL (SELECT r.v FROM b.r)",
         "SELECT count(*) FILTER (WHERE l.v IN (SELECT r.v FROM b.r)) AS n FROM a.l",
         "SELECT l.v NOT IN (SELECT r.v FROM b.r) AS x FROM a.l",
-        # A subquery linked by nothing that has never had a row: each row was an orphan twice.
+        # An unlinked subquery that has never had a row: each row was an orphan twice.
         "SELECT l.v FROM a.l WHERE NOT EXISTS (SELECT 1 FROM (SELECT sum(r.v) AS s FROM b.r) AS t"
         " WHERE t.s > 100)",
         # Polars made one value for all rows of a constant beside a CASE of constants.
         "SELECT DISTINCT l.v, 1 < CASE WHEN l.v > 100 THEN 0 END AS never FROM a.l",
-        # The only group of all rows was none when nobody read anything of it.
+        # The only group of all rows was missing if none of its columns was read.
         "SELECT DISTINCT l.k FROM a.l WHERE NOT EXISTS (SELECT 1 FROM (SELECT count(r.v) AS c,"
         " max(DISTINCT r.v) AS m FROM b.r) AS t)",
-        # DuckDB, the judge, fell over it.
+        # DuckDB, the judge, crashed on it.
         "SELECT DISTINCT r.v FROM a.l FULL JOIN b.r ON l.k = r.k AND (r.v <> r.v OR l.v <= l.v)"
         " WHERE l.v NOT IN (SELECT q.k FROM b.r AS q) AND r.v = r.v",
-        # WITH names a relation that nobody reads; the judge knew only those of the plan.
+        # WITH names a relation that is not read; the judge knew only those of the plan.
         "WITH w AS (SELECT v FROM b.r) SELECT DISTINCT l.v FROM a.l",
     ],
 )

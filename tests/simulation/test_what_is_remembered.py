@@ -1,6 +1,6 @@
-"""What operators remember is what re-reading says, in runs over random views.
+"""The memories of operators equal a new reading, in runs over random views.
 
-Every run of the simulator reads memories again after some of its installs; here after all of them.
+Every run of the simulator compares memories after some installs; here after all of them.
 """
 
 import re
@@ -33,7 +33,7 @@ def _nothing_known_from_before() -> Iterator[None]:
 
 @pytest.fixture(params=["everything", "a sample"])
 def compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many groups were compared after each install."""
+    """The number of groups compared after each install."""
     numbers: list[int] = []
 
     def counting(*given: Any) -> Maintenance[Any, int]:

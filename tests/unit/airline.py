@@ -4,7 +4,7 @@ from paper_views import sources, with_keys
 
 from protocols.views.catalog import catalog_from_json
 
-#: With their primary keys alone.
+#: The sources with primary keys only.
 WITHOUT_FURTHER_KEYS = sources(
     "air",
     {
@@ -14,7 +14,7 @@ WITHOUT_FURTHER_KEYS = sources(
         "ff": "FFN miles",
     },
 )
-#: The keys beside the primary ones. `day` is the paper's `date`.
+#: The same with the further keys. `day` is the paper's `date`.
 SOURCES = with_keys(
     WITHOUT_FURTHER_KEYS,
     {
@@ -24,7 +24,7 @@ SOURCES = with_keys(
     },
 )
 AIRLINE = catalog_from_json(SOURCES)
-#: Section 5.5; the flight FID is 7, and the paper's `!= null` is what SQL calls IS NOT NULL.
+#: Section 5.5; the flight FID is 7, and the paper's `!= null` is IS NOT NULL in SQL.
 SPECIAL_MEALS = """
 SELECT res.seat, psgr.meal FROM air.res, air.psgr
 WHERE res.flight_id = 7 AND res.psgr_id = psgr.psgr_id AND psgr.meal IS NOT NULL

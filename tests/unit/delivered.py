@@ -1,4 +1,4 @@
-"""What a mailbox has delivered at a position, as a reader writes it down."""
+"""The deliveries of a mailbox at a position, in readable form."""
 
 from typing import Any
 

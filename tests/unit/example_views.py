@@ -1,4 +1,4 @@
-"""The example views, and the workloads that they are over."""
+"""The example views and their workloads."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ NAMES = tuple(sorted(file.stem for file in VIEWS.glob("*.sql")))
 
 
 def workload_of(name: str) -> str:
-    """The workload that the example's second line names."""
+    """The workload named in the second line of an example."""
     found = re.search(r"--workload (\w+)", (VIEWS / f"{name}.sql").read_text())
     assert found is not None
     return found[1]

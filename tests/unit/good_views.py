@@ -1,4 +1,4 @@
-"""View texts over a small catalogue that together use everything that is kept."""
+"""View texts over a small catalogue that together use every supported construct."""
 
 from protocols.views.catalog import catalog_from_json
 
@@ -64,7 +64,7 @@ GOOD = (
     " greatest(no, id) AS e FROM shop.lines",
     "SELECT 1 AS one, 1.50 AS price, 'x' AS x, true AS t, 10000000000 AS big, NULL::DATE AS never"
     " FROM shop.lines",
-    # whole numbers of the text, which are INTEGER also in what is made of them
+    # whole numbers in the text, which are INTEGER also in expressions of them
     "SELECT t.x * 1.5 AS a, t.d + t.x AS b FROM (SELECT 1 AS x, price AS d FROM shop.orders) t",
     "SELECT max(1) + 1.5 AS a, sum(2) AS b, (SELECT min(3) FROM shop.lines) + 0.5 AS c"
     " FROM shop.orders",

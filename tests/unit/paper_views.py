@@ -1,7 +1,7 @@
 """The views of the papers on outer joins and on production rules, over relations of one source.
 
 The outer-join paper names its tables r, s, t, u without columns; here each join of two of them has
-a pair of columns of its own, called after the other table.
+its own pair of columns, each named after the other table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def with_keys(
     keys: Mapping[str, Sequence[Sequence[str]]] | None = None,
     foreign_keys: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> dict[str, Any]:
-    """The same sources, whose relations declare further keys and foreign keys as well."""
+    """The same sources with further keys and foreign keys declared."""
     further = {"keys": keys or {}, "foreign_keys": foreign_keys or {}}
     return {
         source: {
@@ -57,7 +57,7 @@ LETTERS_SOURCES = sources(
     },
 )
 LETTERS = catalog_from_json(LETTERS_SOURCES)
-#: TPC-H, as far as the views of the paper need it.
+#: The part of TPC-H that the views of the paper need.
 TPCH_SOURCES = sources(
     "tpch",
     {

@@ -1,4 +1,4 @@
-"""A command run as its entry point runs it."""
+"""Runs a command like its entry point."""
 
 import sys
 from collections.abc import Iterable

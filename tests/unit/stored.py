@@ -70,7 +70,7 @@ def made(directory: Path) -> ViewTables:
 
 
 def install(tables: ViewTables, position: int, *changes: Row, record: bool = True) -> None:
-    """Position k is version 3 + k of a."""
+    """Installs position k, which is version 3 + k of a."""
     tables.install(
         rows(*changes, position=position),
         standing(position, 3 + position, 5),
@@ -81,7 +81,7 @@ def install(tables: ViewTables, position: int, *changes: Row, record: bool = Tru
 
 
 def anew(tables: ViewTables) -> ViewTables:
-    """As another process finds it."""
+    """The tables as another process opens them."""
     return ViewTables(tables.directory.parent, tables.view)
 
 

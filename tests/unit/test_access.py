@@ -1,4 +1,4 @@
-"""Which questions are look-ups in an index: what `access` says, against what DuckDB profiles."""
+"""Which questions use an index: the answer of `access`, compared with DuckDB's profiles."""
 
 import itertools
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabas
 
 
 def keys(columns: tuple[str, ...], number: int) -> Frame:
-    """Of rows from all over the relation."""
+    """Keys of rows spread over the relation."""
     ids = pl.int_range(0, ROWS, ROWS // number, eager=True).head(number)
     cells = pl.DataFrame({"id": ids, "k": ids * 7919 % ROWS, "v": ids % 10}).select(columns)
     return Frame(cells.with_columns(pl.lit(1, pl.Int64).alias(COUNT)))
 
 
 def rows_scanned(database: SourceDatabase, query: Query[Frame], directory: Path) -> int:
-    """How many rows of base tables DuckDB looked at, as its profile has it."""
+    """The number of base rows that DuckDB read, from its profile."""
     sql, parameters = select(query, database.indexes["r"])
     profile = directory / "profile.json"
     with database.snapshot() as (cursor, _):
@@ -110,7 +110,7 @@ def test_a_question_without_keys_is_a_scan_that_no_index_would_help() -> None:
 
 
 def test_indexes_follow_commits_and_survive_the_process(tmp_path: Path) -> None:
-    """Rows that are changed again and again, also back and forth within a group."""
+    """Rows change again and again, also back and forth within a group."""
     path, seen = tmp_path / "a.db", dict[int, int]()
     SourceDatabase.create(path, "a", CATALOG, {}, indexes={"r": ["k", "id", "k"]}).close()
     for round_ in range(3):

@@ -74,7 +74,7 @@ def test_figure_1b_the_maintenance_graph_of_v1_for_t() -> None:
 
 
 def test_a_grandparent_alone_affects_nothing() -> None:
-    """Terms R > RS > RST: an update of T cannot make an orphan of what RS contains."""
+    """Terms R > RS > RST: an update of T cannot orphan a row of R that RS contains."""
     chain = "SELECT r.id FROM db.r r LEFT JOIN (db.s s LEFT JOIN db.t t ON s.x = t.x) ON r.s = s.r"
     assert _marks(maintenance_graph(_form(chain), "t")) == {"rst": "D", "rs": "I"}
 

@@ -1,4 +1,4 @@
-"""Which columns of a view determine a row, through joins, groups and unions."""
+"""The columns of a view that determine a row, through joins, groups and unions."""
 
 import pytest
 
@@ -54,7 +54,7 @@ CASES = [
     # A constant need not be shown.
     ("SELECT no, item FROM shop.lines WHERE id = 5", [("no",)]),
     ("SELECT item FROM shop.lines WHERE id = 5 AND no = 1", [()]),
-    # Equalities carry keys over: from the many side to the one, and under another name.
+    # Equalities transfer keys: from the many side to the one, and under another name.
     ("SELECT o.id, city FROM shop.orders o JOIN shop.customers c USING (customer)", [("id",)]),
     (
         "SELECT l.id, o.id AS o, no FROM shop.lines l JOIN shop.orders o ON l.id = o.id",
@@ -83,7 +83,7 @@ CASES = [
         " LEFT JOIN (shop.orders o JOIN shop.lines l ON l.id = o.id) ON o.customer = c.customer",
         [("id", "no", "customer")],
     ),
-    # Both keys of a full join, or COALESCE of them if it joins them and none of them is NULL.
+    # Both keys of a full join, or their COALESCE if the join equates them and neither is NULL.
     (
         "SELECT o.id, c.customer FROM shop.orders o"
         " FULL JOIN shop.customers c ON o.customer = c.customer",
@@ -106,12 +106,12 @@ CASES = [
         [],
     ),
     (
-        # An account that is NULL has credits and debits in two rows, both with NULL in front.
+        # A NULL account has credits and debits in two rows, both with NULL in the first column.
         "SELECT COALESCE(c.account, d.account) AS account"
         f" FROM {_sum('credits', '')} c FULL JOIN {_sum('debits', '')} d ON c.account = d.account",
         [],
     ),
-    # What is constant below a join that pads is NULL at times.
+    # A constant below a padding join is sometimes NULL.
     (
         "SELECT DISTINCT l.item FROM shop.orders o"
         " LEFT JOIN (SELECT * FROM shop.lines WHERE item = 5) l ON l.id = o.id",
@@ -122,7 +122,7 @@ CASES = [
         " FULL JOIN (SELECT * FROM shop.lines WHERE item = 5) l ON l.id = o.id",
         [("item",)],
     ),
-    # The group of visits without a customer is NULL in front, and so is a row without a group.
+    # The group of visits without a customer has NULL first, like a row without a group.
     (
         "SELECT DISTINCT v.customer, v.n FROM shop.orders o LEFT JOIN"
         " (SELECT customer, count(*) AS n FROM shop.visits GROUP BY customer) v ON v.n = o.day",
@@ -134,7 +134,7 @@ CASES = [
         " ON v.n = o.day",
         [("customer",)],
     ),
-    # Groups: their keys, less what one of them determines; none for a group over everything.
+    # Groups: their keys, less columns that others determine; none for a group over everything.
     ("SELECT customer, count(*) AS n FROM shop.visits GROUP BY customer", [("customer",)]),
     ("SELECT DISTINCT customer, day FROM shop.visits", [("customer", "day")]),
     (
@@ -158,7 +158,7 @@ CASES = [
         "SELECT id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM shop.lines l WHERE l.id = o.id)",
         [("id",)],
     ),
-    # What is computed from the key does not determine it.
+    # A value computed from the key does not determine it.
     ("SELECT id + 1 AS next FROM shop.orders", []),
     ("SELECT id, id + day AS later FROM shop.orders", [("id",)]),
 ]

@@ -1,4 +1,4 @@
-"""The normal form of outer-join views: the examples of Larson and Zhou, and what has none."""
+"""The normal form of outer-join views: the examples of Larson and Zhou, and views without one."""
 
 import pytest
 from paper_views import (
@@ -76,7 +76,7 @@ def test_example_11_has_the_six_terms_of_v2_with_their_selections() -> None:
 
 
 def test_table_1_counts_the_four_terms_of_v3() -> None:
-    """COLP, COL, C and P; lineitem and orders are one inner join, so they only come together."""
+    """COLP, COL, C and P; lineitem and orders are one inner join, so they only occur together."""
     lo = "lineitem orders"
     assert _sources(_form(V3)) == _sets(f"c {lo} p", f"c {lo}", "c", "p")
 
@@ -94,7 +94,7 @@ def test_a_foreign_key_that_may_be_null_leaves_the_child_alone_at_times() -> Non
 
 
 def test_a_key_column_of_the_child_is_never_null() -> None:
-    """l_orderkey is in lineitem's key, so the foreign key to orders need not be declared so."""
+    """l_orderkey is in lineitem's key, so its foreign key to orders need not be mandatory."""
     optional = foreign_key(TPCH, "lineitem", "l_orderkey", "orders", mandatory=False)
     view = "SELECT * FROM tpch.lineitem l LEFT JOIN tpch.orders o ON l_orderkey = o_orderkey"
     assert _sources(_form(view, optional)) == _sets("l o")
@@ -119,7 +119,7 @@ def test_parents_of_parents_follow_from_a_chain_of_keys() -> None:
 
 
 def test_a_condition_above_takes_away_the_terms_that_it_rejects() -> None:
-    """Whether or not the reading of the SQL has already made the full join a left one."""
+    """Even if reading the SQL has already turned the full join into a left one."""
     sql = "SELECT r.id, s.id AS s FROM db.r r FULL JOIN db.s s ON r.s = s.r WHERE s.x > 1"
     as_written = block_of(Binder(Text(sql), LETTERS).query(Text(sql).query(), {})[0]).block
     assert str(as_written) == "(r ⟗ s where s.x > 1)"

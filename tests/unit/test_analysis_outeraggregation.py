@@ -1,4 +1,4 @@
-"""Aggregation over outer joins: what Section 3.3 of Larson and Zhou wants counted, and NULL."""
+"""Aggregation over outer joins: the counters of Section 3.3 of Larson and Zhou, and NULL."""
 
 from paper_views import LETTERS, block, root
 
@@ -52,7 +52,7 @@ def test_an_expression_is_counted_as_it_is() -> None:
 
 
 def test_secondary_deltas_never_come_from_a_view_that_aggregates() -> None:
-    """Rows of different terms in one group cannot be taken apart, whatever the group shows."""
+    """Rows of different terms in one group cannot be separated, whatever the group shows."""
     form = normal_form(block(f"SELECT r.id, s.id AS s {LEFT.split('GROUP')[0]}", LETTERS).block)
     deltas = secondary_deltas(form, maintenance_graph(form, "s"), "deletion", exposed=())
     assert [delta.reads for delta in deltas] == [("s",)]

@@ -49,7 +49,7 @@ def test_example_10_a_new_t_is_joined_with_no_u_that_references_it() -> None:
 
 
 def test_a_join_with_what_references_the_change_is_empty() -> None:
-    """oj_view: a new part only adds itself; a new order neither joins lineitems nor parts."""
+    """oj_view: a new part only adds itself; a new order joins neither lineitems nor parts."""
     keys = (LINEITEM_TO_PART, LINEITEM_TO_ORDERS)
     assert str(simplified(primary_delta(_block(OJ_VIEW), "p"), keys)) == "Δp"
     assert str(simplified(primary_delta(_block(OJ_VIEW), "o"), keys)) == "Δo"
@@ -68,8 +68,8 @@ def test_what_found_nothing_to_join_takes_along_what_is_joined_through_it() -> N
 
 
 def test_a_foreign_key_that_another_join_uses_rules_nothing_out() -> None:
-    """SimplifyTree as printed takes u away at the first join that speaks of it, which is not on
-    the key: a new t can well have the x of some u.
+    """SimplifyTree as printed removes u at the first join that mentions it, which is not on the
+    key: a new t may well have the x of some u.
     """
     view = (
         "SELECT t.id FROM db.t t LEFT JOIN db.u u ON t.x = u.x"
@@ -122,7 +122,7 @@ def test_a_right_operand_that_no_condition_leads_into_stays_whole() -> None:
 
 
 def test_what_no_condition_leads_to_from_there_stays_where_it_is() -> None:
-    """Pulled out, t would be joined with an r that has no s."""
+    """If it were pulled out, t would be joined with an r that has no s."""
     right = Joined("left", _leaf("s"), _leaf("t"), _conditions("t.x = t.u"))
     joined = Joined("left", _leaf("r"), right, _conditions("r.s = s.r"))
     assert str(left_deep(primary_delta(joined, "r"))) == "Δr ⟕ (s ⟕ t)"

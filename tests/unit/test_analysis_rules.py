@@ -1,4 +1,4 @@
-"""The derived rules of Ceri and Widom: those that they print, and all of them run on DuckDB.
+"""The derived rules of Ceri and Widom: the printed ones, and all of them run on DuckDB.
 
 `flight.inserted` in the paper is the table `inserted_flight` here, and so on.
 """
@@ -117,7 +117,7 @@ def test_what_takes_rows_out_of_the_view_comes_first() -> None:
     assert set(actions) == {"delete", "insert"}
 
 
-# -- the rules at work -----------------------------------------------------------------------------
+# -- running the rules -----------------------------------------------------------------------------
 
 Rows = dict[int, tuple[int, ...]]
 RELATIONS = {relation.name: relation for relation in AIRLINE}
@@ -129,7 +129,7 @@ CONNECTION.execute("CREATE SCHEMA air")
 
 @dataclass
 class Airline:
-    """The relations before and after a transaction in DuckDB, and the view of before."""
+    """The relations before and after a transaction in DuckDB, and the view before it."""
 
     before: dict[str, Rows]
     after: dict[str, Rows]
@@ -206,7 +206,7 @@ def _random_rows(dice: Random, relation: Relation) -> Rows:
 
 
 def _with_keys(name: str, relation: Relation, rows: Rows) -> Rows:
-    """The rows without those that repeat a further key of another one."""
+    """The rows without those that repeat a further key of another row."""
     kept: Rows = {}
     for primary, row in sorted(rows.items()):
         values = dict(zip(relation.column_names, row, strict=True))
@@ -263,7 +263,7 @@ def test_the_rules_keep_the_view_through_any_transaction(name: str) -> None:
 
 
 def test_a_reference_that_is_not_safe_must_not_be_treated_as_one() -> None:
-    """The control: with a rule for res as if it were safe, a flier disappears with one of several
+    """The control: with a rule that takes res as safe, a flier disappears with one of several
     reservations.
     """
     as_if_safe = Rule(
@@ -288,7 +288,7 @@ TWO: Rows = {1: (1, 1, 3), 2: (2, 2, 3)}
 
 
 def test_section_7_2_as_printed_forgets_the_other_row_that_still_excludes() -> None:
-    """Flights on the day that the seat is called after; one of two of them is deleted."""
+    """Flights on the day that the seat is named after; one of two is deleted."""
     sql = VIEWS["flights at a seat"]
     before: dict[str, Rows] = {"flight": TWO, "ff": {}, "psgr": {}, "res": RES}
     airline = Airline(before, {**before, "flight": ONE})
@@ -306,8 +306,8 @@ def test_section_7_2_as_printed_forgets_the_other_row_that_still_excludes() -> N
 
 
 def test_section_7_2_as_printed_lets_an_update_bring_in_what_it_does_not_concern() -> None:
-    """The flight gets another number; the rules of deletion and insertion run for it, rows out of
-    the view first.
+    """The flight number changes; the rules of deletion and insertion run for it, deletions from the
+    view first.
     """
     before: dict[str, Rows] = {"flight": ONE, "ff": {}, "psgr": {}, "res": RES}
     airline = Airline(before, {**before, "flight": {1: (1, 9, 3)}})
@@ -338,7 +338,7 @@ def test_section_7_2_as_printed_lets_an_update_bring_in_what_it_does_not_concern
 
 
 def test_what_excluded_together_and_goes_together_is_looked_for_as_it_was_before() -> None:
-    """The reservation and its flight are deleted in one transaction; each alone had one partner."""
+    """One transaction deletes the reservation and its flight; each was the other's only partner."""
     sql = VIEWS["two excluded"]
     flight: Rows = {7: (7, 1, 3)}
     res: Rows = {1: (1, 2, 7, 3)}

@@ -1,4 +1,4 @@
-"""Bound columns and safety: the examples of Ceri and Widom, and where SQL asks for more care."""
+"""Bound columns and safety: the examples of Ceri and Widom, and where SQL needs more care."""
 
 import pytest
 from airline import (
@@ -152,8 +152,8 @@ NOT_IN = "SELECT res_id FROM air.res WHERE {} NOT IN (SELECT {} FROM air.flight)
 
 
 def test_not_in_is_du_safe_only_if_nothing_compared_can_be_null() -> None:
-    """The paper does not speak of NULL: res.flight_id NULL comes into the view with the last
-    flight, which no equality leads to.
+    """The paper does not discuss NULL: a NULL res.flight_id enters the view with the deletion of
+    the last flight, which no equality finds.
     """
     sql = NOT_IN.format("flight_id", "flight_id")
     doubtful = _verdict(sql, "flight", further=False)

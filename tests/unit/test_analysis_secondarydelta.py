@@ -1,4 +1,4 @@
-"""Secondary deltas: Examples 6 to 9 of Larson and Zhou, and what a view has to show for them."""
+"""Secondary deltas: Examples 6 to 9 of Larson and Zhou, and the columns that a view needs."""
 
 import pytest
 from paper_views import LETTERS, OJ_VIEW, TPCH, V1, V2, block
@@ -88,7 +88,7 @@ def test_a_deleted_lineitem_of_v2_orphans_its_order_with_its_customer_and_not_al
 
 
 def test_without_a_key_no_column_helps() -> None:
-    """A group is no relation, so nothing is known of its keys here."""
+    """A group is not a relation, so its keys are not known here."""
     bags = "(SELECT DISTINCT id, r FROM db.s)"
     view = f"SELECT r.id, s.id AS s FROM db.r r FULL JOIN {bags} s ON r.s = s.r"
     delta = _deltas(view, "δ(s)", "insertion")["r"]

@@ -1,6 +1,6 @@
-"""Answers that do not fit their question, and what is said of them.
+"""Answers that do not fit their question, and the messages.
 
-That honest answers pass is tested where they are made: test_lookup.py, test_joining.py.
+Other tests show that honest answers pass: test_lookup.py, test_joining.py.
 """
 
 import datetime
@@ -58,7 +58,7 @@ def test_an_honest_answer_has_no_fault() -> None:
     assert fault(Query(KEYED, ("k", "l", "x"), POSITIVE, wanted), rows) is None
     twice = frame("xy", (5, "p", 2), (5, "p", 1), (5, None, 1))
     assert fault(Query(BAG, ("x", "y"), POSITIVE, wanted), twice) is None
-    # Rows of different keys, of which the keys are not asked for.
+    # Rows with different keys that are not requested.
     assert fault(Query(KEYED, ("x",), None, wanted), frame("x", (5, 2), (5, 1))) is None
 
 

@@ -1,6 +1,6 @@
-"""Texts that no view can be made of: each is refused at its place, with a reason and a way out.
+"""Texts that are not a view: each is refused with its place, a reason and a way out.
 
-The place that has to be named is marked in the text by ‸, right before the word.
+In the text ‸ marks the place that the message must name, right before the word.
 """
 
 import pytest
@@ -228,7 +228,7 @@ def test_bad_sql_is_refused_at_its_place_with_a_reason(marked: str, reason: str)
     assert (refused.value.line, refused.value.column) == (line, column), refused.value
 
 
-# -- what is too much ----------------------------------------------------------------------------
+# -- too large texts -----------------------------------------------------------------------------
 
 _DEEP = 10_000
 TOO_DEEP = {

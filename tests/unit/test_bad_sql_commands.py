@@ -1,4 +1,4 @@
-"""Bad SQL through the command line: exit code 2, one message that points at it, nothing made."""
+"""Bad SQL through the command line: exit code 2, one message that points at it, nothing created."""
 
 import re
 from pathlib import Path

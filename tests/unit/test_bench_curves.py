@@ -1,4 +1,4 @@
-"""The costs that are drawn: bounds that hold, bytes that fall, plots that show them."""
+"""The drawn costs: bounds that hold, bytes that fall, plots that show them."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ def test_a_large_batch_asks_exactly_as_often_as_the_bound_says(name: str, bound:
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures that several tests look at."""
+    """Figures shared by several tests."""
 
     batches: dict[str, list[Cost]]
     bases: dict[int, list[Cost]]

@@ -1,4 +1,4 @@
-"""The program with dictionaries: it has to be right, or ours is compared with a straw man."""
+"""The program with dictionaries: it must be right, or the comparison means nothing."""
 
 import orjson
 import polars as pl

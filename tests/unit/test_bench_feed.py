@@ -1,4 +1,4 @@
-"""What other engines are fed with, and how what they write is read."""
+"""The input of other engines, and the reading of their output."""
 
 import json
 from collections import Counter
@@ -62,7 +62,7 @@ def test_images_are_taken_out_and_put_in() -> None:
 
 
 def test_output_keeps_the_order_of_the_topic() -> None:
-    """Deletions read before the insertions that came between them would make states up."""
+    """Deletions read before earlier insertions would invent states."""
     one, two, three = _rows()
     forms = [
         {"before": None, "after": one, "op": "c"},

@@ -1,4 +1,4 @@
-"""What the side by side says of engines: right ones, wrong ones, missing ones, broken ones."""
+"""Verdicts of the side-by-side run on right, wrong, missing and broken engines."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def _right(burst: Burst) -> Outcome:
 
 @dataclass(frozen=True)
 class _Made:
-    """An engine whose outcome is made by a function."""
+    """An engine whose outcome comes from a function."""
 
     name: str
     outcome: Callable[[Burst], Outcome]
@@ -70,7 +70,7 @@ def test_an_engine_that_doubled_a_row_is_shown_as_wrong() -> None:
 
 
 def test_states_that_never_existed_are_counted() -> None:
-    """Half of a modification: the old row is gone and the new one is not there yet."""
+    """Half of a modification: the old row is gone and the new one is still missing."""
 
     def torn(burst: Burst) -> Outcome:
         truth = _counted(burst.truth)

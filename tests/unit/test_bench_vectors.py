@@ -1,4 +1,4 @@
-"""Which states a vector explains: against all vectors, each tried in DuckDB."""
+"""States that a vector explains: compared with all vectors, each evaluated in DuckDB."""
 
 import random
 from itertools import product
@@ -15,7 +15,7 @@ _SMALL = Settings("chain3", base_rows=24, updates=15, batch=5, states=3, seed=11
 
 
 def _view_at(burst: Burst, vector: tuple[int, ...]) -> pl.DataFrame:
-    """The view over the relations at these versions: initial rows and changes added up."""
+    """The view over the relations at these versions: initial rows plus changes."""
     rows = {}
     for base, version in zip(burst.bases, vector, strict=True):
         changes = base.changes.filter(pl.col(VERSION) <= version).drop(VERSION)
@@ -36,7 +36,7 @@ def burst() -> Burst:
 
 @pytest.fixture(scope="module")
 def views(burst: Burst) -> dict[tuple[int, ...], pl.DataFrame]:
-    """The view at every vector there is."""
+    """The view at every vector."""
     versions = product(range(burst.share + 1), repeat=len(burst.bases))
     return {vector: _view_at(burst, vector) for vector in versions}
 

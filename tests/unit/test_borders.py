@@ -1,7 +1,7 @@
-"""Whatever a library throws, wherever it does: one message, exit code 3, and no traceback.
+"""Any exception of a library ends in one message and exit code 3, without a traceback.
 
-An exception of each kind is thrown at the end of each command of the command line, and in the
-threads that hand their errors on.
+Each kind of exception is thrown at the end of each command, and in the threads that pass their
+errors on.
 """
 
 import errno
@@ -34,7 +34,7 @@ from streaming.job.commits import Commits
 from streaming.stopping import begun
 
 ROOT = Path(__file__).parents[2]
-#: What is thrown, and what has to be in the message.
+#: (exception, text that the message must contain).
 THROWN: list[tuple[BaseException, str]] = [
     (Py4JNetworkError("Answer from Java side is empty"), "Spark's JVM: Py4JNetworkError"),
     (PySparkRuntimeError("[JAVA_GATEWAY_EXITED] gone"), "Spark: PySparkRuntimeError"),
@@ -71,14 +71,14 @@ def command_name(info: CommandInfo) -> str:
 
 @pytest.fixture(autouse=True)
 def reports_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where reports are written."""
+    """The directory of reports."""
     monkeypatch.setattr(reports, "_PLACE", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture(autouse=True)
 def hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a command sets for its process."""
+    """Undoes settings that a command makes for its process."""
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])

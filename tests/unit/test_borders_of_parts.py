@@ -1,7 +1,7 @@
-"""What is thrown inside a part, in whatever thread, comes out of it: nothing ends in silence.
+"""An exception inside a part, in any thread, is reported: no part ends silently.
 
-The panic of a library written in Rust is a BaseException; what only knows Exception loses it, and
-its thread with it.
+The panic of a library written in Rust is a BaseException; code that only catches Exception loses
+it, and its thread.
 """
 
 import tempfile
@@ -194,7 +194,7 @@ def test_ours_is_not_wrapped_again() -> None:
 def test_a_jvm_that_never_came_is_said_as_such(said: str, tmp_path: Path) -> None:
     with (
         mock.patch.object(tempfile, "tempdir", str(tmp_path)),
-        # Other tests of this process may have had one.
+        # Other tests of this process may have started a JVM.
         mock.patch("streaming.spark.sparkprocess._jvm", return_value=None),
         pytest.raises(Exception, match="JVM has ended" if "GATEWAY" in said else "OTHER"),
         spark_process(),

@@ -1,4 +1,4 @@
-"""Names of sources and relations are refused where they enter, if nobody could write them."""
+"""Names of sources and relations that SQL cannot express are refused where they enter."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ BAG = {"columns": {"id": "BIGINT"}}
 
 
 def sources(*foreign_keys: Any, **further: Any) -> dict[str, Any]:
-    """Shops and their stock at one source, a bag at another; stock declares these."""
+    """Shops and their stock at one source, a bag at another; stock declares these keys."""
     stock = {**STOCK, "foreign_keys": list(foreign_keys), **further}
     return {
         "trade": {"relations": {"shops": SHOPS, "stock": stock}},

@@ -1,4 +1,4 @@
-"""How a job hands FIFO protocols their updates."""
+"""How a job delivers updates to FIFO protocols."""
 
 import polars as pl
 

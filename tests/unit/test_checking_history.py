@@ -53,7 +53,7 @@ rows = st.tuples(values, values)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Any]:
-    """Initial bags, then transactions that take only what is there: (source, [(row, count)])."""
+    """Initial bags, then transactions that delete only existing rows: (source, [(row, count)])."""
     bags = {s: Counter(draw(st.lists(rows, max_size=3))) for s in PLACES}
     told: list[Any] = [{s: list(bag.elements()) for s, bag in bags.items()}]
     for source in draw(st.lists(st.sampled_from("ab"), max_size=6)):
@@ -86,7 +86,7 @@ def trace_of(view: str, told: list[Any]) -> Trace:
 
 
 def brute_force(view: str, told: list[Any], vector: tuple[int, int]) -> Counter[Any]:
-    """The view at a vector: real tables in DuckDB, and the SQL as it is written."""
+    """The view at a vector: real tables in DuckDB, and the SQL as written."""
     left = dict(zip(PLACES, vector, strict=True))
     bags = {s: Counter(bag) for s, bag in told[0].items()}
     for source, changes in told[1:]:
@@ -104,7 +104,7 @@ def brute_force(view: str, told: list[Any], vector: tuple[int, int]) -> Counter[
 
 @cache
 def tables() -> duckdb.DuckDBPyConnection:
-    """One database for all vectors: opening one costs more than what it is asked."""
+    """One database for all vectors: opening one costs more than its queries."""
     db = duckdb.connect(":memory:", config={"threads": 1})
     for source, relation in PLACES.items():
         db.execute(f"CREATE SCHEMA {source}")
@@ -134,7 +134,7 @@ def test_the_history_along_the_delivery_order_equals_recomputation(
 
 
 def test_an_aggregate_over_nothing_below_a_union_would_be_lost_in_lateral() -> None:
-    """The bug of DuckDB 2.0 for which such views are evaluated vector by vector."""
+    """The bug of DuckDB 2.0 because of which such views are evaluated vector by vector."""
     [view] = [view for view in OTHERS if "most FROM a.r UNION ALL" in view]
     trace = trace_of(view, [{"a": [], "b": [(1, 1)]}, ("b", [((0, 0), 1)])])
     order = order_of(trace)

@@ -79,7 +79,7 @@ def figure_5_right() -> Story:
 
 
 def two_counters(protocol: str = "sweep") -> Story:
-    """A product of two relations of whose rows one value each is shown: V = a's row, b's row."""
+    """A product of two relations that shows one value of each: V = a's row, b's row."""
     return Story(
         "SELECT x, y FROM a.r, b.s", protocol, a_r=(("x",), [(0,)]), b_s=(("y",), [(0,)])
     ).shows(0, (0, 0), ((0, 0), 1))

@@ -1,4 +1,4 @@
-"""A wrong state is shown beside the view that it nearly is: held against a search by hand."""
+"""A wrong state is shown beside the nearest view: compared with a search by hand."""
 
 from collections import Counter
 from pathlib import Path

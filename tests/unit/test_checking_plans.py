@@ -1,4 +1,4 @@
-"""Views over which the optimizer of DuckDB 2.0 falls, and that are judged all the same."""
+"""Views that crash the optimizer of DuckDB 2.0, and are still judged."""
 
 import duckdb
 import pytest

@@ -1,4 +1,4 @@
-"""Reading and writing traces: everything that is wrong with a line is named with its number."""
+"""Reading and writing traces: each fault of a line is named with its number."""
 
 import datetime
 import decimal
@@ -50,7 +50,7 @@ def test_unknown_keys_and_empty_lines_are_left_alone() -> None:
 
 
 def test_a_trace_says_of_relations_what_their_rows_are_read_by() -> None:
-    """What else is declared may lead to relations that are not in the trace."""
+    """Other declarations may refer to relations that are not in the trace."""
     form = {"columns": TYPES, "keys": [["n"]], "foreign_keys": [{"columns": ["n"]}]}
     form["foreign_keys"][0]["references"] = "b.s"  # type: ignore[index]
     declared = catalog_from_json({"a": {"relations": {"r": form}}}, whole=False)

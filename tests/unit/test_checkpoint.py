@@ -1,4 +1,4 @@
-"""Spark's checkpoint is used if Spark could use it; whatever is wrong with it is named."""
+"""A checkpoint is used if Spark can use it; otherwise its fault is named."""
 
 import zlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Damage = Callable[[Path], object]
 
 
 def write(file: Path, *lines: str, before: bytes = b"") -> None:
-    """As Spark and Hadoop do: with a checksum beside it, here of pieces of 16 bytes."""
+    """Writes a file like Spark and Hadoop, with a checksum file, here of pieces of 16 bytes."""
     content = before + "\n".join(lines).encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
@@ -28,7 +28,7 @@ def offsets(shop: int, crm: int) -> str:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Two batches are done, a third one is begun."""
+    """A checkpoint with two finished batches and a third one begun."""
     place = tmp_path / "checkpoint"
     write(place / "metadata", '{"id":"6b0c"}')
     write(place / "sources/0/0", "v1", offsets(3, 0), before=b"\0")

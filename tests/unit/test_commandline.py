@@ -1,4 +1,4 @@
-"""The command line as a whole: help everywhere, no Spark where none is needed, one message each."""
+"""The whole command line: help everywhere, Spark only where needed, one message per error."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ print(json.dumps([helps, sorted(sys.modules)]))
 def viewsweep(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str]:
-    """Exit code and what was said on stderr."""
+    """Exit code and stderr."""
     code, _, said = ended(arguments, capsys, monkeypatch)
     return code, said
 

@@ -1,4 +1,4 @@
-"""Commits beside the batches: their order, how many wait, and that nothing follows an error."""
+"""Commits in parallel to batches: their order, how many wait, and none after an error."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ def commits() -> Iterator[Commits]:
 
 
 class Gate:
-    """A commit that says when it has begun and ends when it is let through."""
+    """A commit that signals its beginning and ends when it is released."""
 
     def __init__(self) -> None:
         self.begun, self.open = threading.Event(), threading.Event()
@@ -29,7 +29,7 @@ class Gate:
 
 
 class _DiskError(Exception):
-    """What goes wrong."""
+    """The error of a commit."""
 
 
 def _fail() -> None:
@@ -114,7 +114,7 @@ def test_after_an_error_nothing_is_committed_and_the_job_hears_of_it(commits: Co
 
 
 def test_whoever_waits_for_room_hears_of_the_error(commits: Commits) -> None:
-    """The error comes up while the job waits to hand its next commit over."""
+    """The error occurs while the job waits to enqueue its next commit."""
     gate, heard = Gate(), threading.Event()
 
     def fail() -> None:

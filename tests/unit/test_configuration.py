@@ -1,4 +1,4 @@
-"""`warehouse.toml`: what is wrong in it is named by its key, and nothing is guessed."""
+"""`warehouse.toml`: each fault is named by its key, and nothing is guessed."""
 
 from pathlib import Path
 

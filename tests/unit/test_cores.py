@@ -1,7 +1,7 @@
-"""The leaves of a view's tree: whose rows they give when answers have more than was asked for.
+"""The leaves of a view's tree: the rows that they use of answers with more than was requested.
 
-Answers do where several views or atoms ask one relation together (exchange/sharing.py), and what
-was not asked for is not corrected either.
+Answers have more where several views or atoms share a question about one relation
+(exchange/sharing.py), and rows that were not requested are not corrected either.
 """
 
 import polars as pl

@@ -1,4 +1,4 @@
-"""From answers to one version: what no source of the simulator does."""
+"""From answers to one version: cases that no source of the simulator produces."""
 
 import polars as pl
 import pytest
@@ -16,12 +16,12 @@ from protocols.views.catalog import Relation
 BIGINT = column_type("BIGINT")
 RELATION = Relation("a", "r", (("id", BIGINT), ("x", BIGINT)), ("id",))
 
-#: (id, x), how many more, version.
+#: ((id, x), change of the count, version).
 Change = tuple[tuple[int, int], int, int]
 
 
 def at_the_end(read: list[tuple[int, int]], window: Window, *changes: Change) -> set[object]:
-    """What becomes of these rows, read in the window, when these changes were published."""
+    """The corrected rows, when these rows were read in the window and these changes published."""
     received: Received[Frame] = Received({RELATION: FrameLog()}, {"a": 0})
     rows = [(*row, count, version) for row, count, version in changes]
     columns = ["id", "x", COUNT, VERSION]
@@ -36,7 +36,7 @@ def at_the_end(read: list[tuple[int, int]], window: Window, *changes: Change) ->
     [pytest.param([], id="alone"), pytest.param([((1, 4), -1, 1), ((1, 5), 1, 1)], id="changed")],
 )
 def test_a_window_keeps_a_row_that_is_taken_away_and_given_back(before: list[Change]) -> None:
-    """As an UPDATE that sets a row to what it was; a record may have equal images."""
+    """Like an UPDATE that sets a row to its present values; a record may have equal images."""
     same: list[Change] = [((1, 5), -1, 2), ((1, 5), 1, 2)]
     found = at_the_end([(1, 5), (2, 6)], Window(0, 2), *before, *same)
     assert found == {(1, 5, 1), (2, 6, 1)}

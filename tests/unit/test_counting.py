@@ -1,7 +1,7 @@
-"""No operator counts rows below zero: what would is named, and the control goes on all the same.
+"""No operator counts rows below zero: such a row is named; the control continues anyway.
 
-The leaves are told their rows here. What they say changes includes deletions of rows that were not
-there, as a source publishes them that is wrong.
+The leaves have given rows here. Their changes include deletions of rows that do not exist, as a
+faulty source publishes them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ _RELATION = {"columns": {"k": "BIGINT", "v": "BIGINT"}}
 CATALOG = catalog_from_json({"s": {"relations": {"l": _RELATION, "r": _RELATION}}})
 L, R = CATALOG
 Row = tuple[int | None, int | None]
-#: (row, position, how many more).
+#: (row, position, change of its count).
 Change = tuple[Row, int, int]
 _BATCH = Span(8, 11)
 
 
 class Given:
-    """A leaf of the tree that is told its rows before the batch, and its changes."""
+    """A leaf of the tree with given rows before the batch, and given changes."""
 
     def __init__(self, view: View, rows: Sequence[Row], changes: Sequence[Change]) -> None:
         self.nothing = empty_frame(view.schema).data
@@ -52,7 +52,7 @@ class Given:
         yield []
 
     def settle(self) -> None:
-        """It has nothing to keep."""
+        """It keeps nothing."""
 
     def _frame(self, rows: Sequence[Any], *numbers: str) -> pl.DataFrame:
         schema = dict.fromkeys(("k", "v", *numbers), pl.Int64)
@@ -91,7 +91,7 @@ VIEWS = {
     "exists": EXISTS.format("", ""),
     "group": "SELECT k, count(*) AS n FROM s.r GROUP BY k",
 }
-#: Whose count falls → (view, rows before, changes, what the message names).
+#: Name of the falling count → (view, rows before, changes, text of the message).
 CASES: dict[str, tuple[str, dict[str, list[Row]], dict[str, list[Change]], str]] = {
     "distinct": (
         "SELECT DISTINCT k, v FROM s.l",
@@ -198,7 +198,7 @@ def test_nothing_is_said_of_rows_that_were_there(case: str) -> None:
 
 
 def test_values_of_a_group_whose_greatest_is_remembered_are_not_counted() -> None:
-    """A value goes that was there: only that is known of it."""
+    """An existing value is deleted; nothing else is known of it."""
     sql = "SELECT k, max(v) AS most FROM s.l GROUP BY k"
     root = at_work(sql, {"l": [(1, 2), (1, 3)]}, {"l": [((1, 2), 9, -1)]})
     done(root.before(Span(8, 7), ALL))
@@ -225,7 +225,7 @@ def test_too_few_rows_before_a_batch_are_named_as_of_then(
 
 @pytest.fixture
 def careless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources publish what they are told, and hold what they can hold."""
+    """Makes sources publish all given changes, and apply those that are possible."""
 
     def after(before: Contents, changes: Contents) -> Contents:
         return {r: before[r].plus(change).positive() for r, change in changes.items()}

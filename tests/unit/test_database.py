@@ -1,4 +1,4 @@
-"""The database of a source: what it commits, what it refuses, and what is left after a crash."""
+"""The database of a source: commits, refusals, and the state after a crash."""
 
 import datetime
 import decimal
@@ -63,7 +63,7 @@ def rows_of(database: SourceDatabase, name: str) -> Counter[tuple[Any, ...]]:
 
 
 def replay(database: SourceDatabase, state: Counter[tuple[Any, ...]], name: str) -> None:
-    """Adds to the state what the outbox says about one relation (of plain JSON types)."""
+    """Applies the outbox records of one relation (of plain JSON types) to the state."""
     for _, record in database.outbox(0, 10**9):
         content = orjson.loads(record)
         if content["source"]["table"] == name:
@@ -332,7 +332,7 @@ for n in itertools.count(database.version):
 
 
 def test_after_kill_9_the_rows_are_the_initial_ones_plus_the_outbox(tmp_path: Path) -> None:
-    """… and nothing is missing that was said to be committed."""
+    """… and no acknowledged commit is missing."""
     path = tmp_path / "shop.db"
     SourceDatabase.create(path, "shop", CATALOG, {}).close()
     for lives in (1, 20, 3, 60, 11, 35):

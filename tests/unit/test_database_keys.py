@@ -1,6 +1,6 @@
-"""A source keeps the keys and foreign keys that it declares: what DuckDB finds broken, it refuses.
+"""A source enforces its declared keys and foreign keys: it refuses what DuckDB finds broken.
 
-So does a scenario (`protocols/simulation/possible.py`), of the same story.
+A scenario (`protocols/simulation/possible.py`) with the same story does the same.
 """
 
 from collections import Counter
@@ -77,7 +77,7 @@ def held(database: SourceDatabase) -> State:
         }
 
 
-# -- what is refused, and with which words ---------------------------------------------------------
+# -- refusals and their messages -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_in_a_group_each_transaction_is_judged_by_itself(tmp_path: Path) -> None
 
 
 def test_across_sources_a_row_may_come_before_the_one_that_it_references(tmp_path: Path) -> None:
-    """Room b is at another source, and nobody asks there."""
+    """Room b is at another source, which is not asked."""
     with created(tmp_path) as database:
         assert database.commit(changes(("desks", ("b", 1, None, 1), 1))) == 1
 
@@ -188,7 +188,7 @@ def test_a_catalog_whose_foreign_keys_fit_nothing_makes_no_source() -> None:
         catalog_from_json({"shop": {"relations": {"people": wrong}}}, whole=False)
 
 
-# -- compared with what DuckDB finds ---------------------------------------------------------------
+# -- compared with DuckDB --------------------------------------------------------------------------
 
 _BROKEN = (
     "SELECT 1 FROM people GROUP BY id HAVING count(*) > 1 OR id IS NULL",
@@ -217,7 +217,7 @@ Signed = list[tuple[str, Row, int]]
 
 
 def drawn(dice: Random, state: State) -> Signed:
-    """A transaction of a few changes, many of them of rows that are there."""
+    """A transaction of a few changes, many of them of existing rows."""
     signed: Signed = []
     for _ in range(dice.choice((1, 1, 2, 3))):
         name = dice.choice(("people", "people", "desks"))
@@ -240,7 +240,7 @@ def after(state: State, signed: Signed) -> State:
 
 
 def good_for_scenario(state: State, group: list[Signed]) -> int:
-    """How many updates a scenario that begins so has before the one that it is refused for."""
+    """The number of updates that a scenario from this state accepts before the refused one."""
     relations = {
         name: {**form, "rows": [list(row) for row in state[name].elements()]}
         for name, form in FORMS.items()

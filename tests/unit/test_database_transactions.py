@@ -1,4 +1,4 @@
-"""Transactions in their JSON form: what is read, and what is said about what cannot be."""
+"""Transactions in JSON form: how they are read, and the messages for malformed ones."""
 
 import datetime
 import decimal

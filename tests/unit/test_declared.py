@@ -1,4 +1,4 @@
-"""Keys and foreign keys from `warehouse.toml`: added to what the sources say, or refused."""
+"""Keys and foreign keys from `warehouse.toml`: added to those of the sources, or refused."""
 
 from collections.abc import Mapping
 from typing import Any

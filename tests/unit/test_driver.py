@@ -1,4 +1,4 @@
-"""A workload at its rate: nothing of it is lost or put off, however it is put into commits."""
+"""A workload at its rate: no transaction is lost or delayed, however commits group them."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def test_a_fast_workload_is_committed_in_few_groups_and_in_order(database: Watch
     driver.stop()
     assert driver.error is None
     assert sum(database.groups) == database.version == database.driven == 500
-    # The first is due at once, and the last may be cut short.
+    # The first group is due at once, and the last may be incomplete.
     assert len(database.groups) <= elapsed / 0.05 + 2
     with database.snapshot() as (cursor, _):
         stored = cursor.execute("SELECT n FROM relations.r ORDER BY rowid").fetchall()

@@ -1,4 +1,4 @@
-"""Each way in which a record can be bad is told apart, with its place."""
+"""Each fault of a record has its own message, with its place."""
 
 import math
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def _decode(values: Sequence[bytes | None], *relations: Relation) -> Records:
 
 
 def _order(**changed: Any) -> dict[str, Any]:
-    """A good record as an object, for spoiling."""
+    """A good record as an object, with changes."""
     [record] = _encoded(("orders", (1, None, None), 1))
     return {**orjson.loads(record), **changed}
 
@@ -68,12 +68,12 @@ def _row(**changed: Any) -> dict[str, Any]:
 
 
 def _full(end: bytes) -> bytes:
-    """A record without NULLs, with another end: columns would not look at it twice."""
+    """A record without NULLs and with another end: columns would not check it again."""
     return orjson.dumps(_row(customer=2, amount="1.00"))[:-1] + end
 
 
 def _nested(content: dict[str, Any]) -> bytes:
-    """With arrays in place of the @, deeper than orjson would write them."""
+    """Replaces @ by nested arrays, deeper than orjson can write them."""
     return orjson.dumps(content).replace(b'"@"', b"[" * 900 + b"]" * 900)
 
 
@@ -167,7 +167,7 @@ def test_a_foreign_producer_may_leave_the_digest_out(copies: int) -> None:
 
 @pytest.mark.parametrize("others", [0, 2000])
 def test_parts_of_global_transactions_are_told_by_version(others: int) -> None:
-    """Both readers; one transaction in two relations, and of a relation that nobody asks for."""
+    """Both readers; one transaction in two relations, and one of a relation not requested."""
     part = GlobalPart("transfer ü", frozenset(["sales", "stock", "a b"]))
     changes = (RowChange("orders", (1, None, None), 1), RowChange("clicks", ("p",), 1))
     values = encode_transaction("sales", 1, 5, Transaction(changes, part), CATALOG)
@@ -259,7 +259,7 @@ def test_a_bad_record_is_named_with_its_place(
 ) -> None:
     good = orjson.dumps(_order())
     spoilt = bad if isinstance(bad, bytes) else orjson.dumps(bad)
-    # With a record behind it that no reader takes, and alone, where columns could take it.
+    # With an invalid record after it, and alone, where columns could accept it.
     for behind in ([good, b"worse"], [good]):
         with pytest.raises(BadRecord) as caught:
             _decode([good] * before_it + [spoilt, *behind])

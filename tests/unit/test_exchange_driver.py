@@ -1,4 +1,4 @@
-"""The driver without any source: what is asked together, and what comes before what."""
+"""The driver without sources: questions asked together, and the order of events."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ NOTHING = Frame(pl.DataFrame(schema={"x": pl.Int64, COUNT: pl.Int64}))
 
 
 def changes(*versions: int) -> pl.DataFrame:
-    """Version v inserts the row v."""
+    """Changes in which version v inserts the row v."""
     schema = {"x": pl.Int64, COUNT: pl.Int64, VERSION: pl.Int64}
     return pl.DataFrame([(v, 1, v) for v in versions], schema=schema, orient="row")
 
 
 @dataclass
 class Known:
-    """Which transactions are parts of global ones."""
+    """The known parts of global transactions."""
 
     parts: dict[tuple[str, int], GlobalPart]
 
@@ -58,7 +58,7 @@ class Known:
 
 
 class Story:
-    """A protocol that notes what it sees, and asks each source once per position."""
+    """A protocol that records what it sees, and asks each source once per position."""
 
     width = UNBOUNDED
 
@@ -97,7 +97,7 @@ class Story:
         return self._work(self._begun)
 
     def _work(self, position: int) -> Work[Frame]:
-        # Pages never coincide, so each question is told apart.
+        # Questions for pages are never equal, so each is counted.
         found = yield [Query(r, ("x",), page=Page(None, 9), position=position) for r in RELATED]
         self.events.append(f"answers {position}: {[each.version for each in found]}")
         return [Install(position, None)]
@@ -138,7 +138,7 @@ def test_in_turn_an_answer_comes_behind_the_updates_that_it_contains_and_before_
     story.receive("a", 5)
     story.view.enqueue_upto({"a": 1})
     assert story.mailbox.received("a") == 1, "the channel lets through one at a time"
-    # a answers at 3 and later at 4, b at 1: 5 has been received as well but nobody may see it.
+    # a answers at 3 and later at 4, b at 1: 5 has been received as well but must stay invisible.
     story.versions = {"a": [3, 4], "b": [1]}
     assert story.run() == [1, 2, 3, 4, 5]
     assert story.events[:4] == ["begin a1", "begin a2", "begin a3", "begin b1"]
@@ -224,7 +224,7 @@ def test_what_lacks_an_update_that_is_forgotten_is_asked_again() -> None:
 
 
 def test_what_follows_a_prefix_at_once_belongs_to_it() -> None:
-    """Told with a shorter prefix, an answer lacks nothing that is forgotten."""
+    """Named with a shorter prefix, an answer lacks no forgotten transaction."""
     story = one_forgotten()
     for asked in story.driver.send():
         contained = Prefix(0, (1, 2)) if asked.question.source == "a" else Prefix(0)
@@ -247,7 +247,7 @@ def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_no_version() -> No
 
 
 def test_a_protocol_that_counts_on_fifo_is_not_handed_what_is_older_than_its_updates() -> None:
-    """It would take the answer of a replica that lags behind for one that contains them."""
+    """It would take the answer of a lagging replica for one that contains them."""
     story = Story()
     story.receive("a", 2)
     story.view.enqueue_upto({"a": 2})
@@ -307,7 +307,7 @@ def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
 
 
 class Given:
-    """A protocol whose pieces are given."""
+    """A protocol with given pieces of work."""
 
     def __init__(self, *works: Work[Frame], width: int = UNBOUNDED) -> None:
         self._works = list(works)
@@ -318,7 +318,7 @@ class Given:
 
 
 def rounds(installs: list[int], *sizes: int) -> Work[Frame]:
-    """A piece that asks rounds of so many questions."""
+    """A piece that asks rounds of these numbers of questions."""
     for size in sizes:
         answers = yield [Query(RELATIONS["a"], ("x",), page=Page(None, 9)) for _ in range(size)]
         assert len(answers) == size
@@ -326,7 +326,8 @@ def rounds(installs: list[int], *sizes: int) -> Work[Frame]:
 
 
 def driven(protocol: Given, delivered: int = 5000) -> tuple[Driver[Frame], list[int]]:
-    """All waves of a protocol, and their sizes; so many transactions of `a` are delivered."""
+    """Runs a protocol with this many delivered transactions of `a`; returns the driver and the
+    sizes of the waves."""
     received: Received[Frame] = Received({r: FrameLog() for r in RELATED}, VECTOR)
     mailbox = Mailbox(received, VECTOR)
     received.receive("a", delivered, {})
@@ -421,7 +422,7 @@ Line: TypeAlias = list[tuple[str, int]]
 
 
 def lines() -> st.SearchStrategy[Line]:
-    """An order of some versions of a and b, each source's own ascending."""
+    """An order of some versions of a and b, ascending within each source."""
 
     def line(sources: list[str]) -> Line:
         seen: Counter[str] = Counter()
@@ -451,13 +452,13 @@ def lines_with_parts(draw: st.DrawFn) -> tuple[Line, dict[tuple[str, int], Globa
 
 
 def columns_of(line: Line) -> tuple[tuple[str, str], np.ndarray, np.ndarray]:
-    """As an order is given: which of the sources, and the versions."""
+    """The columns of an order: the source of each entry, and its version."""
     which = np.array(["ab".index(source) for source, _ in line], np.int64)
     return ("a", "b"), which, np.array([version for _, version in line], np.int64)
 
 
 def story_of(line: Line, parts: dict[tuple[str, int], GlobalPart], fifo: bool) -> Story:
-    """All of the line has been received."""
+    """A story that has received the whole line."""
     story = Story(parts, fifo)
     for source, upto in Counter(source for source, _ in line).items():
         story.receive(source, upto)
@@ -508,5 +509,5 @@ def test_in_bulk_a_fifo_protocol_sees_one_transaction_after_the_other() -> None:
     story.receive("a", 2)
     story.receive("b", 1)
     story.delivery.enqueue_each(*columns_of([("a", 1), ("b", 1), ("a", 2)]))
-    # Twice each: when it has come, and when it has its position.
+    # Twice each: on arrival, and with its position.
     assert seen[::2] == seen[1::2] == [{"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 2, "b": 1}]

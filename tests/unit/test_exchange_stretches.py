@@ -1,4 +1,4 @@
-"""A stretch that somebody else sweeps: its view waits for it, and all others go on."""
+"""A stretch that executors sweep: its view waits for it, and all others continue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ class Known:
     """Local transactions of one row, of no particular time."""
 
     def part_of(self, source: str, version: int) -> None:
-        """None is a part of a global one."""
+        """No transaction is part of a global one."""
 
     def times(self, source: str, after: int, upto: int) -> Any:  # noqa: ARG002
         return np.zeros(upto - after, np.int64)
@@ -44,7 +44,7 @@ class Known:
 
 
 class Batches:
-    """A protocol that begins everything that was delivered, and asks one question for it."""
+    """A protocol that begins all delivered transactions, and asks one question for them."""
 
     width = 1
 
@@ -63,7 +63,7 @@ class Batches:
 
 
 class Views:
-    """Two views over one reading; what `elsewhere` says counts for the first one."""
+    """Two views over one reading; `elsewhere` applies to the first one."""
 
     def __init__(self, elsewhere: Callable[[Stretch[Frame]], bool] | None) -> None:
         self.received: Received[Frame] = Received({RELATION: FrameLog()}, {"a": 0})
@@ -86,7 +86,7 @@ class Views:
             view.begin()
 
     def wave(self) -> list[int]:
-        """For which positions questions went out, and were answered."""
+        """Asks and answers a wave of questions; returns their positions."""
         sent = self.driver.send()
         for asked in sent:
             self.driver.answered(asked, Answer(NOTHING, Prefix(0)))
@@ -141,7 +141,7 @@ def test_what_is_not_wanted_elsewhere_is_swept_here() -> None:
 
 
 def test_nothing_is_shown_of_a_stretch_whose_sweep_has_failed() -> None:
-    """Whoever took it says nothing any more; the job ends, and Delta says where to go on."""
+    """Its executor is silent; the job ends, and Delta tells where to resume."""
     views = Views(lambda _: True)
     views.deliver(2)
     assert views.driver.open, "nobody has taken it"

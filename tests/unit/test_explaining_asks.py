@@ -1,8 +1,9 @@
-"""What operators state is what they ask: random views, one change at a time.
+"""Operators ask what they state: random views, one change at a time.
 
-`explain` follows an update by the statements of the operators (operators/statements.py), and so do
-these at work. So every question of a run has to be one that was foretold: the same relation, by the
-same columns, with NULL in the same ones. Fewer may be asked, since rows decide which are needed.
+`explain` follows an update by the statements of the operators (operators/statements.py), and the
+running operators follow them too. So every question of a run must have been predicted: the same
+relation, by the same columns, with NULL in the same columns. There may be fewer questions, since
+rows decide which are needed.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ BATCHED = PROTOCOLS["batched-sweep"]
 
 
 class Every(Following):
-    """Follows all ways that rows may decide for, not only the dearest."""
+    """Follows all ways that rows may take, not only the most expensive one."""
 
     def __init__(self, occasion: Occasion) -> None:
         super().__init__(occasion)
@@ -63,15 +64,15 @@ def foretold(view: AnyView, relation: Relation, kind: Kind, remembered: bool) ->
 
 
 def _plain(each: Ask) -> Ask:
-    """The same whatever the order of its columns."""
+    """The question with its columns in a fixed order."""
     keys = tuple(sorted(tuple(sorted(columns)) for columns in each.keys))
     return Ask(each.relation, keys, tuple(sorted(each.nulls)))
 
 
 def readings(asked: Asked, atoms: Sequence[Atom]) -> set[Ask]:
-    """What a question may be about: which of its tests for NULL are the view's own it cannot say.
+    """The possible meanings of a question: it does not tell which NULL tests come from the view.
 
-    Keys of which nothing is left to ask by are spared, so it may have fewer sets than foretold.
+    Keys without columns left to ask by are dropped, so it may have fewer sets than predicted.
     """
     keys = [tuple(each.columns) for each in asked.question.keys or ()]
     tests = () if asked.question.condition is None else tuple(conjuncts(asked.question.condition))
@@ -106,7 +107,7 @@ def is_among(asked: Asked, atoms: Sequence[Atom], said: set[Ask]) -> bool:
 
 @dataclass
 class Findings:
-    """Of many changes: how often something was asked, foretold, and asked without that."""
+    """Totals over many changes: questions asked, predicted, and asked without prediction."""
 
     changes: int = 0
     asked: int = 0
@@ -115,7 +116,7 @@ class Findings:
     untold: list[str] = field(default_factory=list)
 
     def took(self, seed: int, work: Work, atoms: Sequence[Atom], said: set[Ask]) -> None:
-        """What one change asked."""
+        """Adds the questions of one change."""
         self.changes += 1
         self.foretold |= {(seed, each) for each in said}
         for asked in work.asked:
@@ -127,7 +128,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Story:
-    """A change of one row of a relation, there and back, and again."""
+    """A change of one row of a relation: forward, back, and forward again."""
 
     relation: Relation
     kind: Kind
@@ -136,7 +137,7 @@ class Story:
 
 
 def stories(scenario: Scenario, view: AnyView) -> Iterator[Story]:
-    """One of each kind for each relation that has rows."""
+    """One story of each kind for each relation that has rows."""
     held = {relation: _rows(scenario, relation) for relation in scenario.catalog}
     for relation in view.relations:
         for kind in KINDS if held[relation] else ():
@@ -156,7 +157,7 @@ def _rows(scenario: Scenario, relation: Relation) -> list[Row]:
 
 
 def compared(seeds: Iterable[int], until_untold: bool = False) -> Findings:
-    """The questions of single changes, by a warehouse that remembers nothing, and by others."""
+    """Compares the questions of single changes, with empty memories and with filled ones."""
     found = Findings()
     for seed in seeds:
         scenario = view_scenario(seed, BATCHED).scenario
@@ -177,9 +178,9 @@ def compared(seeds: Iterable[int], until_untold: bool = False) -> Findings:
 
 
 def worked(sql: str, story: Story) -> Iterator[tuple[bool, Work]]:
-    """What the change asked: with nothing remembered, or with all that it meets.
+    """The questions of the change: with nothing remembered, and with everything that it needs.
 
-    Nothing of changes that make a state without a value.
+    None for changes whose state would have no value.
     """
     try:
         first, _, again, _ = watched(sql, story.held, story.updates, "batched-sweep")

@@ -1,4 +1,4 @@
-"""`viewsweep explain` and `constructs`: what they show, their exit codes, what they refuse."""
+"""`viewsweep explain` and `constructs`: their output, exit codes and refusals."""
 
 import contextlib
 import xml.etree.ElementTree as ElementTree
@@ -216,7 +216,7 @@ def test_a_byte_order_mark_is_none_of_the_view(tmp_path: Path, viewsweep: Run) -
 def test_every_function_that_is_read_is_in_the_table_and_kept() -> None:
     shown = [parse_one(each.sql, dialect="duckdb") for each in constructs() if not each.refused]
     hidden = [node.__name__ for node in CALLS if not any(sql.find(node) for sql in shown)]
-    # What is read as part of LIKE or DATE_TRUNC under another name.
+    # Parts of LIKE, and other names of DATE_TRUNC.
     assert set(hidden) <= {"Escape", "DateTrunc", "TimestampTrunc"}
 
 

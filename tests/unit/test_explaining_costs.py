@@ -1,9 +1,9 @@
-"""What `explain` says about questions, against the questions that are really asked.
+"""The questions that `explain` predicts, compared with the questions that are really asked.
 
-Each example view, and each construct of the README's table, is kept by the real protocols. Of every
-relation rows are deleted, inserted and modified, one update at a time: by a warehouse that has just
-restarted, by one that has seen the same rows come and go since, and by one that goes on from the
-first state. No update may ask more than was said, and for each relation one asks exactly as much.
+The real protocols keep each example view, and each construct of the README's table. Rows of every
+relation are deleted, inserted and modified, one update at a time: with a warehouse that has just
+restarted, with one that has seen the same rows come and go since, and with one that continues from
+the first state. No update may ask more than predicted, and for each relation one asks exactly that.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from sources.workloads import workload
 
-#: Rows per relation that are tried.
+#: The number of rows tried per relation.
 _TRIED = 4
-#: Of the workloads; that of chain4 is the number of rows of all its relations together.
+#: Scales of the workloads; that of chain4 is the number of rows of all its relations together.
 _SCALE, _SCALE_OF_CHAIN = 16, 40
 
 _CUSTOMERS: list[Row] = [(1, "Ada", 2), (2, "Bo", 1), (3, "Al", 4), (4, "Ann", None), (5, "A", 2)]
@@ -42,7 +42,7 @@ _ORDERS: list[Row] = [
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A view that is tried out, and what its sources hold."""
+    """A view to try, and the rows of its sources."""
 
     name: str
     sql: str
@@ -82,9 +82,9 @@ ALL = EXAMPLES + [construct(each.name, each.sql) for each in constructs() if not
 
 
 def modified(relation: Relation, row: Row, other: Row | None, moved: bool) -> Row:
-    """The row with everything but its key as another row has it, or NULL; truths turned round.
+    """The row with the values of another row, or NULL, except its key; booleans are negated.
 
-    If it is moved, the key is another one, too.
+    If `moved`, the key changes, too.
     """
     values = []
     for place, (name, type_) in enumerate(relation.columns):
@@ -98,7 +98,7 @@ def modified(relation: Relation, row: Row, other: Row | None, moved: bool) -> Ro
 
 
 def tried(relation: Relation, kind: Kind, rows: list[Row]) -> Iterator[tuple[Update, Update, Row]]:
-    """Updates of a kind, each with what takes it back, and the row that they are about."""
+    """Updates of a kind, each with its reversal and the row that it concerns."""
     for place, row in enumerate(rows[:_TRIED]):
         old = None if kind == "insertion" else row
         new = None if kind == "deletion" else row
@@ -108,7 +108,7 @@ def tried(relation: Relation, kind: Kind, rows: list[Row]) -> Iterator[tuple[Upd
 
 
 def works(kept: Kept, relation: Relation, kind: Kind) -> Iterator[tuple[Work, list[Work]]]:
-    """What updates of a kind asked with nothing remembered, and with everything."""
+    """The questions of updates of a kind, with nothing remembered and with everything."""
     for there, back, row in tried(relation, kind, kept.held[relation]):
         rows = [each for each in kept.held[relation] if each != row or kind != "insertion"]
         held = {**kept.held, relation: rows}
@@ -119,7 +119,7 @@ def works(kept: Kept, relation: Relation, kind: Kind) -> Iterator[tuple[Work, li
 
 
 def is_within(work: Work, said: Rounds, most: int) -> bool:
-    """Whether no more was asked than was said, in no more rounds, and of nobody else."""
+    """Whether no more was asked than predicted, in no more rounds, and of no other relation."""
     relations = {(each.relation, _columns(each.keys)) for round_ in said for each in round_}
     return (
         len(work.asked) <= most
@@ -152,7 +152,7 @@ def test_explain_says_what_is_asked(kept: Kept, relation: Relation) -> None:
         for first, again in found:
             assert is_within(first, said.first, said.most[0]), kind
             assert all(is_within(each, said.remembered, said.most[1]) for each in again), kind
-        # Under the new key of an inserted row nothing is found, so there it may be fewer.
+        # No rows match the new key of an inserted row, so it may ask fewer questions.
         if kind != "insertion":
             assert max(len(first.asked) for first, _ in found) >= said.numbers[0], kind
         asked = (len(each.asked) for _, again in found for each in again)
@@ -172,7 +172,7 @@ def test_a_batch_asks_what_explain_says_whatever_its_size(kept: Kept) -> None:
     ]
     updates = [each for each in updates if next(iter(each.changes.values())).counts]
     asked = watched_batch(kept.sql, kept.held, updates, "batched-sweep")
-    # What the first update met is remembered, and it may be all there is.
+    # The groups of the first update are remembered, and they may be all.
     assert said.numbers[1] <= len(asked) <= said.most[0]
     twice = watched_batch(kept.sql, kept.held, updates * 2, "batched-sweep")
     assert said.numbers[1] <= len(twice) <= said.most[0]

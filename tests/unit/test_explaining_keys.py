@@ -1,7 +1,7 @@
-"""What `explain` concludes from further keys and foreign keys: the verdicts that the papers print.
+"""Conclusions of `explain` from further keys and foreign keys: the verdicts of the papers.
 
 Seed 001 (Ceri and Widom), Section 5.5, and seed 003 (Larson and Zhou), Sections 1, 6 and 7. Each is
-asked of the catalog with and without the declarations, which alone make the difference.
+checked with and without the declarations in the catalog, which alone make the difference.
 """
 
 from typing import Any

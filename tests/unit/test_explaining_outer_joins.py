@@ -1,4 +1,4 @@
-"""The outer joins that `explain` tells of are those of the SQL, read by hand.
+"""The outer joins that `explain` reports are those of the SQL, read by hand.
 
 Relations r, s, t and u have the key `id` and the columns `x`, `y` and `c`.
 """
@@ -32,11 +32,11 @@ def terms(sql: str) -> list[str]:
 
 
 def left_joined(query: str) -> str:
-    """r with what a query over other relations has for its x, if it has anything."""
+    """The SQL of r left-joined with a query over other relations by x."""
     return f"SELECT r.id, q.x AS q FROM db.r r LEFT JOIN ({query}) q ON q.x = r.x"
 
 
-# -- what is joined, and is no relation ------------------------------------------------------------
+# -- joined subqueries and groups ------------------------------------------------------------------
 
 
 def test_a_union_in_an_outer_join_is_no_inner_join() -> None:
@@ -97,7 +97,7 @@ def test_an_outer_join_below_a_group_stays_one() -> None:
 
 
 def test_rows_chosen_by_a_subquery_in_an_outer_join_are_told_as_such() -> None:
-    """NOT IN counts its subquery twice, which is nobody's business here."""
+    """NOT IN counts its subquery twice, which must not show here."""
     chosen = left_joined("SELECT x FROM db.s WHERE c NOT IN (SELECT c FROM db.t)")
     assert blocks(chosen) == ["r ⟕ σ[t](s)"]
     assert terms(chosen) == ["{r, σ[t](s)} where r.x = σ[t](s).x", "{r}"]
@@ -117,7 +117,7 @@ def test_what_is_no_relation_is_updated_as_one() -> None:
 
 
 def test_an_inner_join_with_a_group_says_both() -> None:
-    """Which of them is a relation, and which is not, is seen at the condition too."""
+    """The condition, too, shows which of them is a relation and which is not."""
     sql = (
         "SELECT r.id, t.id AS t FROM db.r r JOIN (SELECT x, MAX(y) AS y FROM db.s GROUP BY x) q"
         " ON q.x = r.x LEFT JOIN db.t t ON t.y = q.y"
@@ -160,7 +160,7 @@ def test_a_subquery_in_the_select_list_does_too() -> None:
 
 
 def test_the_orphans_of_a_view_with_a_subquery_are_not_told_from_its_rows() -> None:
-    """What the condition hides is a partner all the same."""
+    """A row that the condition hides is still a partner."""
     (block,) = explained(f"{JOINED} WHERE r.c NOT IN (SELECT c FROM db.t)").outer_joins
     assert isinstance(block, BlockAnalysis)
     assert [each.reads for each in block.updates[1].deletion] == [("s",)]

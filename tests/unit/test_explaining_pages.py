@@ -1,4 +1,4 @@
-"""The parts of what `explain` says beside the numbers: tree, memories, warnings, advice."""
+"""The parts of the page of `explain` besides the numbers: tree, memories, warnings, advice."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from protocols.explaining.page import page
 
 
 def explained(sql: str) -> Explanation:
-    """A view over the customers and orders of the README's table."""
+    """Explains a view over the customers and orders of the README's table."""
     return explain("view", sql, CATALOG)
 
 
@@ -107,7 +107,7 @@ def test_computed_groups_are_warned_of() -> None:
 
 
 def test_what_is_read_whole_once_and_what_every_time_are_both_named() -> None:
-    """An order may make every customer come or go; which orders there are is remembered."""
+    """An order may insert or delete every customer; the existing orders are remembered."""
     found = page(
         explained(
             "SELECT id FROM crm.customers WHERE id NOT IN (SELECT customer FROM sales.orders)"
@@ -136,7 +136,7 @@ def test_an_index_that_is_there_is_not_advised() -> None:
     assert any("crm.db" in each for each in indexes)
 
 
-# -- who keeps it ----------------------------------------------------------------------------------
+# -- protocols -------------------------------------------------------------------------------------
 
 
 def test_only_those_who_can_are_named_and_no_control() -> None:
@@ -165,12 +165,12 @@ def test_outer_joins_that_only_the_tree_has_are_not_told_as_such() -> None:
         ("FULL JOIN sales.orders o ON o.customer = c.id WHERE o.id > 3 AND c.id > 3", ("c", "o")),
         ("FULL JOIN sales.orders o ON o.customer = c.id WHERE o.id > 3", ("o",)),
         ("RIGHT JOIN sales.orders o ON o.customer = c.id WHERE c.id > 3", ("c",)),
-        # Whoever asks for a computed value by NULL-rejecting tests asks for a partner.
+        # NULL-rejecting tests of a computed value ask for a partner.
         (
             "LEFT JOIN sales.orders o ON o.customer = c.id WHERE CASE WHEN o.id > 1 THEN TRUE END",
             "o",
         ),
-        # The scalar subquery is an outer join in the tree, and the text says nothing of it.
+        # The scalar subquery is an outer join in the tree, although not in the text.
         (
             "LEFT JOIN sales.orders o ON o.customer = c.id WHERE"
             " (SELECT MAX(x.amount) FROM sales.orders x WHERE x.customer = c.id) > 5",

@@ -1,4 +1,4 @@
-"""The feed: repetitions are dropped, cut transactions are put together, gaps are refused.
+"""The feed: repetitions are dropped, cut transactions are merged, gaps are refused.
 
 The reference is the stream without repetitions, taken in one piece. Two planted defects show that
 the comparison with it can fail.
@@ -31,7 +31,7 @@ from streaming.intake.feed import Feed
 R = Relation("a", "r", (("x", column_type("BIGINT")),))
 S = Relation("a", "s", (("x", column_type("BIGINT")),))
 CATALOG = Catalog((R, S))
-#: Where the topic begins, and what the view has seen of the source.
+#: The first offset of the topic, and the version of the source that the view has seen.
 OFFSET, SEEN = 100, 4
 
 
@@ -42,7 +42,7 @@ def transaction(version: int, records: int) -> list[bytes]:
 
 
 def stream(*sizes: int) -> list[bytes]:
-    """Transactions of so many records each, from the first version not yet seen on."""
+    """Transactions of these numbers of records, from the first unseen version on."""
     versions = enumerate(sizes, SEEN + 1)
     return [record for version, size in versions for record in transaction(version, size)]
 
@@ -80,7 +80,7 @@ class Fed:
         return [[] if rows is None else rows.rows() for rows in logs]
 
     def content(self) -> tuple[Any, ...]:
-        """Everything that a job could learn from mailbox and feed."""
+        """Everything that a job can learn from mailbox and feed."""
         versions = range(SEEN + 1, self.received() + 1)
         times = [self.feed.committed_at(version) for version in versions]
         behind = [self.feed.offset_behind(version) for version in versions]
@@ -228,7 +228,7 @@ def test_a_transaction_that_changes_its_mind_about_its_length_is_refused() -> No
         whole([*A, B[0], *longer[1:]])
 
 
-#: A loaded machine may take its time.
+#: No deadline on a busy machine.
 LAW = settings(deadline=None, max_examples=60)
 SIZES = st.lists(st.integers(1, 4), min_size=2, max_size=6)
 
@@ -247,7 +247,7 @@ def test_any_missing_record_is_refused_in_any_chunks(sizes: list[int], data: st.
 
 
 def _has_all_before(fed: Fed, records: Sequence[bytes], bad: int) -> None:
-    """What is good lies before the bad record; of what lies behind it nothing is here."""
+    """Checks that everything before the bad record was taken, and nothing after it."""
     before = whole(records[:bad])
     assert fed.rows() == before.rows()
     assert fed.received() == before.received()
@@ -302,7 +302,7 @@ def test_numbers_beyond_all_measure_are_a_gap_and_no_repetition(
 
 
 def part(version: int, records: int, id_: str | None) -> list[bytes]:
-    """A transaction that belongs to a global one, or to none."""
+    """A transaction that is part of a global one, or of none."""
     changes = tuple(RowChange("r", (10 * version + n,), 1) for n in range(records))
     whole = None if id_ is None else GlobalPart(id_, frozenset("ab"))
     return encode_transaction("a", version, 0, Transaction(changes, whole), CATALOG)
@@ -352,7 +352,7 @@ def _edges(records: Sequence[bytes]) -> st.SearchStrategy[list[int]]:
 
 @st.composite
 def repeated(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
-    """A stream, and the same as publishers leave it that start again at some earlier record."""
+    """A stream, and the same stream with repetitions by publishers that restart earlier."""
     records = stream(*draw(SIZES))
     published: list[bytes] = []
     done = 0
@@ -382,18 +382,18 @@ def test_a_chunk_large_enough_to_be_read_in_columns_brings_the_same() -> None:
 
 
 class BelievingFeed(Feed):
-    """Takes every record for a new one."""
+    """Planted defect: takes every record as new."""
 
     def _fresh(self, heads: Any) -> Any:
         return np.full(len(heads), True)
 
     def _gaps(self, _heads: Any) -> Any:
-        """Whatever comes is welcome."""
+        """Finds no gaps."""
         return np.empty(0, np.int64)
 
 
 class ForgetfulFeed(Feed):
-    """Loses the beginning of a transaction when its end is in the next chunk."""
+    """Planted defect: loses the beginning of a transaction whose end is in the next chunk."""
 
     def _keep_open(self, _fresh: Any) -> None:
         self._open = []
@@ -420,7 +420,7 @@ def test_control_a_feed_that_forgets_half_a_transaction_is_caught() -> None:
 
 
 def _merged(clocks: dict[str, list[int]]) -> list[tuple[str, int]]:
-    """One after the other in plain Python: of all heads the earliest, of equal ones by name."""
+    """Merges in plain Python: always the earliest head, of equal ones the first by name."""
     left = {source: list(enumerate(accumulate(times, max), 1)) for source, times in clocks.items()}
     order = []
     while any(left.values()):
@@ -460,7 +460,7 @@ def test_the_order_is_that_of_merging_the_sources_by_time(clocks: dict[str, list
 def test_a_batch_takes_up_where_the_one_before_it_ended(
     clocks: dict[str, list[int]], data: st.DataObject
 ) -> None:
-    """Only the versions asked for, and clocks count from the first of them."""
+    """It takes only the requested versions, and clocks count from the first of them."""
     after = {s: data.draw(st.integers(0, len(times))) for s, times in clocks.items()}
     feeds: dict[str, Feed] = {source: Times(times) for source, times in clocks.items()}
     batch = {source: (after[source], len(times)) for source, times in clocks.items()}

@@ -1,8 +1,8 @@
 """The example of section 5.2 of the SWEEP paper (SIGMOD'97), step by step as in its text.
 
-All three updates have happened before the first question is answered. The paper ships the partial
-change and gets it back joined; we ship its link values and get the source's own rows, so what the
-text says of an answer is said here of the answer's rows.
+All three updates have happened before the first question is answered. The paper sends the partial
+change and receives it joined; we send its link values and receive the source's rows, so statements
+of the text about an answer are here about the answer's rows.
 """
 
 import json
@@ -56,7 +56,7 @@ class Figure5:
         return Snapshot(rows.select([(c, c) for c in query.columns]), source.version)
 
     def swept(self, sweep: Sweep[Bag], position: int) -> tuple[list[Any], Install[Bag]]:
-        """What one update asks and is answered, as (relation, keys, rows), and its install."""
+        """Questions and answers of one update, as (relation, keys, rows), and its install."""
         steps, work = [], sweep.update(position)
         try:
             queries = next(work)

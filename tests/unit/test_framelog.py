@@ -1,4 +1,4 @@
-"""The log of changes: what it finds, compared with a plain list; and what it keeps in memory."""
+"""The log of changes: its results, compared with a plain list, and its memory."""
 
 import datetime
 import os
@@ -29,7 +29,7 @@ def frame(changes: list[Change]) -> pl.DataFrame:
 
 
 def change(version: int) -> Change:
-    """Long enough to lie in a buffer of its own kind, as short texts do not."""
+    """A change whose text is too long to be stored inline."""
     return f"the row that version {version} inserts", 1, version
 
 
@@ -43,7 +43,7 @@ def placed(log: FrameLog, after: int, upto: int) -> list[tuple[str, int, int]]:
     return [] if found is None else found.data.select("x", COUNT, POSITION).rows()
 
 
-#: What is done with a log: how many versions arrive at once, or how many are forgotten.
+#: Steps of a log: a number of versions arrives at once, or is forgotten.
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(1, 40)), min_size=1, max_size=25)
 
 
@@ -58,7 +58,7 @@ def test_a_log_finds_what_a_list_finds_however_much_of_it_was_put_away(
     last = forgotten = 0
     for arrives, many in steps:
         if arrives:
-            # Every third version changes nothing here.
+            # Every third version changes no row here.
             new = [change(v) for v in range(last + 1, last + many + 1) if v % 3]
             last += many
             log.append(frame(new))
@@ -115,7 +115,7 @@ def _copied(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _anonymous() -> int:
-    """The memory of this process that no file stands behind."""
+    """The memory of this process that no file backs."""
     text = Path("/proc/self/smaps_rollup").read_text()
     (line,) = [line for line in text.splitlines() if line.startswith("Anonymous:")]
     return int(line.split()[1]) * 1024
@@ -136,7 +136,7 @@ def test_files_have_no_name_and_are_gone_when_their_rows_are(tmp_path: Path) -> 
 
 
 def _mapped(directory: Path) -> int:
-    """How many files of a directory this process has mapped."""
+    """The number of files of a directory that this process has mapped."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return len({line.split()[4] for line in lines if str(directory) in line})
 

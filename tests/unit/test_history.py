@@ -1,4 +1,4 @@
-"""The digest of a source's history: what it tells apart, and where it is compared."""
+"""The digest of a source's history: which pasts it distinguishes, and where it is compared."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def created(path: Path) -> SourceDatabase:
 
 
 def without_history(path: Path) -> None:
-    """Makes the file what it was before sources had a history."""
+    """Turns the file into one from before sources had a history."""
     with duckdb.connect(str(path)) as connection:
         connection.execute("DROP TABLE source.history")
         connection.execute("DROP TABLE source.globals")
@@ -181,7 +181,7 @@ ONE, OTHER = 1234, 4321
 
 @pytest.mark.parametrize("together", [True, False])
 def test_a_repetition_of_another_past_is_refused(together: bool) -> None:
-    """A publisher of a restored copy sends again what was sent before, and it is not the same."""
+    """The publisher of a restored copy sends old versions again, with other content."""
     fed = Fed(ONE)
     good = records(History(ONE), 5, [1, 2], [3], [4])
     other = records(History(OTHER), 6, [3], [5])

@@ -47,7 +47,7 @@ def test_what_stands_before_a_part_goes_first_by_itself(held: HoldBack) -> None:
 
 
 def test_opposite_orders_at_two_sources_become_one_position(held: HoldBack) -> None:
-    """No legal vector lies between g and h, nor between them and what is caught in the middle."""
+    """No legal vector is between g and h, nor between them and the transaction in the middle."""
     for version, each in enumerate((part("g"), None, part("h")), 1):
         held.arrived("a", version, each)
     held.arrived("b", 1, part("h"))
@@ -79,7 +79,7 @@ def test_a_source_has_one_part_of_a_global_transaction(held: HoldBack) -> None:
 
 
 def test_any_arrivals_are_delivered_whole_in_order_and_to_the_last() -> None:
-    """Random queues, taken in random order: the laws hold whatever comes when."""
+    """Random queues, taken in random order: the laws hold for any order of arrival."""
     merged = 0
     for seed in range(300):
         rng = Random(seed)

@@ -1,4 +1,4 @@
-"""What answers contain: how it is told, and that it travels as it is."""
+"""Inclusions of answers: their forms, and their unchanged transport."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ LAST = 12
 
 @st.composite
 def prefixes(draw: st.DrawFn) -> tuple[Prefix, set[int]]:
-    """One of the ways to tell a set of transactions, and the set."""
+    """One of the prefixes that name a set of transactions, and the set."""
     contained = draw(st.sets(st.integers(1, LAST)))
     upto = draw(st.integers(0, LAST))
     besides = tuple(sorted(each for each in contained if each > upto))
@@ -31,7 +31,7 @@ def test_a_set_can_be_told_in_many_ways_and_is_the_same(told: tuple[Prefix, set[
 
 
 def test_as_many_exceptions_as_an_answer_may_have_are_gone_through_once() -> None:
-    """One by one among all of them it would take the better part of a minute."""
+    """Searching all of them for each one would take most of a minute."""
     last = inclusions._MOST
     assert Prefix(0, tuple(range(1, last + 1))).longest() == Prefix(last)
 

@@ -1,7 +1,7 @@
-"""Is Docker used only when it answers, and asked for what we mean?
+"""Is Docker used only if it answers, and with the right request?
 
-No engine runs here: a socket that answers `/_ping` passes for one, and the container's request is
-looked at where testcontainers would send it. Whether the image starts is not shown by this file.
+No engine runs here: a socket that answers `/_ping` replaces it, and the request for the container
+is checked where testcontainers would send it. This file does not show that the image starts.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from infra.progress import silent
 
 @contextlib.contextmanager
 def engine(path: Path, answer: bytes) -> Iterator[str]:
-    """Something that answers every request on a socket in the same way."""
+    """A server that answers every request on a socket in the same way."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -75,7 +75,7 @@ def test_a_container_publishes_its_port_on_loopback_only(monkeypatch: pytest.Mon
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_to_outgoing_connections() -> None:
-    """It is taken a while later: a connection that had it meanwhile kept a source from starting."""
+    """It is used later: a connection that took it meanwhile once kept a source from starting."""
     text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     first, last = map(int, text.split())
     assert not [port for port in (free_port() for _ in range(50)) if first <= port <= last]

@@ -1,8 +1,7 @@
 """Does a fetch end with exactly the pinned jars, or with one message that says what to do?
 
-Most tests here run without a network: where Ivy is called, a shell script that passes for Java
-delivers what the test planted. The jars that are really pinned are
-compared with the pyspark that is really installed.
+Most tests here run without a network: a shell script in place of Java delivers the planted jars
+when Ivy is called. The real pins are compared with the installed pyspark.
 """
 
 import fcntl
@@ -26,7 +25,7 @@ PLANTED = {"spark/lake-1.0.jar": b"the lake", "broker/broker-2.0.jar": b"the bro
 
 
 def java_that(script: str, directory: Path, release: str = "17.0.9") -> Path:
-    """A `java` that passes for the given release and, asked to run something, does `script`."""
+    """A `java` that reports the given release and otherwise runs `script`."""
     directory.mkdir(parents=True, exist_ok=True)
     executable = directory / "java"
     executable.write_text(
@@ -39,7 +38,7 @@ def java_that(script: str, directory: Path, release: str = "17.0.9") -> Path:
 
 
 def ivy_that_delivers(contents: dict[str, bytes], directory: Path) -> str:
-    """A script that does what `ivy -retrieve PATTERN` does, with these jars; its runs count."""
+    """A script that acts like `ivy -retrieve PATTERN` with these jars, and counts its runs."""
     source = directory / "published"
     for name, content in contents.items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +56,7 @@ def runs(directory: Path) -> int:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, pins of the planted jars, an empty PATH but for the system's own tools."""
+    """An empty cache, pins of the planted jars, and a PATH with only the system's own tools."""
     pins = tmp_path / "jars.sha256"
     pins.write_text(
         "".join(f"{hashlib.sha256(b).hexdigest()}  {name}\n" for name, b in PLANTED.items())
@@ -221,7 +220,7 @@ def test_an_ivy_that_fails_is_one_message(place: Path, said: str, message: str) 
 def test_the_real_ivy_without_a_network_names_the_first_artifact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy that nobody listens on is as good as no network, and needs no privileges."""
+    """A proxy address without a listener acts like no network, and needs no privileges."""
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(tmp_path))
     nowhere = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"{nowhere} -Duser.home={tmp_path}")
@@ -240,7 +239,7 @@ def test_a_cache_that_cannot_be_written_is_one_message(
 
 @needs_pyspark
 def test_no_pinned_jar_for_spark_is_one_that_pyspark_ships() -> None:
-    """Two versions of one library on Spark's class path: which of them is used is chance."""
+    """With two versions of one library on Spark's class path, chance decides which is used."""
     shipped = {library(jar.name) for jar in jars._ivy_jar().parent.glob("*.jar")}
     pinned = jars._read_pins(Path(jars.__file__).with_name("jars.sha256"))
     for_spark = {library(Path(name).name) for name in pinned if name.startswith("spark/")}

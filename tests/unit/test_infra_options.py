@@ -20,7 +20,7 @@ class Knobs:
 
 @taking(Knobs)
 def command(knobs: Knobs) -> None:
-    """Says what it was given."""
+    """Prints its options."""
     print(knobs)
 
 

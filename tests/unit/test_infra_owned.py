@@ -1,4 +1,4 @@
-"""Programs that belong to their owner: how each order ends them, and what they leave behind."""
+"""Programs that belong to their owner: how each way ends them, and what they leave behind."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from infra.owned import OwnedProcess
 
 _PATIENCE_SECONDS = 60
-#: Waits in a function whose name a stack shows, and leaves by itself when asked to.
+#: Waits in a function whose name a stack shows, and exits when asked to.
 _PROGRAM = """
 import signal, sys, time
 

@@ -1,4 +1,4 @@
-"""Where files lie that are there for a while: they go with their owner, however it ends."""
+"""Temporary files: they are deleted with their owner, however it ends."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ with workplace("job") as directory, all_temporary_files_in(directory):
 
 @pytest.mark.parametrize("how", ["ends", "stays"])
 def test_what_an_owner_started_ends_before_its_directory_goes(above: Path, how: str) -> None:
-    """As a JVM that is still starting: killed with its owner, it was left at the next start."""
+    """Like a starting JVM: when its owner was killed, it was still running at the next start."""
     with subprocess.Popen(
         [sys.executable, "-c", _STARTER, how],
         stdin=subprocess.PIPE,
@@ -92,7 +92,7 @@ def test_what_an_owner_started_ends_before_its_directory_goes(above: Path, how: 
             program.kill()
             program.wait()
             remove_abandoned(above)
-        # The child has the other end of it for as long as it lives.
+        # The child holds the other end as long as it lives.
         assert program.stdout.read() == ""
     assert not directory.exists()
 
@@ -130,13 +130,13 @@ def test_what_an_owner_was_just_starting_is_ended_when_it_can_be_known(above: Pa
         program.stdin.flush()
         assert program.stdout.readline() == "runs\n"
         remove_abandoned(above)
-        # The child has the other end of it for as long as it lives.
+        # The child holds the other end as long as it lives.
         assert program.stdout.read() == ""
     assert not directory.exists()
 
 
 def test_what_is_not_ours_stays(above: Path) -> None:
-    """No lock in it, only the lock of a broker, a link to somewhere else, a file of that name."""
+    """No lock inside, or only a broker's; a link to elsewhere; a file of that name."""
     (above / "viewsweep-of-somebody").mkdir()
     (above / "viewsweep-broker-1").mkdir()
     (above / "viewsweep-broker-1" / "lock").touch()
@@ -173,7 +173,7 @@ def test_no_room_for_a_directory_is_said_with_its_place(
 
 
 def test_a_jobs_directory_without_an_owner_goes_when_it_is_old(above: Path) -> None:
-    """A JVM that was starting when its job ended makes the directory again, without the lock."""
+    """A JVM that was starting when its job ended recreates the directory, without the lock."""
     for name in ("old", "new"):
         (above / f"viewsweep-job-{name}").mkdir()
     os.utime(above / "viewsweep-job-old", (0, 0))

@@ -1,7 +1,7 @@
-"""Joint questions against the view's own SQL in DuckDB, and against everything that is no question.
+"""Joint questions against the view's own SQL in DuckDB, and malformed questions.
 
-The oracle knows nothing of counts: rows that are given with a count are loaded that often, and
-those with negative counts into a table of their own, whose results are subtracted.
+The oracle does not know counts: rows are loaded as often as their count says, and rows with
+negative counts into a separate table, whose results are subtracted.
 """
 
 import datetime
@@ -91,7 +91,7 @@ def some_rows(dice: random.Random, relation: Relation, most: int) -> list[Row]:
 
 
 def frame(atom: Atom, rows: Mapping[Row, int]) -> Frame:
-    """Rows of a relation as the atom has them: used columns, conditions not yet applied."""
+    """Rows of a relation in the columns of the atom, its condition not yet applied."""
     used = [atom.relation.column_names.index(column) for column in atom.columns]
     schema = {atom.qualified(c): atom.relation.type_of(c).dtype for c in atom.columns}
     picked = [(*(row[i] for i in used), count) for row, count in rows.items()]
@@ -99,7 +99,7 @@ def frame(atom: Atom, rows: Mapping[Row, int]) -> Frame:
 
 
 def plain(rows: pl.DataFrame) -> Rows:
-    """NaN as a text: it does not equal itself."""
+    """Rows with NaN as a text, since it does not equal itself."""
     found: Rows = Counter()
     for *row, count in rows.iter_rows():
         found[tuple("NaN" if value != value else value for value in row)] += count
@@ -316,8 +316,8 @@ def test_a_ticket_that_is_no_question_is_refused() -> None:
 
 
 def test_a_joint_answer_is_one_state_while_the_source_commits(source: SourceDatabase) -> None:
-    """r and s always have the same rows, so the join of both has as many as either; or a moment
-    between two commits was read.
+    """r and s always have the same rows, so their join has as many rows as either, unless the
+    answer mixes two commits.
     """
     asked, failures, stop = view("pair"), [], threading.Event()
 

@@ -1,4 +1,4 @@
-"""A source says which of its commits was the last part of a global transaction."""
+"""A source reports which of its commits was its last part of a global transaction."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def row(id_: int, x: str = "x", part: GlobalPart | None = None) -> Transaction:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Versions 1 and 3 are parts, version 2 and 4 look like it."""
+    """A source whose versions 1 and 3 are parts, and whose versions 2 and 4 look like parts."""
     with SourceDatabase.create(tmp_path / "a.db", "a", CATALOG, {}) as database:
         assert status_of(database)["last_global"] == 0
         seen = []

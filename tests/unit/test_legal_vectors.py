@@ -12,8 +12,8 @@ Parts = Mapping[str, Mapping[int, GlobalPart]]
 
 
 def parts(**sources: Mapping[int, str]) -> Parts:
-    """Source → version → id; the participants are those that have a part, and ids may name more
-    behind a colon."""
+    """Parts from source → version → id; participants are the sources that have a part, and more may
+    follow a colon in the id."""
     names = {id_ for each in sources.values() for id_ in each.values()}
     there = {id_: {s for s, each in sources.items() if id_ in each.values()} for id_ in names}
     return {
@@ -38,7 +38,7 @@ def test_a_part_whose_partner_has_not_come_is_behind_the_vector() -> None:
 
 def test_lowering_one_source_tears_at_the_next_and_at_the_one_after_that() -> None:
     found = parts(a={2: "g:b", 5: "h"}, b={4: "h", 6: "i", 8: "k"}, c={1: "k", 7: "i"})
-    # g takes h with it at a; h takes i and k at b, and k is c's first.
+    # g excludes h at a; h excludes i and k at b, and k is the first at c.
     assert legal_below({"a": 9, "b": 9, "c": 9}, found) == {"a": 1, "b": 3, "c": 0}
 
 
@@ -53,7 +53,7 @@ def test_sources_that_are_not_asked_about_are_not_waited_for() -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_it_is_the_latest_of_all_legal_vectors(seed: int) -> None:
-    """Against all vectors, each held to the definition."""
+    """Compared with all vectors that fit the definition."""
     dice = Random(seed)
     vector = {source: dice.randint(0, 5) for source in "abc"}
     ids = [f"g{number}:{dice.choice(['', 'a', 'c'])}" for number in range(dice.randint(1, 5))]

@@ -82,7 +82,7 @@ def test_the_same_seed_makes_the_same_source(name: str, source: str) -> None:
 
 
 def test_a_seed_means_the_same_everywhere() -> None:
-    """Figures of another machine and another numpy: a change here breaks comparisons over time."""
+    """Figures from another machine and numpy: a change here breaks comparisons over time."""
     made = _made("chain4", "sales", 10_000, seed=1)
     assert made.changes(4).select("number", "contract_id", COUNT, VERSION).rows() == PINNED
 
@@ -116,7 +116,7 @@ def test_a_tree_has_inner_atoms_where_its_name_says_so() -> None:
 
 
 def _view_rows(name: str, scale: int, changed: str | None = None) -> Counter[tuple[Any, ...]]:
-    """The view in DuckDB, if wanted after the first 1,000 transactions of one source."""
+    """The view in DuckDB, optionally after the first 1,000 transactions of one source."""
     found = workload(name)
     with duckdb.connect() as database:
         for source in found.sources:

@@ -1,4 +1,4 @@
-"""Look-ups in SQL against plain Python, and against everything that may not be asked."""
+"""Look-ups in SQL against plain Python, and refused questions."""
 
 import datetime
 import decimal
@@ -63,7 +63,7 @@ CATALOG = catalog_from_json(
     }
 )
 BAG, KEYED, ODD = CATALOG.relations
-#: Few values per type, so that keys and conditions hit; the awkward ones among them.
+#: Few values per type, so that keys and conditions match; awkward ones included.
 VALUES: dict[str, list[Any]] = {
     "b": [0, 1, -1, 2**63 - 1, -(2**63)],
     "d": [0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan, 1e308],
@@ -123,7 +123,7 @@ conditions = st.recursive(
 
 
 def same(value: Any) -> Any:
-    """A stand-in under which NaN equals NaN."""
+    """The value with a substitute for NaN that equals itself."""
     return "NaN" if value != value else value
 
 
@@ -149,7 +149,7 @@ def expected(query: Query[Frame], stored: list[Row]) -> Counter[Row]:
 
 
 def found(database: SourceDatabase, query: Query[Frame]) -> Counter[Row]:
-    """What is answered, which whoever asked finds no fault with."""
+    """The answer, checked for faults like at a client."""
     table, _ = lookup(database, query)
     assert schema_fault(query, table.schema) is None
     assert fault(query, counted(table)) is None
@@ -158,7 +158,7 @@ def found(database: SourceDatabase, query: Query[Frame]) -> Counter[Row]:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabase]:
-    """One file for all examples: making one takes longer than all the rest."""
+    """One file for all examples: creating one takes longer than all the rest."""
     path = tmp_path_factory.mktemp("shared") / "a.db"
     with SourceDatabase.create(path, "a", CATALOG, {}) as made:
         yield made
@@ -166,7 +166,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabase]
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceDatabase]:
-    """The same with an index on every column."""
+    """The same source with an index on every column."""
     path = tmp_path_factory.mktemp("indexed") / "a.db"
     with SourceDatabase.create(path, "a", CATALOG, {}, indexes={"bag": list(COLUMNS)}) as made:
         yield made
@@ -189,7 +189,7 @@ queries = st.builds(
 
 
 def said_often(query: Query[Frame], first: int) -> Query[Frame]:
-    """The same question, from its key set `first` on with so many keys that they are tables."""
+    """The same question with so many keys, from key set `first` on, that they become tables."""
     if query.keys is None:
         return query
     often = [Frame(pl.concat([keys.data] * (FEW_KEYS + 1))) for keys in query.keys[first:]]
@@ -305,7 +305,7 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
 
 @contextmanager
 def committing(database: SourceDatabase) -> Iterator[None]:
-    """Meanwhile version v inserts the row v."""
+    """Commits in the background; version v inserts the row v."""
     stop = threading.Event()
 
     def commit() -> None:
@@ -336,7 +336,7 @@ def test_rows_and_version_are_of_one_snapshot_while_a_writer_commits(
 
 
 def test_control_a_version_read_beside_the_rows_is_another_ones(database: SourceDatabase) -> None:
-    """What the snapshot is for: without it the same check fails before long."""
+    """The purpose of the snapshot: without it the same check soon fails."""
     with committing(database):
         while True:
             version = database.version

@@ -1,4 +1,4 @@
-"""The mailbox: what it knows of versions and positions, and what it refuses."""
+"""The mailbox: versions, positions, and refusals."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ def mailbox() -> Mailbox[Bag]:
 
 
 def corrected(mailbox: Mailbox[Bag], version: int, cut: int) -> Mapping[Row, int]:
-    """What an answer without rows becomes at a cut."""
+    """An answer without rows, corrected to a cut."""
     nothing = Snapshot(Bag(("x",)), version)
     return at_cut(mailbox, Query(R, ("x",)), nothing, cut).counts
 
@@ -130,7 +130,7 @@ def test_an_order_with_a_gap_or_beyond_what_is_here_is_a_bug(versions: list[int]
 
 
 def test_what_one_of_two_views_still_needs_is_not_forgotten() -> None:
-    """They read the same updates in orders of their own, one of them further than the other."""
+    """They read the same updates in different orders, one of them further than the other."""
     received = Received[Bag]({R: BagLog(), S: BagLog()}, {"a": 0, "b": 0})
     slow, quick = Mailbox(received, {"a": 0}), Mailbox(received, {"a": 1, "b": 0}, position=9)
     for version in (1, 2, 3):

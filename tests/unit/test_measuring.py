@@ -1,4 +1,4 @@
-"""What a job says of itself, on a clock that the test turns."""
+"""The figures of a job, on a clock that the test sets."""
 
 import datetime
 
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
     def ago(self, *milliseconds: float) -> pl.Series:
-        """Times of commit, as `progress` has them."""
+        """Commit times in the form of `progress`."""
         now = datetime.datetime.fromtimestamp(self.now, datetime.UTC).replace(tzinfo=None)
         times = [now - datetime.timedelta(milliseconds=ms) for ms in milliseconds]
         return pl.Series(times, dtype=pl.Datetime("us"))

@@ -12,7 +12,7 @@ COMPUTED = "SELECT c FROM (SELECT coalesce(count(*) * 2, 1) AS c FROM s.l) AS t"
 
 
 def _calls(sql: str) -> int:
-    """How many calls there are to work out, wherever they stand."""
+    """The number of calls to compute anywhere in the tree."""
     view = parse_view("v", sql, CATALOG)
     assert isinstance(view, tree.TreeView)
     todo: list[object] = []
@@ -30,7 +30,7 @@ def _calls(sql: str) -> int:
 
 
 def test_what_a_condition_reads_is_not_worked_out_again_for_it() -> None:
-    """Copies of copies once took all memory that there was."""
+    """Copies of copies once took all memory."""
     condition = "WHERE c IS NOT DISTINCT FROM coalesce(c, c)"
     assert _calls(f"{COMPUTED} {condition}") == _calls(COMPUTED)
 

@@ -1,4 +1,4 @@
-"""Null-rejecting conditions: what is said of them holds for every row."""
+"""Null-rejecting conditions: the verdict holds for every row."""
 
 from itertools import product
 from typing import Any, NoReturn
@@ -68,7 +68,7 @@ def test_whether_a_condition_rejects_null(text: str, columns: str, rejects: bool
 def test_the_reference_agrees_with_the_verdict_on_every_small_row(
     text: str, columns: str, rejects: bool
 ) -> None:
-    """The columns NULL, the others anything: true for none if it rejects, else for some."""
+    """The columns NULL, the others anything: true for no row if it rejects, otherwise for some."""
     condition = _condition(text)
     truths = {holds(condition, row) for row in _rows(set(columns.split()))}
     assert (True not in truths) is rejects

@@ -1,4 +1,4 @@
-"""What a topic says of global transactions, read without its rows."""
+"""The global transactions of a topic, read without its rows."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def test_of_a_repeated_part_the_first_place_counts() -> None:
 def test_a_topic_that_has_lost_its_first_records_says_so(lost: int) -> None:
     found = taken((records(1, G) + records(2, H))[lost:])
     assert found.is_cut
-    # Of a part that has lost its first record nothing is left to go on from.
+    # A part that has lost its first record cannot be used.
     assert found.parts == ({2: H} if lost < 3 else {})
 
 

@@ -1,4 +1,4 @@
-"""In which order a sweep takes in the atoms, and what it asks of each."""
+"""The order in which a sweep takes in the atoms, and its question to each."""
 
 from itertools import chain
 

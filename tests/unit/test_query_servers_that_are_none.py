@@ -1,6 +1,6 @@
-"""Addresses that are none, and query servers that say what no query server says: one message each.
+"""Wrong addresses, and servers that answer like no query server: one message each.
 
-The server is a real one, on a real port; only what it answers is chosen by the test.
+The server is a real one, on a real port; the test only chooses its answers.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The end of the outbox in memory: it says what the outbox says, or that it does not know."""
+"""The end of the outbox in memory: it gives the records of the outbox, or None."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ commits = st.lists(st.lists(st.lists(st.binary(min_size=1, max_size=9), min_size
 def expected(
     all_records: list[tuple[int, bytes]], after: int, limit: int
 ) -> list[tuple[int, bytes]]:
-    """Record by record, until the first version that begins beyond the limit."""
+    """The records up to the first version that begins beyond the limit."""
     found: list[tuple[int, bytes]] = []
     for version, record in all_records:
         if version <= after:

@@ -1,4 +1,4 @@
-"""Values and conditions in the text of a view: refusals, and what becomes of awkward rows."""
+"""Values and conditions in the text of a view: refusals, and results for awkward rows."""
 
 import datetime
 from collections import Counter
@@ -88,14 +88,14 @@ REFUSED = [
     ("p * 1e3 > 1", 5, "1e3 is a DOUBLE in DuckDB and none in PostgreSQL"),
     ("fine * fine > 1", 1, "60 digits after the point"),
     ("COALESCE(big, p) > 1", 1, "more than 38 digits"),
-    # What changes by itself, and what is no scalar.
+    # Values that change by themselves, and expressions that are not scalars.
     ("RANDOM() < 0.5", 1, "has another value each time"),
     ("m < NOW()", 5, r"NOW\(\) has another value each time"),
     ("y = CURRENT_DATE", 5, "CURRENT_DATE has another value"),
     ("SUM(b) > 1", 1, r"SUM\(b\) is an aggregate, which cannot stand here"),
     ("mine(b) = 1", 1, r"MINE\(b\) is not supported"),
     ("ROW_NUMBER() OVER () = 1", 1, "not supported"),
-    # What does not fit.
+    # Types that do not fit.
     ("b", 1, "b is a BIGINT, not a condition"),
     ("b AND t", 1, "b is a BIGINT, not a condition"),
     ("NOT s", 5, "s is a VARCHAR, not a condition"),
@@ -278,7 +278,7 @@ def test_a_double_divided_by_zero_is_no_error() -> None:
 
 
 def test_letters_change_case_as_in_duckdb() -> None:
-    """For the first 12,000 code points, where nearly all that have a case are, and some beyond."""
+    """For the first 12,000 code points, which include nearly all with a case, and some beyond."""
     numbers = [*range(1, 12000), *range(0x10400, 0x10450), 0x1F9F9]
     letters = pl.DataFrame({"s": [f"a{chr(n)}B" for n in numbers]})
     texts = (

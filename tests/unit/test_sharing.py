@@ -1,7 +1,7 @@
-"""Questions that coincide: what is asked in their place, and that nobody's answer suffers.
+"""Equal questions: the question asked instead, and correct answers for each asker.
 
-A source is asked here by plain Python over a list of rows, which shares nothing with the frames.
-The control merges by intersection instead of union, and the same law catches it.
+Here plain Python over a list of rows answers for a source, and shares no code with the frames. The
+control merges by intersection instead of union, and the same law catches it.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ BIGINT = column_type("BIGINT")
 NAMES = ("a", "b", "c")
 R = Relation("one", "r", tuple((name, BIGINT) for name in NAMES))
 S = Relation("two", "r", R.columns)
-#: The same condition as two objects, as two views have it.
+#: The same condition as two objects, as in two views.
 CONDITIONS: tuple[Callable[[], Condition | None], ...] = (
     lambda: None,
     lambda: Comparison(Column("c"), "=", Literal(1, BIGINT)),
@@ -67,7 +67,7 @@ def rows_of(frame: Frame) -> Counter[Row]:
 
 
 def holds(condition: Condition | None, row: Row) -> bool:
-    """The conditions of these tests, told apart by how they are written."""
+    """Evaluates the conditions of these tests, identified by their text."""
     return condition is None or (row[2] == 1 if condition == CONDITIONS[1]() else row[2] > 0)
 
 
@@ -86,7 +86,7 @@ def selected(rows: Counter[Row], columns: Sequence[str]) -> Counter[Row]:
 
 
 def told(question: Wanted, held: Counter[Row]) -> Answer[Frame]:
-    """What a source that holds these rows answers."""
+    """The answer of a source with these rows."""
     there = {r: n for r, n in held.items() if holds(question.condition, r) and matches(question, r)}
     rows = selected(Counter(there), question.columns)
     if not rows:
@@ -97,7 +97,7 @@ def told(question: Wanted, held: Counter[Row]) -> Answer[Frame]:
 
 
 def is_right(questions: Sequence[Wanted], held: Counter[Row]) -> bool:
-    """Whether each gets, of the rows that its keys ask for, all and with their counts."""
+    """Whether each gets all rows that its keys ask for, with their counts."""
     shared = Shared(questions)
     asked = [q for q in shared.questions if isinstance(q, Query)]
     answers = at_places(shared, [told(question, held) for question in asked])
@@ -114,13 +114,14 @@ def at_places(shared: Shared[Frame], answers: Sequence[Answer[Frame]]) -> list[A
 def snapshots(
     questions: Sequence[Question[Frame]], answers: Sequence[Answer[Frame]]
 ) -> list[Snapshot[Frame]]:
-    """What is handed on of the answers; nothing else has been received."""
+    """The snapshots of the answers, when nothing else has been received."""
     received = Received[Frame](dict.fromkeys((R, S), FrameLog()), {"one": 7, "two": 7})
     return [snapshot(received, q, a) for q, a in zip(questions, answers, strict=True)]
 
 
 def _suffices(question: Wanted, answer: Snapshot[Frame], held: Counter[Row]) -> bool:
-    """Rows that no key asks for may be there, but where all columns are told, nothing else."""
+    """Whether the answer has the requested rows, exactly these if the question has all columns;
+    rows that no key asks for are ignored."""
     got, alone = rows_of(answer.rows), rows_of(told(question, held).rows)
     if set(question.columns) < set(NAMES):
         return all(got[row] >= count for row, count in alone.items())
@@ -185,7 +186,7 @@ def _by_intersection(ours: Frame, theirs: Frame) -> Frame:
 
 
 def test_control_the_intersection_of_keys_is_caught() -> None:
-    """The law above, over a merge that asks only for the keys that both want."""
+    """The law above, with a merge that asks only for the keys that both request."""
     with mock.patch.object(Frame, "plus", _by_intersection):
         find(
             st.tuples(QUESTIONS, HELD),

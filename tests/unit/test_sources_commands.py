@@ -1,4 +1,4 @@
-"""`sources init`, `apply` and `index`: files as people have them, taken as they are or refused."""
+"""`sources init`, `apply` and `index`: real-world files, loaded unchanged or refused."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def held(directory: Path) -> list[tuple[object, ...]]:
 
 
 def apply(sources: Command, directory: Path, row: str, count: int = 1) -> tuple[int, str, str]:
-    """One transaction with a row as JSON text."""
+    """Applies one transaction with a row as JSON text."""
     file = directory / "t.json"
     file.write_text(f'{{"changes": [{{"relation": "item", "row": {row}, "count": {count}}}]}}')
     return sources("apply", file, "--database", directory / "shop.db")

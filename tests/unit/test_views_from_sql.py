@@ -1,4 +1,4 @@
-"""Views from SQL: what is understood of a text, and what is refused, with its place and reason."""
+"""Views from SQL: how texts are understood, and refusals with place and reason."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""View texts that are damaged at random: each is either kept or refused, and never anything else.
+"""View texts that are damaged at random: each is either accepted or refused.
 
-What is kept, DuckDB has to be able to run, with columns of the same names and types. A good part
-has to be kept, some of every kind of damage, or that would be tested of nothing.
+DuckDB must be able to run each accepted text, with columns of the same names and types. A good part
+must be accepted, some with every kind of damage, or the comparison would be vacuous.
 """
 
 from collections import Counter
@@ -25,14 +25,14 @@ KINDS = ("delete", "duplicate", "swap", "alike", "any", "graft")
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text, and what kind of word it is."""
+    """A word of a text, and its kind."""
 
     text: str
     kind: TokenType
 
 
 def words_of(sql: str) -> list[Word]:
-    """The text cut at its words."""
+    """Splits the text into words."""
     tokens = sqlglot.tokenize(sql, read="duckdb")
     return [Word(sql[token.start : token.end + 1], token.token_type) for token in tokens]
 
@@ -71,7 +71,7 @@ def mutated(number: int) -> tuple[str, str]:
 
 
 def _kept(sql: str) -> list[tuple[str, str]] | None:
-    """The columns of the view, None if it is refused, with a place that is in the text."""
+    """The columns of the view; None if it is refused with a place inside the text."""
     view = _read(sql)
     if not isinstance(view, ViewRefused):
         return [(name.lower(), type_.name) for name, type_ in view.schema.items()]

@@ -1,4 +1,4 @@
-"""The Delta tables of a view: what was committed is read back, and everything else is rebuilt."""
+"""The Delta tables of a view: commits are read back, and everything else is rebuilt."""
 
 import datetime
 import shutil
@@ -211,7 +211,7 @@ def test_current_follows_with_nulls_and_duplicates(tables: ViewTables) -> None:
 def test_current_follows_where_nothing_is_left_of_the_changes(
     tmp_path: Path, first: list[Row], changes: list[tuple[Row, ...]], folds: bool
 ) -> None:
-    """Who reads `current` is told the position that it shows; there a MERGE would be of nothing."""
+    """`current` must show its new position to readers, although its MERGE would be empty."""
     tables = ViewTables(tmp_path, view())
     tables.define()
     tables.begin(rows(*first), standing(0, 3, 5))
@@ -266,7 +266,7 @@ def test_current_is_always_the_sum_of_the_changes(batches: list[list[tuple[Any, 
         tables = made(Path(directory))
         for position, batch in enumerate(batches, 1):
             before = {row[:2]: row[2] for row in held(tables.at(position - 1))}
-            # What is there goes, what is not comes.
+            # Existing rows are deleted, missing ones inserted.
             changes = [(*row, -before[row] if row in before else 1) for row in dict.fromkeys(batch)]
             install(tables, position, *changes, record=False)
             tables.follow()

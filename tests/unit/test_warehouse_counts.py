@@ -1,4 +1,4 @@
-"""A view never has a row fewer than no times: what would is named, with the update."""
+"""The count of a row in a view never falls below zero: such a row is named, with the update."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,14 +16,14 @@ from warehouse.counts import below_zero
 from warehouse.staging import Staging
 from warehouse.tables import ViewTables
 
-#: (row, position, how many more).
+#: (row, position, change of its count).
 Change = tuple[float | None, int, int]
 _VALUES = st.sampled_from([None, 1.0, float("nan")])
 _CHANGES = st.lists(st.tuples(_VALUES, st.integers(1, 4), st.integers(-2, 2)), max_size=8)
 
 
 def first_below(before: list[tuple[float | None, int]], changes: list[Change]) -> int | None:
-    """By the definition: the first position behind which a row is there fewer than no times."""
+    """By definition: the first position after which the count of a row is below zero."""
     held: Counter[str] = Counter()
     for row, count in before:
         held[str(row)] += count
@@ -103,7 +103,7 @@ def test_a_row_that_is_too_few_for_a_moment_is_named(tmp_path: Path) -> None:
     install(tables, pl.concat([gone, back]), (1, "a", 1), (2, "a", 2))
     with pytest.raises(SourceViolation, match="from position 1 on"):
         tables.follow()
-    # Also where nothing else has changed.
+    # Also if no other row has changed.
     install(tables, rows(("z", 2.5, -1), position=3), (3, "a", 3))
     with pytest.raises(SourceViolation, match="from position 1 on"):
         tables.follow()

@@ -1,4 +1,4 @@
-"""Changes that other processes have written become visible with the job's commit, or never."""
+"""Changes written by other processes become visible with the job's commit, or never."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""Damaged tables and a start: they agree again, what was lost is named, and nothing is guessed."""
+"""A start with damaged tables: they agree again, losses are named, and nothing is guessed."""
 
 import shutil
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Q: Row = ("q", 2.0, 1)
 
 @pytest.fixture
 def tables(tmp_path: Path) -> ViewTables:
-    """At position 3, and everything has followed."""
+    """Tables at position 3, with `progress` and `current` up to date."""
     tables = made(tmp_path)
     for position in (1, 2, 3):
         install(tables, position, Q)
@@ -29,7 +29,7 @@ def tables(tmp_path: Path) -> ViewTables:
 
 
 def start(tables: ViewTables) -> tuple[ViewTables, str]:
-    """What a job does with the tables when it starts, and all that it says."""
+    """Starts a job on the tables; returns them and all its messages."""
     said: list[str] = []
     mend(tables.directory.parent, tables.view, said.append)
     after = ViewTables(tables.directory.parent, tables.view, said.append)
@@ -40,7 +40,7 @@ def start(tables: ViewTables) -> tuple[ViewTables, str]:
 
 
 def assert_agreed(tables: ViewTables, position: int) -> None:
-    """All three at this position, as another process finds them; and they can be gone on with."""
+    """Checks that another process finds all three at this position and can continue them."""
     for last in (position, position + 1):
         read = anew(tables)
         assert read.standing() == standing(last, 3 + last, 5)
@@ -138,7 +138,7 @@ def test_a_damaged_file_of_changes_is_named_before_anything_reads_it(
             read()
 
 
-# ---------------------------------------------------------------------- what is derived from it
+# ------------------------------------------------------------------ tables derived from changes
 
 
 @pytest.mark.parametrize("name", ["progress", "current"])
@@ -254,7 +254,7 @@ def test_a_second_job_mends_nothing_that_the_first_one_is_writing(tables: ViewTa
 
 
 def summed_up(tables: ViewTables) -> None:
-    """Each log has a checkpoint, and a commit behind it."""
+    """Gives each log a checkpoint, and a commit after it."""
     for name in ("changes", "progress", "current"):
         DeltaTable(tables.directory / name).create_checkpoint()
     install(tables, 4, Q)

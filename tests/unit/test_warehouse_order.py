@@ -1,4 +1,4 @@
-"""The note of an order of delivery: it says all of it, and it is short."""
+"""The note of an order of delivery is complete and short."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from protocols.exchange.deliveries import Deliveries
 from warehouse.order import order_from_note, order_to_note
 
 Order = list[tuple[int, str, int]]
-#: (source, version, whether it shares the position of the one before)
+#: (source, version, whether it shares the position of the previous update)
 UPDATES = st.lists(st.tuples(st.text(max_size=4), st.integers(0, 2**40), st.booleans()))
 
 

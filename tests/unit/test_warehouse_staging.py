@@ -1,4 +1,4 @@
-"""The pages of a first state: gone on with where that can be, else dropped and read anew."""
+"""The pages of a first state: continued if possible, otherwise dropped and read again."""
 
 import datetime
 import decimal
@@ -24,19 +24,19 @@ P: Row = ("p", 1.0, 1)
 
 
 def nothing(_: Standing) -> None:
-    """Refuses no standing."""
+    """Accepts any standing."""
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> ViewTables:
-    """A view that is being made."""
+    """The tables of a view without a first state yet."""
     tables = ViewTables(tmp_path, view())
     tables.define()
     return tables
 
 
 def begun(tables: ViewTables) -> Staging:
-    """With one page."""
+    """A staging with one page."""
     staging = Staging(tables, KEY)
     staging.begin(standing(0, 3, 5))
     staging.add(rows(P), (1,))
@@ -44,7 +44,7 @@ def begun(tables: ViewTables) -> Staging:
 
 
 def taken_up(tables: ViewTables) -> tuple[Staging, str]:
-    """What the next job finds, and what it says."""
+    """The staging that the next job finds, and its messages."""
     said: list[str] = []
     return staging_of(tables, KEY, nothing, said.append), "\n".join(said)
 

@@ -1,7 +1,7 @@
 """The tables of views beyond inner joins: sums of 38 digits, averages, NULL groups, no rows at all.
 
-What can go wrong here are types: a MERGE that compares or adds them otherwise than Polars does
-would leave `current` behind `changes`, or fail.
+The risk here is types: a MERGE that compares or adds them differently from Polars would make
+`current` differ from `changes`, or fail.
 """
 
 import math
@@ -70,7 +70,7 @@ def install(tables: ViewTables, position: int, *parts: tuple[list[Row], int]) ->
 
 
 def counted(frame: pl.DataFrame) -> Counter[str]:
-    """By their texts: NaN is no equal of itself."""
+    """Rows counted by their texts, since NaN does not equal itself."""
     return Counter({repr(row): count for *row, count in frame.iter_rows()})
 
 

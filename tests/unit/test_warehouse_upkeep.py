@@ -1,4 +1,4 @@
-"""Upkeep: files and log stay few, the view stays what it was, and dying in it costs nothing."""
+"""Upkeep: files and log stay small, the view is unchanged, and a crash in it does no harm."""
 
 import os
 import random
@@ -37,7 +37,7 @@ Counted = Counter[str | None]
 
 
 def change_at(position: int) -> dict[str, int]:
-    """What position k changes: a row comes, and the one of ten positions ago goes."""
+    """The changes of position k: inserts a row, and deletes the row of ten positions ago."""
     gone = {f"row {position - 10}": -1} if position > 10 else {}
     return {f"row {position}": 1, "all": 1, **gone}
 
@@ -59,7 +59,7 @@ def made(directory: Path) -> ViewTables:
 
 
 def install(tables: ViewTables, *positions: int) -> None:
-    """Position k is version 3 + k."""
+    """Installs positions; position k is version 3 + k."""
     for position in positions:
         changes = change_at(position)
         frame = pl.DataFrame({"t": list(changes), COUNT: list(changes.values())})
@@ -89,7 +89,7 @@ def counted(frame: pl.DataFrame) -> Counted:
 
 
 def assert_right(tables: ViewTables, last: int, since: int = 0) -> None:
-    """All kept positions, the order of delivery, and the numbers, as another process finds them."""
+    """Checks all kept positions, the order of delivery, and the numbers, from another process."""
     read = anew(tables)
     assert read.standing() == Standing(last, {"a": 3 + last}, {"a": 30 + last})
     for position in {since, (since + last) // 2, last}:
@@ -169,7 +169,7 @@ def test_files_replaced_stay_for_their_readers_and_then_go(tables: ViewTables) -
 
 
 def test_a_job_that_was_idle_for_long_goes_on(tables: ViewTables) -> None:
-    """Its handle is older than all that is left of the log."""
+    """Its handle is older than the rest of the log."""
     tables.keep_for_readers(1 / 60)
     install(tables, *range(1, 41))
     tidy(tables)
@@ -249,7 +249,7 @@ def test_commits_and_upkeep_at_the_same_time_do_not_disturb_each_other(tables: V
 
 
 def _looks(work: Work, *quiet: bool) -> list[bool]:
-    """Whether the work is wanted after each look."""
+    """Whether the work is due after each look."""
     seen = []
     for each in quiet:
         work.look(each)
@@ -413,7 +413,7 @@ def _table(tables: ViewTables, name: str) -> DeltaTable:
 
 
 def work(directory: Path, step: str) -> None:
-    """In a process of its own: commits, and between them the step, until it is killed."""
+    """Runs in a separate process: commits, and between them the step, until it is killed."""
     tables = ViewTables(directory, VIEW)
     position = tables.standing().position
     print("works", flush=True)
@@ -455,7 +455,7 @@ def test_a_process_killed_in_the_middle_of_a_step_costs_nothing(
 
 
 def test_no_trace_is_made_of_folded_history(tables: ViewTables, tmp_path: Path) -> None:
-    """Before a source or a topic is asked for anything: there are none here."""
+    """It is refused before any source or topic is asked: there are none here."""
     install(tables, 1, 2, 3)
     tables.fold(2)
     settings = ViewSettings("v", tmp_path / "v.sql", VIEW.sql, "sweep")

@@ -1,4 +1,4 @@
-"""What a job says of those that it watches, on a clock that the test turns."""
+"""The reports of a job about its sources and broker, on a clock that the test sets."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def silent() -> None:
 
 
 def answers() -> None:
-    """Without a word of its own."""
+    """A probe that succeeds."""
 
 
 def test_silence_is_said_once_and_its_end_too(clock: Clock) -> None:

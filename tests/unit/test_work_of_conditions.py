@@ -1,7 +1,7 @@
-"""Conditions of many members with functions: what they cost grows with the members, no faster.
+"""Conditions of many members with functions: the cost grows with the members, no faster.
 
-Work is counted and not timed: the steps that are made for Polars, how often one is asked for while
-columns go through them, and how often a function is applied, by Polars and by the reference.
+Work is counted, not timed: the steps made for Polars, how often each is requested while columns go
+through them, and how often a function is applied, by Polars and by the reference.
 """
 
 from collections import Counter
@@ -42,13 +42,13 @@ ROWS = [
 
 
 def _many(member: str, word: str, count: int) -> str:
-    """The member so often, with its number for # and the next one for ##."""
+    """The member `count` times, with its number for # and the next number for ##."""
     each = (member.replace("##", str(n + 1)).replace("#", str(n)) for n in range(count))
     return word.join(each)
 
 
 def _shape(text: str, member: str, word: str) -> Callable[[int], str]:
-    """A text with many members in the place of …"""
+    """A text with many members in place of …"""
     return lambda count: text.replace("…", _many(member, word, count))
 
 
@@ -64,7 +64,7 @@ def _nested(count: int) -> str:
     return f"b < 1000000 AND ({text})"
 
 
-#: Conditions of so many members.
+#: Conditions with a given number of members.
 SHAPES: dict[str, Callable[[int], str]] = {
     "IN": _shape("SUBSTRING(s, 1, 3) IN (…)", "'x#'", ", "),
     "NOT IN with NULL": _shape("b % 10 NOT IN (NULL, …)", "#", ", "),
@@ -107,7 +107,7 @@ def _frame() -> pl.DataFrame:
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts what is done from here on."""
+    """Counts the work from here on."""
     counted: Counter[str] = Counter()
 
     def counting(owner: Any, method: str) -> None:
@@ -139,7 +139,7 @@ def test_work_grows_with_the_members_and_no_faster(shape: str, work: Counter[str
         per_member.append((of_polars / count, (work.total() - of_polars) / count))
     for first, last in zip(per_member[0], per_member[-1], strict=True):
         assert last <= first * 1.2, per_member
-    # A handful of steps for each member, not one for all that came before.
+    # A few steps for each member, not one for each member before it.
     assert per_member[-1][0] < 40, per_member
 
 
@@ -150,7 +150,7 @@ def test_the_reference_polars_the_source_and_duckdb_keep_the_same_rows(
 ) -> None:
     condition, rows = _condition(shape, count), _frame()
     if shape == "a constant that fails":
-        # DuckDB works constants out before it looks at any row.
+        # DuckDB computes constants before it reads any row.
         assert [holds(condition, row) for row in rows.to_dicts()] == [True] * len(ROWS)
         assert rows.filter(to_polars(condition)).equals(rows)
         return
@@ -219,7 +219,7 @@ def test_what_is_nested_less_deeply_reaches_the_source(text: str) -> None:
 
 
 def test_what_repeats_its_arguments_too_often_is_refused() -> None:
-    """COALESCE names each twice, so 30 in one another are 2^30."""
+    """COALESCE names each argument twice, so 30 nested ones are 2^30."""
     text = "COALESCE(" * 30 + "b" + ", 1)" * 30 + " = 1"
     with pytest.raises(ViewRefused, match="more than 20000 parts once COALESCE"):
         parse_view("v", f"SELECT id FROM a.r WHERE {text}", CATALOG)

@@ -23,7 +23,7 @@ def _first(source: WorkloadSource, count: int) -> list[Transaction]:
 
 
 class Ledger:
-    """Relations kept by the book: what a source that checks everything would hold."""
+    """Relations of a source that checks every change."""
 
     def __init__(self, source: WorkloadSource) -> None:
         self.relations = {relation.name: relation for relation in source.catalog}
@@ -81,7 +81,7 @@ def test_the_same_seed_makes_the_same_source(name: str, source: str) -> None:
 
 
 def test_a_seed_means_the_same_everywhere() -> None:
-    """Figures of another machine and another Python: a change here breaks everybody's replays."""
+    """Figures from another machine and another Python: a change here breaks stored replays."""
     made = workload("retail").source("crm", 10, seed=1)
     assert [
         (change.row[0], change.row[2], change.count)

@@ -1,10 +1,10 @@
-"""What DuckDB makes of a view's text: the columns that it would have, over empty relations."""
+"""The columns that DuckDB gives a view's text, over empty relations."""
 
 import duckdb
 
 from protocols.views.catalog import Catalog
 
-#: Types that no column of a view has: of sums of whole numbers, and of whole numbers in the text.
+#: DuckDB's types for sums of whole numbers and for whole numbers in the text → ours.
 _KEPT_AS = {"HUGEINT": "DECIMAL(38,0)", "INTEGER": "BIGINT"}
 
 
@@ -19,7 +19,7 @@ class EmptyTables:
             self._database.execute(f"CREATE TABLE {relation} ({columns})")
 
     def columns(self, sql: str) -> list[tuple[str, str]]:
-        """Names, in lower case, and types of what the text selects; it is run as well."""
+        """Names, in lower case, and types of the columns of the text, which also runs."""
         found = self._database.sql(sql)
         found.fetchall()
         types = (str(type_) for type_ in found.types)

@@ -1,7 +1,7 @@
-"""What is really asked: protocols at work on one update after the other, watched.
+"""Records the real questions of protocols, one update after the other.
 
-Nothing here knows what `explain` says. The sources are those of the simulator; each update is
-committed when the one before is done.
+This code is independent of `explain`. The sources are those of the simulator; each update is
+committed when the previous one is done.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,19 +24,19 @@ from sources.workloads import workload
 
 @dataclass(frozen=True)
 class Asked:
-    """One question as it went out."""
+    """One question as sent."""
 
     relation: Relation
-    #: The columns of its keys, and those that it wants to be NULL; empty if it wants all rows.
+    #: The columns of its keys, and those that must be NULL; empty if it asks for all rows.
     columns: frozenset[str]
-    #: The position of the update, or of the last one of the batch, for which it was asked.
+    #: The position of the update that asked it, or of the last one of the batch.
     position: int
     question: Query[Frame] = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The questions of an update, and how many rounds they took."""
+    """The questions of an update, and their number of rounds."""
 
     asked: list[Asked]
     rounds: int
@@ -51,8 +51,8 @@ def watched(
 ) -> list[Work]:
     """The questions of each update, one update at a time.
 
-    A warehouse that has restarted remembers nothing but the rows of the view; one that goes on from
-    the first state remembers everything.
+    A restarted warehouse remembers only the rows of the view; one that continues from the first
+    state remembers everything.
     """
     run = _Run(sql, held, updates, protocol)
     if restarted:
@@ -63,16 +63,16 @@ def watched(
 def watched_batch(
     sql: str, held: Mapping[Relation, Sequence[Row]], updates: Sequence[Update], protocol: str
 ) -> list[Asked]:
-    """The questions of all updates but the first, as one batch."""
+    """The questions of all updates except the first, as one batch."""
     run = _Run(sql, held, updates, protocol)
     run.restart()
     asked = run.work_on([update.source for update in updates]).asked
-    # The first is taken up at once; the others come while it is at work, and are the next batch.
+    # The first begins at once; the others arrive meanwhile and are the next batch.
     return [each for each in asked if each.position == len(updates)]
 
 
 def rows_of(name: str, scale: int, view: AnyView) -> dict[Relation, list[Row]]:
-    """What the relations of a view hold at first in a workload."""
+    """The initial rows of a view's relations in a workload."""
     chosen = workload(name)
     held = {}
     for source in view.sources:
@@ -84,7 +84,7 @@ def rows_of(name: str, scale: int, view: AnyView) -> dict[Relation, list[Row]]:
 
 
 def update(relation: Relation, old: Row | None, new: Row | None) -> Update:
-    """One row in the place of another; None stands for no row."""
+    """Replaces one row by another; None stands for no row."""
     rows = [(row, count) for row, count in ((old, -1), (new, 1)) if row is not None]
     return Update(relation.source, {relation: bag(relation.column_names, rows)})
 
@@ -109,13 +109,13 @@ class _Run:
         self._answer_all()
 
     def restart(self) -> None:
-        """A new warehouse, over what the one before has shown."""
+        """Starts a new warehouse over the state that the previous one has shown."""
         vector = dict.fromkeys(self._sources, 0)
         self._life = Life([(self._setting, self._journal, vector)], self._sources)
         self._life.begin(page=1_000_000)
 
     def work_on(self, sources: Sequence[str]) -> Work:
-        """Each of these commits its next update, and all is answered that is asked about them."""
+        """Commits the next update of each source, and answers all questions about them."""
         for source in sources:
             self._journal.events.append(commit_event(self._sources[source]))
             self._life.arrive(self._sources[source])
@@ -124,7 +124,7 @@ class _Run:
         return self._answer_all()
 
     def _answer_all(self) -> Work:
-        """Round by round, until nothing is asked any more."""
+        """Answers round by round until no question is left."""
         work = Work([], 0)
         while not self._life.idle:
             self._life.send()
