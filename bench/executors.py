@@ -109,7 +109,7 @@ def _swept_by(system: LocalSystem, name: str, executors: int, updates: int) -> d
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     shell = (
         f"cd {_ROOT} && PYSPARK_PYTHON={sys.executable} {submit}"
-        f" $({sys.executable} -m infra.sparksettings {master}) cli/submit.py"
+        f" $({sys.executable} -m infra.sparksettings {master}) streaming/submit.py"
         f" --config {directory}/{name}.toml --once --summary {directory}/{name}.json"
     )
     _done(OwnedProcess(name, ["bash", "-c", shell], directory / f"{name}.log"))

@@ -188,9 +188,9 @@ def main(
     Give viewsweep the address in the environment variable VIEWSWEEP_BROKER.
     """
     with without_traceback(), LocalBroker(data, port) as broker:
-        typer.echo(broker.bootstrap)
-        typer.echo(f"Kafka's data and log: {broker.data}. Ctrl-C stops the broker.", err=True)
         try:
+            typer.echo(broker.bootstrap)
+            typer.echo(f"Kafka's data and log: {broker.data}. Ctrl-C stops the broker.", err=True)
             broker.wait()
         except KeyboardInterrupt:
             typer.echo("stopping", err=True)

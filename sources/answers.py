@@ -86,7 +86,7 @@ def schema_fault(question: Question[Frame], schema: pa.Schema) -> str | None:
 
 def _types(question: Question[Frame]) -> dict[str, ColumnType]:
     if isinstance(question, Joint):
-        return question.view.schema
+        return dict(question.view.schema)
     types = dict(question.relation.columns)
     return {name: types[name] for name in question.columns}
 

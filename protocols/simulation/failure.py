@@ -66,7 +66,7 @@ def written_run_from_json(form: Any) -> WrittenRun:
 def _schedule(form: Any) -> Schedule | OneOfAll:
     if "exhaustive" not in form:
         return schedule_from_json(form)
-    refuse_unknown_fields("the schedule", form, ("exhaustive",))
+    refuse_unknown_fields("the schedule", form, ("exhaustive", "reads"))
     choices = form["exhaustive"]
     if not isinstance(choices, list) or not all(isinstance(choice, int) for choice in choices):
         raise WrongUse("the choices of the exhaustive mode have to be a list of whole numbers")

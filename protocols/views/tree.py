@@ -33,7 +33,7 @@ class Core:
 
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
-        return self.view.schema
+        return dict(self.view.schema)
 
 
 @dataclass(frozen=True, eq=False)

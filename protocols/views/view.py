@@ -8,7 +8,7 @@ a single atom every column is called `alias.column`. The conditions of a view ar
     residuals   everything else: evaluated here as soon as all their columns are there
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -108,7 +108,7 @@ class View:
         return tuple((output.name, output.column) for output in self.outputs)
 
     @cached_property
-    def schema(self) -> dict[str, ColumnType]:
+    def schema(self) -> Mapping[str, ColumnType]:
         return {output.name: output.type for output in self.outputs}
 
     @property

@@ -26,6 +26,7 @@ from waiting import patience
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import ViewsweepError
 from streaming.job.job import Job
+from streaming.job.running import Running
 from warehouse.tables import ViewTables
 
 
@@ -134,9 +135,10 @@ def test_a_server_that_dies_in_the_middle_of_a_batch(
     source, before = kept.world.sources["b"], _standing(kept.world)
     prepare = Job.prepare
 
-    def prepare_and_lose_the_source(job: Job) -> None:
-        prepare(job)
+    def prepare_and_lose_the_source(job: Job) -> Running:
+        running = prepare(job)
         source.stop_server()
+        return running
 
     with monkeypatch.context() as patch:
         patch.setattr(Job, "prepare", prepare_and_lose_the_source)

@@ -317,7 +317,7 @@ def test_spark_submit_installs_what_is_there_and_the_view_stays_complete(
     before = system.tables().standing().position
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     shell = (
-        f"cd {ROOT} && {submit} $({sys.executable} -m infra.sparksettings) cli/submit.py"
+        f"cd {ROOT} && {submit} $({sys.executable} -m infra.sparksettings) streaming/submit.py"
         f" --config {system.directory}/warehouse.toml --view kept --once"
     )
     ours = environment() | {"PYSPARK_PYTHON": sys.executable}

@@ -16,6 +16,7 @@ from waiting import eventually, patience
 from protocols.errors import SourceViolation, WrongUse
 from sources.database import SourceDatabase
 from streaming.job.job import Job
+from streaming.job.running import Running
 
 
 @pytest.fixture
@@ -132,9 +133,10 @@ def test_a_column_renamed_under_a_running_source_is_named(
         with b.database.snapshot() as (cursor, _):
             cursor.execute(f"ALTER TABLE relations.s RENAME COLUMN {old} TO {new}")
 
-    def prepare_and_rename(job: Job) -> None:
-        prepare(job)
+    def prepare_and_rename(job: Job) -> Running:
+        running = prepare(job)
         rename("x", "z")
+        return running
 
     kept.world.sources["a"].commit(("r", (600, 1, "p"), 1))
     kept.world.wait_until_published()

@@ -1,6 +1,6 @@
 """The same job for spark-submit, with the arguments of `viewsweep run`.
 
-spark-submit $(python -m infra.sparksettings) cli/submit.py --config warehouse.toml
+spark-submit $(python -m infra.sparksettings) streaming/submit.py --config warehouse.toml
 """
 
 import sys
