@@ -1,4 +1,4 @@
-"""The first phase of a job: sources, topics and tables are asked whether a run can begin."""
+"""The first phase of a job: it checks sources, topics and tables before a run begins."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -15,7 +15,7 @@ from warehouse.standing import Standing
 
 
 class Checked:
-    """Everything that can be known before any work is begun; making it raises what is wrong."""
+    """The state of sources, topics and tables before any work; raises if a run cannot begin."""
 
     def __init__(self, context: Context, settings: Sequence[ViewSettings]) -> None:
         known = context.configuration
@@ -25,8 +25,8 @@ class Checked:
             patience, most = known.job.patience_seconds, known.job.answer_megabytes
             self.sources = Sources(used, patience, context.report, context.stopping, most)
             made.enter_context(closing(self.sources))
-            #: Source → its topic's first and next offset. Asked before the versions: updates after
-            #: those lie at or after these offsets.
+            #: Source → its topic's first and next offset. Read before the versions: updates after
+            #: these versions are at or after these offsets.
             self.ends: Mapping[str, tuple[int, int]] = ends_of_topics(known.bootstrap, topics)
             statuses = self.sources.statuses()
             self._versions, digests = versions_in(statuses), digests_in(statuses)

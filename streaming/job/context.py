@@ -1,4 +1,4 @@
-"""The things that every part of a job is given."""
+"""The context that all parts of a job share."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Context:
-    """A job's configuration, where it reports and notes figures, and whether it has to end."""
+    """A job's configuration, its reports and figures, and the event that ends it."""
 
     configuration: Configuration
     report: Report

@@ -61,9 +61,9 @@ class KeptView:
         commits: Commits,
         executors: Cluster | None,
     ) -> None:
-        """Starts the protocol on the updates after the standing, which the tables have.
+        """Starts the protocol on the updates after the standing, which is that of the tables.
 
-        `memories` are those of the tree's operators, as far as the first state has filled them.
+        `memories`: of the tree's operators, filled by the first state if this job has read it.
         """
         self._configuration = context.configuration
         self.entry, self.view, self.tables = stored.entry, stored.view, stored.tables
@@ -78,9 +78,9 @@ class KeptView:
         self._asked: dict[int, list[dict[str, Any]]] = {}
         #: Changes that executors have written, not committed yet.
         self._written: list[WrittenFile] = []
-        #: Rows of the view, those included that are handed over to be committed.
+        #: Rows of the view, with those that are handed over and not committed yet.
         self._rows = self.tables.rows()
-        #: When it was last committed, in seconds since the epoch.
+        #: The time of the last commit, in seconds since the epoch.
         self._committed_at: float | None = None
         self._mailbox, channel = self._mailbox_and_channel()
         self._delivery = Delivery(
@@ -204,7 +204,7 @@ class KeptView:
         )
 
     def status(self) -> ViewStatus:
-        """What is known of it; any thread may ask."""
+        """The state of the view; any thread may call it."""
         committed = self.committed
         return ViewStatus(
             name=self.view.name,

@@ -5,12 +5,12 @@
                              └─> mailbox ─> protocol ─> commits of each view's tables
 
 Spark says how far a micro-batch reaches; the records themselves come through the lookahead, which
-reads each once, for this batch or because an answer contains what it says. What the protocols ask
-and when is decided by the driver (protocols/exchange/driver.py), as in the simulator; what belongs
-to one view is in `keptview.py`.
+reads each once, for this batch or because an answer contains its update. As in the simulator, the
+driver (protocols/exchange/driver.py) decides which questions go out and when. The state of one view
+is in `keptview.py`.
 
 Delta is the truth: every view starts from the standing in its last commit, whatever Spark's
-checkpoint says. A batch that is there already delivers nothing.
+checkpoint says. A batch that is already installed delivers nothing.
 """
 
 import time
@@ -39,20 +39,21 @@ from streaming.job.watching import Installed, Watching
 from streaming.stopping import Stopped
 from warehouse.standing import Standing
 
-#: Updates may keep a protocol busy for ever; what it has finished is committed at such intervals.
+#: Updates may keep a protocol busy for ever; its finished installs are committed at this interval.
 _COMMIT_SECONDS = 1.0
-#: While executors work, the job looks so often whether there is anything else to do.
+#: While executors sweep, the job looks for other work at this interval.
 _LOOK_SECONDS = 0.1
 
 
 class Running:
-    """All views of a job at work: `process` for each micro-batch, `tend` between them."""
+    """The running views of a job: `process` is for each micro-batch, `tend` between them."""
 
     def __init__(self, context: Context, checked: Checked, executors: Cluster | None) -> None:
-        """Every view goes on from its standing, or gets its first state if it has none."""
+        """Lets every view go on from its standing, or gives it its first state."""
         self._context = context
         self._checked = checked
-        #: Source → how far all views are in its topic, as far as only this job's thread can tell.
+        #: Source → the offset up to which all views are done with its topic. Only this job's thread
+        #: can compute it, when nothing is in work.
         self._reached: dict[str, int] = {}
         self._next: dict[str, tuple[int, float]] = {}
         ready = [(stored, *self._state_of(stored)) for stored in checked.views]
@@ -88,7 +89,7 @@ class Running:
     # -- before the first batch ------------------------------------------------------------------
 
     def _state_of(self, stored: StoredView) -> tuple[Standing, Memories]:
-        """Where a view stands, and the memories of its operators."""
+        """A view's standing, and the memories of its operators."""
         memories, name = Memories(), stored.view.name
         standing = self._checked.standings.get(name)
         if standing is not None:
@@ -106,7 +107,7 @@ class Running:
             stored, begins, checked.standing, memories, context.measures, context.report
         )
         standing = checked.standing(first.standing)
-        # The protocol reads the same part of the topics once more, in its own way.
+        # The protocol reads the same part of the topics again, in a reading of its own.
         with closing(self._read(stored.view.relations, standing)) as reading:
             first.read(reading, context.configuration.job.page_rows)
         return standing
@@ -124,12 +125,12 @@ class Running:
         )
 
     def _copied(self) -> list[Relation]:
-        """The relations of which the configuration asks for a copy."""
+        """The relations that the configuration wants copies of."""
         known = self._context.configuration.sources
         return [r for r in self._reading.received.logs if known[r.source].keeps_copy_of(r.name)]
 
     def _tell_of_copy(self, relation: Relation, rows: int, complete: bool) -> None:
-        """How far a copy is; it answers as soon as it is complete."""
+        """Reports the progress of a copy, which answers as soon as it is complete."""
         if complete:
             self._context.measures.copies[str(relation)] = rows
             self._context.report(
@@ -144,13 +145,13 @@ class Running:
         return {feed.topic: source for source, feed in self._reading.feeds.items()}
 
     def refuse_lost_topics(self) -> None:
-        """SourceViolation if a topic no longer has what this job has read of it."""
+        """SourceViolation if a topic has lost records that this job has read."""
         read = {feed.topic: feed.next_offset for feed in self._reading.feeds.values()}
         refuse_lost(self._context.configuration.bootstrap, read)
 
     @property
     def topic_ends(self) -> dict[str, tuple[int, int]]:
-        """Topic → its first offset and its next one, as they were before the start."""
+        """Topic → its first and its next offset before the start."""
         return {topic: self._checked.ends[source] for topic, source in self.topics.items()}
 
     @property
@@ -162,21 +163,21 @@ class Running:
     # -- one micro-batch -------------------------------------------------------------------------
 
     def process(self, ends: Mapping[str, int]) -> int:
-        """Takes up what begins below these offsets (by source); returns how many positions.
+        """Processes transactions that begin below these offsets (by source).
 
-        When it returns, the protocols have nothing more to do, and what they have done is handed
-        over to be committed; `settle` waits for that.
+        Returns the number of new positions. By then the protocols are done, and their installs are
+        handed over to be committed; `settle` waits for the commits.
         """
         before = self._positions()
         with self._context.measures.step("decode"):
             self._reading.read_up_to(ends)
-        # Memory grows with a sweep, not with the batch: what waits is swept next.
+        # Memory grows with a sweep, not with the batch: the rest is left to further sweeps.
         while self._sweep(ends):
             pass
         return self._positions() - before
 
     def _sweep(self, ends: Mapping[str, int]) -> bool:
-        """One sweep of every view; whether transactions below these offsets still wait for one."""
+        """Does one sweep of every view; True if transactions below these offsets still wait."""
         with self._context.measures.step("order"):
             waiting = [view.enqueue_upto(ends) for view in self.views]
             self._note_first_waiting()
@@ -188,19 +189,19 @@ class Running:
         return any(waiting)
 
     def _note_first_waiting(self) -> None:
-        """Which transactions are next, for whoever wants to know how far behind the views are."""
+        """Notes the first waiting transaction of each source, to compute the backlog."""
         vector = earliest([view.standing for view in self.views]).vector
         found = {source: self._reading.first_waiting(source, v) for source, v in vector.items()}
         self._next = {source: each for source, each in found.items() if each is not None}
 
     def _note_reached(self) -> None:
-        """With nothing in work: what was read and brought nothing is done as well."""
+        """Counts read records that bring no update as done; called when nothing is in work."""
         vector = earliest([view.standing for view in self.views]).vector
         found = {source: self._reading.has_read_all(source, v) for source, v in vector.items()}
         self._reached = {source: each for source, each in found.items() if each is not None}
 
     def _installed(self) -> dict[str, Installed]:
-        """How far all views are; any thread may ask."""
+        """The progress of all views in each topic; any thread may call it."""
         offsets = earliest([view.committed for view in self.views]).offsets
         reached, following = self._reached, self._next
         return {
@@ -209,7 +210,7 @@ class Running:
         }
 
     def status(self) -> tuple[list[SourceStatus], list[ViewStatus]]:
-        """The state of sources and views at this moment; any thread may ask."""
+        """The state of sources and views at this moment; any thread may call it."""
         received, known = self._reading.received, self._context.measures
         sources = [
             SourceStatus(s, known.reachable.get(s), received.received(s), known.behind.get(s))
@@ -218,14 +219,14 @@ class Running:
         return sources, [view.status() for view in self.views]
 
     def settle(self) -> None:
-        """Waits until all that was handed over is committed."""
+        """Waits until all installs handed over are committed."""
         self._commits.settle()
 
     def _positions(self) -> int:
         return sum(view.standing.position for view in self.views)
 
     def _work(self) -> None:
-        """Wave after wave until the protocols have nothing open and begin nothing."""
+        """Runs wave after wave until the protocols have nothing open and begin nothing."""
         committed = time.monotonic()
         with self._context.measures.step("sweep"):
             self._driver.begin()
@@ -238,9 +239,9 @@ class Running:
                 committed = time.monotonic()
 
     def _wave(self) -> None:
-        """All questions that have come up go out together; their answers go to who asked.
+        """Sends all new questions together, and hands their answers to the views that asked.
 
-        Executors are waited for when nothing else is left to do.
+        Waits for executors when nothing else is left to do.
         """
         if self._context.stopping.is_set():
             raise Stopped
@@ -257,7 +258,7 @@ class Running:
         self._driver.hand_over_all()
 
     def tend(self) -> None:
-        """Called between batches: what goes on beside them does not wait for the next one."""
+        """Called between batches: goes on with open questions and the upkeep."""
         if self._driver.asking:
             self._wave()
         if self._commits.idle:
@@ -266,7 +267,7 @@ class Running:
                 view.tend()
 
     def finish(self) -> None:
-        """Waits for what was handed over, and brings the `current` tables to the end."""
+        """Waits for the last commits, and brings the `current` tables to the end."""
         self.settle()
         self._note_reached()
         self._watching.look_again()
@@ -279,7 +280,7 @@ class Running:
 
 
 def earliest(standings: Sequence[Standing]) -> Standing:
-    """From where the topics have to be read so that no view misses anything."""
+    """The standing from which the topics have to be read so that no view misses an update."""
     vector: dict[str, int] = {}
     offsets: dict[str, int] = {}
     digests: dict[str, int] = {}

@@ -14,7 +14,7 @@ from warehouse.upkeep import UpkeepSettings
 
 
 class StoredView:
-    """A view that its protocol can keep, and its tables, mended."""
+    """A view that its protocol can keep, and its tables, repaired."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class StoredView:
         )
 
     def _refuse_copies(self, known: Configuration) -> None:
-        """WrongUse if a copy would answer questions of a protocol that counts on FIFO."""
+        """WrongUse if a copy would answer questions of a protocol that needs FIFO."""
         copied = (r for r in self.view.relations if known.sources[r.source].keeps_copy_of(r.name))
         relation = next(copied, None) if self.entry.fifo else None
         if relation is not None:
@@ -50,7 +50,7 @@ class StoredView:
             )
 
     def resume(self) -> None:
-        """Mends what an interrupted run has left, so that the view can go on from its tables."""
+        """Repairs the tables after an interrupted run, so that the view can go on from them."""
         discard_pages(self.tables)
         self.tables.recover_progress()
         self.tables.follow()
