@@ -69,7 +69,7 @@ def _is_news(before: JobStatus, now: JobStatus) -> bool:
 
 
 def facts(status: JobStatus) -> dict[str, str]:
-    """What the line says, by the name of each figure."""
+    """The text of each figure on the line, by its name."""
     updates = max(status.updates, 1)
     held = ", ".join(held.missing for held in status.held_back)
     silent = ", ".join(source.name for source in status.sources if source.reachable is False)

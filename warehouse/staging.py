@@ -46,7 +46,7 @@ class Staging:
         self.rows = 0
         self.standing: Standing | None = None
 
-    def enqueue_upto(self) -> None:
+    def resume(self) -> None:
         """Goes on with the pages that are there; WrongUse if that cannot be."""
         table = delta.table_at(self._path)
         if table is None:
@@ -130,7 +130,7 @@ def staging_of(
     staging = Staging(tables, key)
     try:
         refuse_another_view(tables.directory, tables.view)
-        staging.enqueue_upto()
+        staging.resume()
         if staging.standing is not None:
             refuse(staging.standing)
     except ViewsweepError as error:

@@ -1,4 +1,4 @@
-"""What a programmer would write by hand: dictionaries of rows, one change after the other.
+"""A program as one would write it by hand: dictionaries of rows, one change after the other.
 
     python dictionaries.py JOB.json
 
@@ -46,7 +46,7 @@ class Join:
         return () if row is None else ((name, row),)
 
     def _with(self, found, partners, came_from, of=None):
-        """What was found, with each partner and all that lies behind it."""
+        """The rows found so far, each joined with its partners and theirs."""
         behind = []
         for partner in partners:
             name, row = (of, partner) if of is not None else partner

@@ -1,4 +1,4 @@
-"""What a running job knows about itself: where the time goes, and how fresh the view is."""
+"""The figures that the threads of a job note: counters, times, freshness, waits."""
 
 import time
 from collections import deque
@@ -79,7 +79,7 @@ class Freshness:
 
 @dataclass
 class Measures:
-    """What the threads of one job write down since its start; `status.py` makes a whole of it."""
+    """The notes of one job's threads since its start; `status.py` makes one value of them."""
 
     started: float = field(default_factory=time.monotonic)
     #: How far the job is in its life.
@@ -127,7 +127,7 @@ class Measures:
 
     @contextmanager
     def waiting_for(self, words: str) -> Iterator[None]:
-        """What is inside waits for something."""
+        """Notes that the block inside waits for something."""
         self.note_wait(words, True)
         try:
             yield

@@ -50,7 +50,7 @@ class Job:
 
     @property
     def checked(self) -> Checked:
-        """What `check` has found."""
+        """The result of `check`."""
         assert self._checked is not None, "check comes first"
         return self._checked
 

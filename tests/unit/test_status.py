@@ -94,7 +94,7 @@ def test_a_wait_is_told_once_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
 def _lines(
     monkeypatch: pytest.MonkeyPatch, statuses: list[JobStatus], terminal: bool = False
 ) -> list[str]:
-    """What a live view prints that is shown these, a long time one after the other."""
+    """The lines of a live view that looks at these statuses, one after the other."""
     monkeypatch.setattr(liveview, "_EVERY_SECONDS", -1.0)
     monkeypatch.setattr(liveview, "_OFTEN_SECONDS", -1.0)
     left = iter(statuses)
