@@ -42,7 +42,7 @@ def test_what_is_given_and_what_is_not_come_as_one(words: list[str], knobs: Knob
 
 def test_help_names_the_options_and_an_unknown_one_is_wrong_use() -> None:
     shown = CliRunner().invoke(app, ["--help"]).stdout
-    for words in ("Says what it was given.", "The name.", "--per-second", "How fast.", "2.5"):
+    for words in ("Prints its options.", "The name.", "--per-second", "How fast.", "2.5"):
         assert words in shown
     assert CliRunner().invoke(app, ["x", "--rate", "3"]).exit_code == 2
     assert CliRunner().invoke(app, []).exit_code == 2
