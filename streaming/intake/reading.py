@@ -146,6 +146,8 @@ class Reading:
 
     def ask(self, questions: Sequence[Question[Frame]]) -> list[Answer[Frame]]:
         """The answers; they may contain updates that are not received yet."""
+        if not questions:
+            return []
         sources = " and ".join(sorted({question.source for question in questions}))
         with self._measures.step("asking"), self._measures.waiting_for(f"answers of {sources}"):
             answers = self._sources.ask(list(questions))

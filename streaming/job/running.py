@@ -140,6 +140,11 @@ class Running:
             self._context.report(f"copy of {relation}: {rows:,} rows so far")
 
     @property
+    def _earliest(self) -> Standing:
+        """The standing up to which all views have come."""
+        return earliest([view.standing for view in self.views])
+
+    @property
     def topics(self) -> dict[str, str]:
         """Topic → source, of all views."""
         return {feed.topic: source for source, feed in self._reading.feeds.items()}
@@ -157,8 +162,8 @@ class Running:
     @property
     def offsets(self) -> dict[str, int]:
         """Topic → the first offset that some view needs."""
-        start = earliest([view.standing for view in self.views])
-        return {topic: start.offsets[source] for topic, source in self.topics.items()}
+        offsets = self._earliest.offsets
+        return {topic: offsets[source] for topic, source in self.topics.items()}
 
     # -- one micro-batch -------------------------------------------------------------------------
 
@@ -185,18 +190,18 @@ class Running:
         for view in self.views:
             view.end_batch()
         self._driver.forget()
-        self._reading.forget(earliest([view.standing for view in self.views]).vector)
+        self._reading.forget(self._earliest.vector)
         return any(waiting)
 
     def _note_first_waiting(self) -> None:
         """Notes the first waiting transaction of each source, to compute the backlog."""
-        vector = earliest([view.standing for view in self.views]).vector
+        vector = self._earliest.vector
         found = {source: self._reading.first_waiting(source, v) for source, v in vector.items()}
         self._next = {source: each for source, each in found.items() if each is not None}
 
     def _note_reached(self) -> None:
         """Counts read records that bring no update as done; called when nothing is in work."""
-        vector = earliest([view.standing for view in self.views]).vector
+        vector = self._earliest.vector
         found = {source: self._reading.has_read_all(source, v) for source, v in vector.items()}
         self._reached = {source: each for source, each in found.items() if each is not None}
 
