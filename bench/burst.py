@@ -17,7 +17,7 @@ from protocols.errors import WrongUse
 from protocols.views.catalog import Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
-from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
+from sources.simulated.workloads.linked import NAMES, Linked, LinkedSource, linked
 
 UNTIL = "_until"
 #: The end of life of a row that is still there after the burst.

@@ -35,7 +35,7 @@ from infra.owned import OwnedProcess
 from infra.progress import silent
 from infra.workplace import workplace
 from protocols.errors import Unreachable, ViewsweepError
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 from streaming.localsystem import VIEW, Load, LocalSystem
 
 #: Run → the number of executors, each with one core.

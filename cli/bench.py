@@ -17,7 +17,7 @@ from rich.table import Table
 from cli import markdown
 from infra.drawing.barchart import Bar, bars
 from infra.options import taking
-from sources.workloads import NAMES
+from sources.simulated.workloads import NAMES
 
 _OURS = "viewsweep"
 _MARK = "bench"

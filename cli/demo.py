@@ -26,8 +26,8 @@ from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS
 from protocols.maintenance.registry import protocol as protocol_named
 from protocols.views.sql import parse_view
-from sources.workloads import WORKLOADS
-from sources.workloads import workload as workload_named
+from sources.simulated.workloads import WORKLOADS
+from sources.simulated.workloads import workload as workload_named
 from streaming.figures.measuring import FRESH_SECONDS
 from streaming.localsystem import STREAMS, VIEW, Load, LocalSystem
 

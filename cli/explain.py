@@ -30,8 +30,8 @@ from protocols.explaining.page import page
 from protocols.forms import refuse_unknown_fields
 from protocols.simulation.scenario import FIELDS
 from protocols.views.catalog import Catalog, catalog_from_json
-from sources.workloads import NAMES, WORKLOADS
-from sources.workloads import workload as workload_named
+from sources.simulated.workloads import NAMES, WORKLOADS
+from sources.simulated.workloads import workload as workload_named
 from streaming.settings.sqlfiles import sql_in
 
 #: A person waits for it, so silent sources are asked again for no longer than this.

@@ -12,13 +12,13 @@ import typer
 from infra.options import taking
 from protocols.errors import WrongUse
 from sources.bootstrap import checked_bootstrap
-from sources.bounds import MB, Bounds
-from sources.connections import allow_many_connections
-from sources.database import SourceDatabase
-from sources.drive import Drive, Driver
-from sources.queryserver import Endpoint, QueryServer
+from sources.simulated.connections import allow_many_connections
+from sources.simulated.database import SourceDatabase
+from sources.simulated.drive import Drive, Driver
+from sources.simulated.queryserver import Endpoint, QueryServer
+from sources.simulated.workloads import workload
 from sources.transaction import Transaction
-from sources.workloads import workload
+from sources.wire.bounds import MB, Bounds
 
 DatabaseArgument = Annotated[
     Path, typer.Argument(help="The DuckDB file of the source.", show_default=False)
@@ -112,8 +112,8 @@ def serve(served: Served) -> None:
     start goes on where it was. Without its broker it keeps committing and publishes later.
     """
     # Imported here: only a source that publishes needs Kafka's client.
-    from sources.process import SourceProcess, write_atomically
-    from sources.publisher import Publisher
+    from sources.simulated.process import SourceProcess, write_atomically
+    from sources.simulated.publisher import Publisher
 
     checked_bootstrap(served.broker)
     stop = _told_to_stop()

@@ -9,7 +9,7 @@ import polars as pl
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog
-from sources.loading import load_relation
+from sources.simulated.loading import load_relation
 
 #: customers, crm.customers, customers(id), customers(id, part)
 _REFERENCED = re.compile(r"(?P<relation>[^()]+?)(\((?P<columns>[^()]+)\))?")

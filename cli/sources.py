@@ -15,12 +15,12 @@ from cli.sourceoptions import columns_in, declared, loaded, pairs, told
 from infra.options import taking
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
-from sources.client import CommitStopped, SourceClient
-from sources.database import SourceDatabase
-from sources.queryserver import commit_until_refused, status_of
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import commit_until_refused, status_of
+from sources.simulated.workloads import WORKLOADS, workload
 from sources.transaction import Transaction
-from sources.wiretransactions import transaction_from_json
-from sources.workloads import WORKLOADS, workload
+from sources.wire.client import CommitStopped, SourceClient
+from sources.wire.transactions import transaction_from_json
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -15,7 +15,7 @@ from typing import Any, Self
 from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.views.sql import sources_named_in
-from sources.workloads import workload
+from sources.simulated.workloads import workload
 from streaming.settings.configuration import Configuration, read_configuration
 from warehouse.definition import stored_view
 from warehouse.standing import Standing

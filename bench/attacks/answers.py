@@ -30,8 +30,8 @@ from bench.attacks import Outcome, Settings
 from infra.localbroker import LocalBroker
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError
-from sources.inclusions import INCLUSION
-from sources.wire import VERSION
+from sources.wire.inclusions import INCLUSION
+from sources.wire.messages import VERSION
 
 #: Small enough for attacks to reach.
 _MEGABYTES, _PATIENCE = 4, 2.0

@@ -31,10 +31,10 @@ from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.questions import Joint, Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.view import Atom, Link, Output, View
-from sources.bounds import MB
-from sources.client import SourceClient
-from sources.database import SourceDatabase
-from sources.wire import COMMIT, encode_query
+from sources.simulated.database import SourceDatabase
+from sources.wire.bounds import MB
+from sources.wire.client import SourceClient
+from sources.wire.messages import COMMIT, encode_query
 
 #: MB that the server may use during any attack: DuckDB's 512, 250 for the interpreter, and six
 #: copies that gRPC makes of complete input: at most the 128 MB of a question and a commit, and the

@@ -5,7 +5,7 @@ from bench.engines.inprocess import InProcess
 from bench.engines.path import WholePath
 from bench.engines.topics import OverTopics
 from protocols.errors import WrongUse
-from sources.workloads import LINKED_VIEWS
+from sources.simulated.workloads import LINKED_VIEWS
 
 ENGINES: tuple[Engine, ...] = (
     WholePath(),

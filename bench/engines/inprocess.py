@@ -30,7 +30,7 @@ from protocols.algebra.framelog import VERSION
 from protocols.errors import ViewsweepError
 from protocols.views.catalog import Relation
 from protocols.views.plan import plan
-from sources.workloads import LINKED_VIEWS
+from sources.simulated.workloads import LINKED_VIEWS
 
 _PATIENCE_SECONDS = 1800
 

@@ -30,7 +30,7 @@ from infra.owned import OwnedProcess
 from protocols.algebra.delta import POSITION
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import DEFAULT
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 from streaming.localsystem import STREAMS, Load, LocalSystem
 from warehouse.tables import ViewTables
 

@@ -16,8 +16,8 @@ from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, relation_from_json
-from sources.client import Limits, SourceClient
 from sources.history import digest_from_text
+from sources.wire.client import Limits, SourceClient
 from streaming.settings.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped
 

@@ -24,9 +24,9 @@ from waiting import eventually, patience
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
 from protocols.views.tree import AnyView
-from sources.database import SourceDatabase
-from sources.publisher import Publisher
-from sources.queryserver import Endpoint, QueryServer
+from sources.simulated.database import SourceDatabase
+from sources.simulated.publisher import Publisher
+from sources.simulated.queryserver import Endpoint, QueryServer
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.job.job import Job
@@ -260,7 +260,7 @@ class World:
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         # Tests wait for the watermark, which otherwise moves only once a second.
-        self._stack.enter_context(mock.patch("sources.publisher._MARK_EVERY", 0.02))
+        self._stack.enter_context(mock.patch("sources.simulated.publisher._MARK_EVERY", 0.02))
         self.sources = {
             name: Source(name, self.directory, self.bootstrap, f"{self.prefix}-{name}", self.story)
             for name in self.story.forms

@@ -27,8 +27,8 @@ from bench.memory import command, descendants
 from infra.localbroker import LOOPBACK, LocalBroker, free_port
 from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
-from sources.client import SourceClient
-from sources.workloads import workload
+from sources.simulated.workloads import workload
+from sources.wire.client import SourceClient
 from warehouse.definition import stored_view
 from warehouse.order import order_from_note
 from warehouse.standing import Standing

@@ -20,14 +20,14 @@ from protocols.errors import Unreachable, WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.view import Atom, Link, Output, View
-from sources.bounds import MB, Bounds
-from sources.connections import Connections
-from sources.database import SourceDatabase
-from sources.joining import check, joined
-from sources.lookup import lookup
-from sources.terms import Sum, Terms
-from sources.turns import Turn, Turns
-from sources.unpacking import unpacked
+from sources.simulated.connections import Connections
+from sources.simulated.database import SourceDatabase
+from sources.simulated.joining import check, joined
+from sources.simulated.lookup import lookup
+from sources.simulated.turns import Turn, Turns
+from sources.wire.bounds import MB, Bounds
+from sources.wire.terms import Sum, Terms
+from sources.wire.unpacking import unpacked
 
 CATALOG = catalog_from_json(
     {"a": {"relations": {"r": {"columns": {"id": "BIGINT", "same": "BIGINT"}, "key": ["id"]}}}}

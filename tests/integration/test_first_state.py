@@ -11,7 +11,7 @@ from jobs import World, start
 
 from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError
-from sources.queryserver import status_of
+from sources.simulated.queryserver import status_of
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def lying(**lies: Any) -> Any:
         true = status_of(*arguments)
         return {**true, **lies} if true["source"] == "a" else true
 
-    return mock.patch("sources.queryserver.status_of", status)
+    return mock.patch("sources.simulated.queryserver.status_of", status)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from protocols.checking.tracereading import read_trace
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
-from sources.queryserver import status_of
+from sources.simulated.queryserver import status_of
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 
@@ -183,7 +183,7 @@ def status(says: bool) -> Any:
     def silent(*arguments: Any) -> dict[str, Any]:
         return {k: v for k, v in status_of(*arguments).items() if k != "last_global"}
 
-    return mock.patch("sources.queryserver.status_of", status_of if says else silent)
+    return mock.patch("sources.simulated.queryserver.status_of", status_of if says else silent)
 
 
 def test_an_interrupted_first_state_goes_on_where_it_began(world: World) -> None:

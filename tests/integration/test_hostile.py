@@ -21,7 +21,7 @@ def test_every_attack_of_a_family_is_survived(family: str, tmp_path: Path) -> No
 
 def test_control_an_answer_that_is_not_checked_is_installed_and_reported(tmp_path: Path) -> None:
     twice = [lie for lie in answers.LIES if lie.name == "_count 2 with a key"]
-    with mock.patch("sources.client.fault", return_value=None):
+    with mock.patch("sources.wire.client.fault", return_value=None):
         lied, afterwards = answers.attacked(Settings(tmp_path), twice)
     assert (lied.result, lied.good) == ("was installed", False)
     assert afterwards.good

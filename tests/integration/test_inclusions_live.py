@@ -27,8 +27,8 @@ from protocols.exchange import correction, driver
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Query
 from protocols.maintenance.registry import PROTOCOLS
-from sources import queryserver
-from sources.wire import answer_stream, decode_question
+from sources.simulated import queryserver
+from sources.wire.messages import answer_stream, decode_question
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 

@@ -17,7 +17,7 @@ import polars as pl
 from waiting import patience
 
 from infra.localbroker import LocalBroker
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 
 ROWS = 1_000_000
 ROOT = Path(__file__).parents[2]

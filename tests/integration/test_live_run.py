@@ -34,7 +34,7 @@ from infra.broker import which_broker
 from infra.owned import OwnedProcess
 from infra.progress import silent
 from protocols.exchange.questions import Query
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 
 with warnings.catch_warnings():
     # On import kafka-python reads its schemas with a deprecated function.

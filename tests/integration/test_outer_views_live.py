@@ -23,8 +23,8 @@ from protocols.checking.verdict import Verdict
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView
-from sources.workloads import WORKLOADS
-from sources.workloads.dice import Dice
+from sources.simulated.workloads import WORKLOADS
+from sources.simulated.workloads.dice import Dice
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
 

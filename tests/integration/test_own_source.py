@@ -18,7 +18,7 @@ from live import ROOT
 from waiting import eventually, patience
 
 from infra.localbroker import LOOPBACK, LocalBroker, free_port
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 
 _SQL = """
 SELECT i.id, i.name, j.id AS other, i.price

@@ -14,7 +14,7 @@ from runs import Command
 from waiting import eventually
 
 from protocols.errors import SourceViolation
-from sources.database import SourceDatabase
+from sources.simulated.database import SourceDatabase
 from streaming.tracing import write_live_trace
 from warehouse.standing import Standing
 

@@ -18,8 +18,8 @@ from waiting import eventually, patience
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import SourceViolation, WrongUse
 from protocols.views.catalog import catalog_from_json
-from sources.database import SourceDatabase
-from sources.publisher import Publisher
+from sources.simulated.database import SourceDatabase
+from sources.simulated.publisher import Publisher
 from sources.topics import TopicReader
 from sources.transaction import RowChange, Transaction
 from streaming.intake.topics import ends_of_topics
@@ -226,8 +226,8 @@ def _gapless(places: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 _ENDLESS = """
 import sys
 from pathlib import Path
-from sources.database import SourceDatabase
-from sources.publisher import Publisher
+from sources.simulated.database import SourceDatabase
+from sources.simulated.publisher import Publisher
 from sources.transaction import RowChange, Transaction
 database = SourceDatabase.open(Path(sys.argv[1]))
 Publisher(database, sys.argv[2], sys.argv[3]).start()

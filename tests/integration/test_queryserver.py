@@ -31,11 +31,11 @@ from protocols.algebra.types import column_type
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
-from sources.client import CommitStopped, SourceClient
-from sources.database import SourceDatabase
-from sources.queryserver import Endpoint, QueryServer, is_loopback
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import Endpoint, QueryServer, is_loopback
 from sources.transaction import RowChange, Transaction
-from sources.wire import encode_query
+from sources.wire.client import CommitStopped, SourceClient
+from sources.wire.messages import encode_query
 
 ROOT = Path(__file__).parents[2]
 CATALOG = catalog_from_json(
@@ -75,8 +75,8 @@ ROW = (
 SERVING = """
 import itertools, json, sys, threading
 from pathlib import Path
-from sources.database import SourceDatabase
-from sources.queryserver import Endpoint, QueryServer
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import Endpoint, QueryServer
 from sources.transaction import RowChange, Transaction
 
 path, committing, options = sys.argv[1], sys.argv[2] == "committing", json.loads(sys.argv[3])

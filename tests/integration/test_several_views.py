@@ -20,7 +20,7 @@ from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
 from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 from streaming.intake import feed
 from streaming.settings.configuration import Configuration, ViewSettings, read_configuration
 

@@ -21,9 +21,9 @@ from cli.sources import app
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Query
-from sources.client import SourceClient
-from sources.database import SourceDatabase
-from sources.workloads import WORKLOADS
+from sources.simulated.database import SourceDatabase
+from sources.simulated.workloads import WORKLOADS
+from sources.wire.client import SourceClient
 
 with warnings.catch_warnings():
     # kafka-python reads the files of its protocol with importlib.resources.read_text.

@@ -14,7 +14,7 @@ from runs import Command, running
 from waiting import eventually, patience
 
 from protocols.errors import SourceViolation, WrongUse
-from sources.database import SourceDatabase
+from sources.simulated.database import SourceDatabase
 from streaming.job.job import Job
 from streaming.job.running import Running
 

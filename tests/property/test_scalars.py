@@ -30,7 +30,7 @@ from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import NoValue
 from protocols.views.operands import kept
 from protocols.views.scalars import Scalars
-from sources.conditions import NO_VALUE, value_to_sql
+from sources.simulated.conditions import NO_VALUE, value_to_sql
 
 COLUMNS = {
     "b": "BIGINT",

@@ -15,10 +15,10 @@ from protocols.algebra.types import column_type
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
-from sources.access import FEW_KEYS, Access, access
-from sources.database import SourceDatabase
-from sources.lookup import lookup, select
-from sources.queryserver import status_of
+from sources.simulated.access import FEW_KEYS, Access, access
+from sources.simulated.database import SourceDatabase
+from sources.simulated.lookup import lookup, select
+from sources.simulated.queryserver import status_of
 from sources.transaction import RowChange, Transaction
 
 NUMBERS = {"id": "BIGINT", "k": "BIGINT", "v": "BIGINT"}

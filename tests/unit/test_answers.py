@@ -20,7 +20,7 @@ from protocols.exchange.questions import Joint, Page, Query
 from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import View
-from sources.answers import fault, most_rows, schema_fault
+from sources.wire.answers import fault, most_rows, schema_fault
 
 CATALOG = catalog_from_json(
     {

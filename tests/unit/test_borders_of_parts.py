@@ -23,12 +23,12 @@ from protocols.errors import SourceViolation, Unforeseen
 from protocols.exchange.questions import Query
 from protocols.failures import as_ours
 from protocols.views.catalog import catalog_from_json
-from sources import publisher as publishing
-from sources.client import SourceClient
-from sources.database import SourceDatabase
-from sources.drive import Drive, Driver
-from sources.publisher import Publisher
-from sources.queryserver import QueryServer
+from sources.simulated import publisher as publishing
+from sources.simulated.database import SourceDatabase
+from sources.simulated.drive import Drive, Driver
+from sources.simulated.publisher import Publisher
+from sources.simulated.queryserver import QueryServer
+from sources.wire.client import SourceClient
 from streaming.figures.measuring import Measures
 from streaming.intake import lookahead
 from streaming.spark import sparkjob
@@ -119,7 +119,7 @@ def test_a_client_hands_on_what_is_thrown_in_it(
     thrown: BaseException, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with client_of(database) as client:
-        monkeypatch.setattr("sources.client.object_in", throwing(thrown))
+        monkeypatch.setattr("sources.wire.client.object_in", throwing(thrown))
         with pytest.raises(type(thrown), match="boom"):
             client.status()
 

@@ -7,7 +7,7 @@ import pytest
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json, relation_from_json
-from sources.loading import load_relation
+from sources.simulated.loading import load_relation
 
 FORM = {"columns": {"id": "BIGINT"}}
 BLANK = ["", " ", " a", "a ", "a\nb", "a\tb", "a\x00", "a\x7fb", "a\u200bb"]

@@ -20,9 +20,9 @@ import pytest
 from protocols.errors import SourceViolation, WrongUse
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from sources.admission import TransactionRefused
-from sources.database import SourceDatabase
-from sources.rows import table_name
+from sources.simulated.admission import TransactionRefused
+from sources.simulated.database import SourceDatabase
+from sources.simulated.rows import table_name
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json(
@@ -299,7 +299,8 @@ def test_a_missing_a_foreign_and_a_locked_file_are_told_apart(tmp_path: Path) ->
 
 def test_a_file_in_use_is_named_as_such(database: SourceDatabase) -> None:
     opening = (
-        "import sys; from pathlib import Path; from sources.database import SourceDatabase\n"
+        "import sys; from pathlib import Path\n"
+        "from sources.simulated.database import SourceDatabase\n"
         "try: SourceDatabase.open(Path(sys.argv[1]))\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
@@ -317,7 +318,7 @@ def test_a_file_in_use_is_named_as_such(database: SourceDatabase) -> None:
 COMMITTING = """
 import itertools, sys
 from pathlib import Path
-from sources.database import SourceDatabase
+from sources.simulated.database import SourceDatabase
 from sources.transaction import RowChange, Transaction
 
 database = SourceDatabase.open(Path(sys.argv[1]))

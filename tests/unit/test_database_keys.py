@@ -15,10 +15,10 @@ import pytest
 from protocols.errors import WrongUse
 from protocols.simulation.scenario import scenario_from_json
 from protocols.views.catalog import catalog_from_json
-from sources.admission import TransactionRefused
-from sources.database import SourceDatabase
-from sources.queryserver import commit_until_refused, status_of
-from sources.rows import table_name
+from sources.simulated.admission import TransactionRefused
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import commit_until_refused, status_of
+from sources.simulated.rows import table_name
 from sources.transaction import RowChange, Transaction
 
 #: People have a boss or none, desks a number in their room and an owner or none.

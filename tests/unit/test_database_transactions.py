@@ -12,7 +12,11 @@ from protocols.errors import WrongUse
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import relation_from_json
 from sources.transaction import RowChange, Transaction
-from sources.wiretransactions import decode_transactions, encode_transactions, transaction_from_json
+from sources.wire.transactions import (
+    decode_transactions,
+    encode_transactions,
+    transaction_from_json,
+)
 
 RELATIONS = {
     "line": relation_from_json("a", "line", {"columns": {"x": "BIGINT", "y": "DOUBLE"}}),

@@ -15,7 +15,7 @@ from protocols.algebra.types import BIGINT
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Relation, relation_from_json
 from sources.envelope import decode
-from sources.wire import encode_query
+from sources.wire.messages import encode_query
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text()
 _RECORD, _STATUS, _RELATION, _TICKET = re.findall(r"```json\n(.*?)```", _PAGE, re.DOTALL)

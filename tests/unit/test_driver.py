@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from protocols.views.catalog import catalog_from_json
-from sources.database import SourceDatabase
-from sources.drive import Drive, Driver
+from sources.simulated.database import SourceDatabase
+from sources.simulated.drive import Drive, Driver
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json({"a": {"relations": {"r": {"columns": {"n": "BIGINT"}}}}})

@@ -18,9 +18,9 @@ from protocols.errors import WrongUse
 from protocols.explaining.constructs import constructs
 from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.scalar_calls import CALLS
-from sources.database import SourceDatabase
-from sources.queryserver import Endpoint, QueryServer
-from sources.workloads import WORKLOADS
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import Endpoint, QueryServer
+from sources.simulated.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]

@@ -24,7 +24,7 @@ from protocols.simulation.scenario import Update
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
-from sources.workloads import workload
+from sources.simulated.workloads import workload
 
 #: The number of rows tried per relation.
 _TRIED = 4

@@ -14,10 +14,10 @@ from protocols.algebra.framelog import FrameLog
 from protocols.errors import SourceViolation
 from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import catalog_from_json
-from sources.database import SourceDatabase
 from sources.envelope import BadRecord, decode, encode_transaction, head_of
 from sources.history import UNKNOWN, History
-from sources.queryserver import status_of
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import status_of
 from sources.transaction import RowChange, Transaction
 from streaming.intake.feed import Feed
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
-from sources import inclusions
-from sources.inclusions import NoInclusion, decode_inclusion, encode_inclusion
+from sources.wire import inclusions
+from sources.wire.inclusions import NoInclusion, decode_inclusion, encode_inclusion
 
 LAST = 12
 

@@ -28,14 +28,14 @@ from protocols.exchange.questions import Joint
 from protocols.views.catalog import Relation, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, Link, View
-from sources.answers import fault, schema_fault
-from sources.client import SourceClient
-from sources.database import SourceDatabase
-from sources.joining import joined
-from sources.queryserver import QueryServer
-from sources.terms import Sum, in_groups
+from sources.simulated.database import SourceDatabase
+from sources.simulated.joining import joined
+from sources.simulated.queryserver import QueryServer
 from sources.transaction import RowChange, Transaction
-from sources.wire import counted, decode_question, encode_question
+from sources.wire.answers import fault, schema_fault
+from sources.wire.client import SourceClient
+from sources.wire.messages import counted, decode_question, encode_question
+from sources.wire.terms import Sum, in_groups
 
 CATALOG = catalog_from_json(
     {

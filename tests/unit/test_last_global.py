@@ -7,9 +7,9 @@ import pytest
 
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
-from sources.admission import TransactionRefused
-from sources.database import SourceDatabase
-from sources.queryserver import status_of
+from sources.simulated.admission import TransactionRefused
+from sources.simulated.database import SourceDatabase
+from sources.simulated.queryserver import status_of
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json(

@@ -13,8 +13,8 @@ from protocols.algebra.framelog import VERSION
 from protocols.errors import WrongUse
 from protocols.views.jointree import join_tree
 from protocols.views.sql import parse_view
-from sources.workloads import workload
-from sources.workloads.linked import LinkedSource
+from sources.simulated.workloads import workload
+from sources.simulated.workloads.linked import LinkedSource
 
 NAMES = ("chain4", "star3", "tree5")
 SOURCES = [(name, source) for name in NAMES for source in workload(name).sources]

@@ -35,12 +35,12 @@ from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation, catalog_from_json
-from sources.access import FEW_KEYS
-from sources.answers import fault, schema_fault
-from sources.database import SourceDatabase
-from sources.lookup import lookup
+from sources.simulated.access import FEW_KEYS
+from sources.simulated.database import SourceDatabase
+from sources.simulated.lookup import lookup
 from sources.transaction import RowChange, Transaction
-from sources.wire import counted, decode_query, encode_query
+from sources.wire.answers import fault, schema_fault
+from sources.wire.messages import counted, decode_query, encode_query
 
 COLUMNS = {
     "b": "BIGINT",

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import flight
 from running import ended
 
-from sources.client import SourceClient
+from sources.wire.client import SourceClient
 
 GOOD: dict[str, Any] = {
     "source": "a",

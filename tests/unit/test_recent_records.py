@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.views.catalog import catalog_from_json
-from sources.database import SourceDatabase
-from sources.recent import RecentRecords
+from sources.simulated.database import SourceDatabase
+from sources.simulated.recent import RecentRecords
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json({"a": {"relations": {"r": {"columns": {"n": "BIGINT"}}}}})

@@ -25,8 +25,8 @@ from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.scalars import Scalars
 from protocols.views.sql import parse_view
 from protocols.views.view import View
-from sources.database import SourceDatabase
-from sources.lookup import lookup
+from sources.simulated.database import SourceDatabase
+from sources.simulated.lookup import lookup
 from sources.transaction import RowChange, Transaction
 
 COLUMNS = {

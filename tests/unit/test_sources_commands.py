@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from running import ended
 
-from sources.database import SourceDatabase
+from sources.simulated.database import SourceDatabase
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -28,7 +28,7 @@ from protocols.views.catalog import catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView
 from protocols.views.view import View
-from sources.conditions import condition_to_sql
+from sources.simulated.conditions import condition_to_sql
 
 COLUMNS = {"id": "BIGINT", "b": "BIGINT", "p": "DECIMAL(8,2)", "s": "VARCHAR"}
 CATALOG = catalog_from_json({"a": {"relations": {"r": {"columns": COLUMNS, "key": ["id"]}}}})

@@ -11,8 +11,8 @@ from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import relation_from_json
 from protocols.views.sql import parse_view
+from sources.simulated.workloads import WORKLOADS, WorkloadSource, workload
 from sources.transaction import Transaction
-from sources.workloads import WORKLOADS, WorkloadSource, workload
 
 SOURCES = [(each.name, source) for each in WORKLOADS.values() for source in each.sources]
 every_source = pytest.mark.parametrize(("name", "source"), SOURCES)

@@ -19,7 +19,7 @@ from protocols.simulation.scenario import Scenario, Update
 from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
-from sources.workloads import workload
+from sources.simulated.workloads import workload
 
 
 @dataclass(frozen=True)

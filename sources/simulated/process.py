@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sources.database import SourceDatabase
-from sources.drive import Driver
-from sources.publisher import Publisher
-from sources.queryserver import QueryServer
+from sources.simulated.database import SourceDatabase
+from sources.simulated.drive import Driver
+from sources.simulated.publisher import Publisher
+from sources.simulated.queryserver import QueryServer
 
 #: Seconds between two progress lines.
 _REPORT_EVERY = 5.0

@@ -25,13 +25,13 @@ from protocols.algebra.expressions import Condition, columns_of
 from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.views.view import Atom, View
-from sources.bounds import MOST_JOINED, Bounds
-from sources.conditions import NO_VALUE, filter_to_sql, size_of
-from sources.database import SourceDatabase
-from sources.lookup import check_columns, check_condition
-from sources.rows import quoted, registered, table_name
-from sources.terms import TERM, Sum, Terms
-from sources.turns import Turn
+from sources.simulated.conditions import NO_VALUE, filter_to_sql, size_of
+from sources.simulated.database import SourceDatabase
+from sources.simulated.lookup import check_columns, check_condition
+from sources.simulated.rows import quoted, registered, table_name
+from sources.simulated.turns import Turn
+from sources.wire.bounds import MOST_JOINED, Bounds
+from sources.wire.terms import TERM, Sum, Terms
 
 _COUNT = "n"
 

@@ -13,7 +13,7 @@ import orjson
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog
-from sources.rows import all_rows, quoted, table_name
+from sources.simulated.rows import all_rows, quoted, table_name
 
 
 def make_indexes(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from protocols.errors import WrongUse
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
-from sources.rows import shown
+from sources.simulated.rows import shown
 from sources.transaction import RowChange, Transaction, net_changes
 
 #: The largest count of one change. Each unit is a row and a record, so more is a mistake.

@@ -20,12 +20,11 @@ from protocols.exchange.correction import widened
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Answer, Joint, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
-from sources.answers import fault, most_rows, schema_fault, subject
 from sources.history import digest_from_text
-from sources.inclusions import INCLUSION, NoInclusion, decode_inclusion
-from sources.status import checked_outcome, checked_status, object_in
 from sources.transaction import Transaction
-from sources.wire import (
+from sources.wire.answers import fault, most_rows, schema_fault, subject
+from sources.wire.inclusions import INCLUSION, NoInclusion, decode_inclusion
+from sources.wire.messages import (
     COMMIT,
     HISTORY,
     REFUSED,
@@ -36,7 +35,8 @@ from sources.wire import (
     encode_question,
     encode_status_question,
 )
-from sources.wiretransactions import encode_transactions
+from sources.wire.status import checked_outcome, checked_status, object_in
+from sources.wire.transactions import encode_transactions
 
 #: By default gRPC backs off for up to two minutes; retries need an answer sooner. gRPC uses the
 #: shortest pause also as the time limit of one attempt, and a busy machine may need that long. A

@@ -38,13 +38,13 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation
-from sources.access import FEW_KEYS
-from sources.bounds import MOST_PARTS, Bounds
-from sources.conditions import NO_VALUE, filter_to_sql, size_of
-from sources.database import SourceDatabase
-from sources.rows import quoted, registered, table_name
-from sources.turns import Turn
-from sources.wire import uncounted
+from sources.simulated.access import FEW_KEYS
+from sources.simulated.conditions import NO_VALUE, filter_to_sql, size_of
+from sources.simulated.database import SourceDatabase
+from sources.simulated.rows import quoted, registered, table_name
+from sources.simulated.turns import Turn
+from sources.wire.bounds import MOST_PARTS, Bounds
+from sources.wire.messages import uncounted
 
 #: Up to this many key sets, an anti-join is faster than rowids.
 _TWO = 2

@@ -8,8 +8,8 @@ import duckdb
 import orjson
 
 from protocols.errors import SourceViolation, WrongUse
-from sources.creating import FORMAT, begin_history
-from sources.rows import all_rows, roll_back
+from sources.simulated.creating import FORMAT, begin_history
+from sources.simulated.rows import all_rows, roll_back
 
 #: The formats before sources had a history, and before they recorded their last part of a global
 #: transaction. A file of these formats is upgraded when it is opened.

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from protocols.errors import WrongUse
-from sources.bounds import MOST_ROWS
+from sources.wire.bounds import MOST_ROWS
 
 #: Fields of the tables Message and RecordBatch, by their number in the schema.
 _HEADER = 2

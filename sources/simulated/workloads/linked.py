@@ -30,8 +30,8 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.framelog import VERSION
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation, relation_from_json
+from sources.simulated.workloads.linkedviews import LINKED_VIEWS, linked_view
 from sources.transaction import RowChange, Transaction
-from sources.workloads.linkedviews import LINKED_VIEWS, linked_view
 
 #: (source, relation, its name in the links of others).
 _PLACES = (

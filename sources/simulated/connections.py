@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from protocols.errors import Unreachable
-from sources.bounds import MB, Bounds
+from sources.wire.bounds import MB, Bounds
 
 _SOCKETS = Path("/proc/self/fd")
 _MEMORY = Path("/proc/self/statm")

@@ -28,17 +28,16 @@ from pyarrow import flight
 
 from protocols.errors import SourceViolation, ViewsweepError, WrongUse
 from protocols.failures import words_of
-from sources.admission import MOST_UNITS, TransactionRefused
-from sources.bounds import Bounds, check_commit
-from sources.connections import Connections
-from sources.database import SourceDatabase
 from sources.history import UNKNOWN, digest_to_text
-from sources.joining import joined
-from sources.lookup import lookup
-from sources.opening import altered
-from sources.terms import Sum
-from sources.turns import Turn, Turns
-from sources.wire import (
+from sources.simulated.admission import MOST_UNITS, TransactionRefused
+from sources.simulated.connections import Connections
+from sources.simulated.database import SourceDatabase
+from sources.simulated.joining import joined
+from sources.simulated.lookup import lookup
+from sources.simulated.opening import altered
+from sources.simulated.turns import Turn, Turns
+from sources.wire.bounds import Bounds, check_commit
+from sources.wire.messages import (
     COMMIT,
     REFUSED,
     STATUS,
@@ -47,7 +46,8 @@ from sources.wire import (
     decode_question,
     decode_status_question,
 )
-from sources.wiretransactions import decode_transactions
+from sources.wire.terms import Sum
+from sources.wire.transactions import decode_transactions
 
 #: Questions that run at the same time; the others wait. More threads than cores would only compete
 #: for the interpreter with each other and with commits: with 16 clients that ask without a break,

@@ -23,16 +23,16 @@ import polars as pl
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
-from sources.access import FEW_KEYS
-from sources.admission import admitted
-from sources.creating import create_file
 from sources.envelope import encode_transaction, head_of
 from sources.history import UNKNOWN, History
-from sources.indexes import indexed, make_indexes
-from sources.opening import altered, connect, refuse_altered, self_description
-from sources.recent import RecentRecords
-from sources.replay import replayed
-from sources.rows import Records, all_rows, append, outbox_rows, roll_back
+from sources.simulated.access import FEW_KEYS
+from sources.simulated.admission import admitted
+from sources.simulated.creating import create_file
+from sources.simulated.indexes import indexed, make_indexes
+from sources.simulated.opening import altered, connect, refuse_altered, self_description
+from sources.simulated.recent import RecentRecords
+from sources.simulated.replay import replayed
+from sources.simulated.rows import Records, all_rows, append, outbox_rows, roll_back
 from sources.transaction import Transaction
 
 

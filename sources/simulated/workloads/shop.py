@@ -5,8 +5,8 @@ It serves protocols that leave joins to the source. The view shows the key of ea
 
 from dataclasses import replace
 
-from sources.workloads.retail import RETAIL
-from sources.workloads.stream import Table, Workload
+from sources.simulated.workloads.retail import RETAIL
+from sources.simulated.workloads.stream import Table, Workload
 
 SOURCE = "shop"
 

@@ -36,7 +36,7 @@ from protocols.errors import NoValue
 from protocols.exchange.questions import Joint, Query, Question
 from protocols.exchange.stretch import key_range
 from protocols.operators.placed import among, unmatched, without
-from sources.terms import in_groups
+from sources.wire.terms import in_groups
 
 _PLAIN: dict[str, tuple[pa.DataType, ...]] = {
     "BIGINT": (pa.int64(),),

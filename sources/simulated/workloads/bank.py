@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
 from protocols.views.catalog import relation_from_json
-from sources.workloads.dice import Dice, money
-from sources.workloads.stream import Row, Table, Workload
+from sources.simulated.workloads.dice import Dice, money
+from sources.simulated.workloads.stream import Row, Table, Workload
 
 ACCOUNTS = relation_from_json(
     "core",

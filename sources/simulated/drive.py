@@ -9,7 +9,7 @@ from pathlib import Path
 
 from protocols.errors import ViewsweepError
 from protocols.failures import as_ours
-from sources.database import SourceDatabase
+from sources.simulated.database import SourceDatabase
 from sources.transaction import Transaction
 
 #: A workload that lags behind its rate commits the due transactions in groups of at most this size.

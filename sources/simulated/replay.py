@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 
 from protocols.views.catalog import Catalog, ForeignKey, Relation
-from sources.admission import TransactionRefused
-from sources.rows import Row, append, delete, shown, stored_rows, table_name, table_of
+from sources.simulated.admission import TransactionRefused
+from sources.simulated.rows import Row, append, delete, shown, stored_rows, table_name, table_of
 from sources.transaction import RowChange, Transaction
 
 

@@ -30,9 +30,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError
 from protocols.failures import as_ours
-from sources.database import SourceDatabase
 from sources.envelope import BadRecord, decode, record_key
 from sources.history import differ, other_past, parting
+from sources.simulated.database import SourceDatabase
 from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
 
 #: Records read from the outbox at once, and records that may wait for their acknowledgement: of one

@@ -12,8 +12,8 @@ import polars as pl
 from protocols.errors import Unreachable, WrongUse
 from protocols.views.catalog import Catalog, ForeignKey, Relation
 from sources.history import History, new_identity
-from sources.indexes import make_indexes
-from sources.rows import all_rows, append, quoted, shown, table_name
+from sources.simulated.indexes import make_indexes
+from sources.simulated.rows import all_rows, append, quoted, shown, table_name
 
 #: The format of new files.
 FORMAT = 3

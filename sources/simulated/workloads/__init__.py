@@ -1,12 +1,12 @@
 """Workloads: made-up relations and an endless stream of changes, without a database to install."""
 
 from protocols.errors import WrongUse
-from sources.workloads.bank import BANK
-from sources.workloads.linked import NAMES, Linked, LinkedSource, linked
-from sources.workloads.linkedviews import LINKED_VIEWS
-from sources.workloads.retail import RETAIL
-from sources.workloads.shop import SHOP
-from sources.workloads.stream import Workload, WorkloadSource
+from sources.simulated.workloads.bank import BANK
+from sources.simulated.workloads.linked import NAMES, Linked, LinkedSource, linked
+from sources.simulated.workloads.linkedviews import LINKED_VIEWS
+from sources.simulated.workloads.retail import RETAIL
+from sources.simulated.workloads.shop import SHOP
+from sources.simulated.workloads.stream import Workload, WorkloadSource
 
 #: The workloads for demonstrations and tests; those for measurements are in linked.py.
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (RETAIL, BANK, SHOP)}

@@ -14,8 +14,8 @@ import polars as pl
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
+from sources.simulated.workloads.dice import Dice
 from sources.transaction import RowChange, Transaction
-from sources.workloads.dice import Dice
 
 Row = tuple[Any, ...]
 

@@ -44,11 +44,11 @@ from protocols.exchange.inclusion import Inclusion
 from protocols.exchange.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
 from protocols.views.view import Atom, Link, Output, View
-from sources.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, read_header
 from sources.history import UNKNOWN, digest_to_text
-from sources.inclusions import INCLUSION, encode_inclusion
-from sources.terms import Sum, Terms, in_groups
-from sources.unpacking import unpacked
+from sources.wire.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, read_header
+from sources.wire.inclusions import INCLUSION, encode_inclusion
+from sources.wire.terms import Sum, Terms, in_groups
+from sources.wire.unpacking import unpacked
 
 VERSION = b"version"
 HISTORY = b"history"

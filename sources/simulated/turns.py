@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from protocols.errors import Unreachable, ViewsweepError, WrongUse
-from sources.bounds import MB, Bounds
+from sources.wire.bounds import MB, Bounds
 
 #: Rows that DuckDB returns at a time.
 _BATCH = 25_000

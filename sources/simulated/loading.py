@@ -11,7 +11,7 @@ import polars as pl
 from protocols.algebra.types import TYPES, ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation, relation_from_json
-from sources.rows import quoted
+from sources.simulated.rows import quoted
 
 #: DuckDB reads all lines and skips none before the header.
 _CSV = "read_csv(?, skip = 0, types = {})"

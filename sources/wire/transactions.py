@@ -16,8 +16,8 @@ from protocols.algebra.types import ColumnType
 from protocols.errors import WrongUse
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
-from sources.bounds import loads
 from sources.transaction import RowChange, Transaction
+from sources.wire.bounds import loads
 
 
 def encode_transactions(
