@@ -25,9 +25,21 @@ def below_zero(
         return None
     low = running(placed, names).filter(pl.col(COUNT) < 0)
     if there is not None and not low.is_empty():
+        if _are_enough(low, names, there):
+            return None
         low = _with_those_before(low, names, there)
     below = low.filter(pl.col(COUNT) < 0).sort(POSITION).head(1)
     return None if below.is_empty() else below
+
+
+def _are_enough(low: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame) -> bool:
+    """Whether the rows before make up for all of these counts, which one join tells."""
+    counts = pl.col(COUNT + THEIRS) + pl.col(COUNT)
+    found = there.rename({COUNT: COUNT + THEIRS}).join(
+        low.lazy(), on=compared(low, names), how="inner", nulls_equal=True
+    )
+    rows, enough = found.select(pl.len(), (counts >= 0).all().alias("enough")).collect().row(0)
+    return bool(rows == low.height and enough)
 
 
 def _with_those_before(
