@@ -59,7 +59,7 @@ class Kept:
         self.tables.follow()
 
     def _standing(self) -> Standing:
-        return Standing(self.position, {"a": self.position}, {"a": self.position})
+        return Standing(self.position, {"a": self.position}, {"a": (self.position,)})
 
     def commit(self, rows: int) -> None:
         """One batch of one transaction, as the job commits it."""

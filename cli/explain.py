@@ -172,7 +172,7 @@ def _written_down(file: Path) -> Catalog:
 
 
 def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
-    """The relations and indexes in the statuses of a configuration's sources."""
+    """The relations and indexes that a configuration's sources describe."""
     # Imported here: this takes long, and only --config needs it.
     from streaming.intake.asking import Sources, catalog_in
     from streaming.settings.configuration import read_configuration
@@ -182,9 +182,9 @@ def _held_by_sources(file: Path) -> tuple[Catalog, Indexes]:
     patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
     sources = Sources(known.sources, patience, _say, threading.Event())
     try:
-        statuses = sources.statuses()
-        indexed = {name: status["indexes"] for name, status in statuses.items()}
-        return declared(catalog_in(statuses), known.sources), indexed
+        described = sources.described()
+        indexed = {name: each.indexes for name, each in described.items()}
+        return declared(catalog_in(described), known.sources), indexed
     finally:
         sources.close()
 

@@ -38,6 +38,9 @@ class Served:
     topic: Annotated[
         str | None, typer.Option(help="Topic to publish to; the source's name if not given.")
     ] = None
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Partitions of the topic; rows are spread over them by key.")
+    ] = 1
     host: Annotated[str, typer.Option(help="Address of the query server.")] = "127.0.0.1"
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the query server; 0 for a free one.")
@@ -125,7 +128,7 @@ def serve(served: Served) -> None:
         driver = served.driver(source)
         topic = served.topic or source.source
         server = QueryServer(source, served.endpoint, topic, served.bounds)
-        publisher = Publisher(source, served.broker, topic, typer.echo)
+        publisher = Publisher(source, served.broker, topic, typer.echo, served.partitions)
         if served.address_file is not None:
             write_atomically(served.address_file, server.address)
         typer.echo(

@@ -1,11 +1,13 @@
-"""The topic of a source. It has one partition, because its order is the order of commits, and keeps
-its records for ever, because those that a warehouse has not read exist nowhere else in that form.
+"""The topics of sources: what a publisher creates, and what a warehouse checks and reads of them.
+
+A topic keeps its records for ever, because those that a warehouse has not read exist nowhere else
+in that form. It has one partition, or as many as its source was told.
 """
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -18,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
+from sources.partitions import Ends, Offsets, Partition
 
 #: The largest record, in the topics created here and for their producers.
 LARGEST_RECORD = 16 * 1024 * 1024
@@ -37,6 +40,10 @@ _NOT_THERE_YET = (
     KafkaError._UNKNOWN_TOPIC,
 )
 _MOMENT = 0.05
+#: How long the broker may take to answer before it counts as away.
+_PATIENCE = 15.0
+#: A source that has just started creates its topic within this time.
+_NEW_TOPIC_SECONDS = 5.0
 
 #: The logger of all Kafka clients; without one librdkafka writes to stderr. Its own handler keeps
 #: it silent until the process configures logging.
@@ -44,25 +51,33 @@ CLIENT_LOG = logging.getLogger(__name__ + ".librdkafka")
 CLIENT_LOG.addHandler(logging.NullHandler())
 
 
-def ensure_topic(bootstrap: str, topic: str, timeout: float) -> None:
-    """Creates the topic if it is missing.
+# -- for a publisher -----------------------------------------------------------------------------
+
+
+def ensure_topic(bootstrap: str, topic: str, timeout: float, partitions: int = 1) -> None:
+    """Creates the topic with so many partitions if it is missing.
 
     WrongUse if the topic is unusable as it is, Unreachable if the broker does not answer.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
     try:
-        partitions = _partitions(admin, topic, timeout)
-        if partitions == 0:
-            _create(admin, topic, timeout)
+        found = _partitions(admin, topic, timeout)
+        if found == 0:
+            _create(admin, topic, timeout, partitions)
         else:
             refuse_compacted(bootstrap, topic, timeout)
     except KafkaException as error:
         raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
-    if partitions > 1:
+    if found not in (0, partitions):
         raise WrongUse(
-            f"topic {topic} has {partitions} partitions, and a source's commits have one order:"
-            " name another topic, or delete this one, and it is recreated with one partition"
+            f"topic {topic} has {_counted(found)}, and this source publishes in"
+            f" {_counted(partitions)}: say --partitions {found}, name another topic, or delete this"
+            f" one, and it is recreated with {_counted(partitions)}"
         )
+
+
+def _counted(partitions: int) -> str:
+    return "one partition" if partitions == 1 else f"{partitions} partitions"
 
 
 def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
@@ -84,10 +99,10 @@ def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
 
 
 class TopicReader:
-    """Reads single records of a topic, to check its content."""
+    """Reads single records of a partition, to check its content."""
 
-    def __init__(self, bootstrap: str, topic: str, timeout: float) -> None:
-        self._topic, self._timeout = topic, timeout
+    def __init__(self, bootstrap: str, partition: Partition, timeout: float) -> None:
+        self._partition, self._timeout = partition, timeout
         settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "viewsweep-look",
@@ -106,27 +121,27 @@ class TopicReader:
     def ends(self) -> tuple[int, int]:
         """The first offset that still exists, and the one that is written next."""
         with self._failing():
-            return first_and_next(self._consumer, self._topic, self._timeout)
+            return first_and_next(self._consumer, self._partition, self._timeout)
 
     def value_at(self, offset: int) -> bytes:
         """The value of the record at this offset; SourceViolation for a tombstone."""
         with self._failing():
-            return _value_at(self._consumer, self._topic, offset, self._timeout)
+            return _value_at(self._consumer, self._partition, offset, self._timeout)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as error:
-            raise Unreachable(f"topic {self._topic}: {error.args[0].str()}") from None
+            raise Unreachable(f"topic {self._partition.topic}: {error.args[0].str()}") from None
 
 
-def first_and_next(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
+def first_and_next(consumer: Consumer, partition: Partition, timeout: float) -> tuple[int, int]:
     """The first offset that still exists, and the one that is written next."""
     until = time.monotonic() + timeout
     while True:
         try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout)
+            low, high = consumer.get_watermark_offsets(TopicPartition(*partition), timeout)
         except KafkaException as error:
             if error.args[0].code() not in _NOT_THERE_YET or time.monotonic() > until:
                 raise
@@ -144,8 +159,8 @@ def _partitions(admin: AdminClient, topic: str, timeout: float) -> int:
     return len(metadata.partitions)
 
 
-def _create(admin: AdminClient, topic: str, timeout: float) -> None:
-    new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=_FOR_GOOD)
+def _create(admin: AdminClient, topic: str, timeout: float, partitions: int) -> None:
+    new = NewTopic(topic, partitions, replication_factor=-1, config=_FOR_GOOD)
     try:
         admin.create_topics([new], request_timeout=timeout)[topic].result()
     except KafkaException as error:
@@ -159,8 +174,8 @@ def _create(admin: AdminClient, topic: str, timeout: float) -> None:
         raise
 
 
-def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> bytes:
-    consumer.assign([TopicPartition(topic, 0, offset)])
+def _value_at(consumer: Consumer, partition: Partition, offset: int, timeout: float) -> bytes:
+    consumer.assign([TopicPartition(*partition, offset)])
     until = time.monotonic() + timeout
     while time.monotonic() < until:
         message = consumer.poll(timeout / 10)
@@ -172,12 +187,99 @@ def _value_at(consumer: Consumer, topic: str, offset: int, timeout: float) -> by
         value = message.value()
         if value is None:
             raise SourceViolation(
-                f"topic {topic}, offset {offset}: a tombstone, which no publisher writes;"
+                f"topic {partition.topic}, offset {offset}: a tombstone, which no publisher writes;"
                 " name a topic that nobody else writes to"
             )
         return bytes(value)
-    raise Unreachable(f"topic {topic}: offset {offset} was not read within {timeout:g} s")
+    raise Unreachable(f"topic {partition.topic}: offset {offset} was not read within {timeout:g} s")
 
 
 def _is(error: Any, code: int) -> bool:
     return error is not None and error.code() == code
+
+
+# -- for a warehouse -----------------------------------------------------------------------------
+
+
+def consumer(bootstrap: str, bounds: Mapping[str, int] | None = None) -> Consumer:
+    """A consumer that belongs to no group and commits nothing; bounds are further settings."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "viewsweep-lookahead",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": False,
+            "fetch.wait.max.ms": 20,
+            "fetch.queue.backoff.ms": 10,
+            **(bounds or {}),
+        },
+        logger=CLIENT_LOG,
+    )
+
+
+def ends_of(bootstrap: str, topics: Mapping[str, Sequence[str]]) -> dict[str, Ends]:
+    """Source → the ends of all partitions of its topics, which are checked."""
+    asking = consumer(bootstrap)
+    try:
+        return {
+            source: {
+                partition: first_and_next(asking, partition, _PATIENCE)
+                for topic in names
+                for partition in _partitions_of(asking, bootstrap, source, topic)
+            }
+            for source, names in topics.items()
+        }
+    except KafkaException as error:
+        raise Unreachable(
+            f"no Kafka broker answers at {bootstrap} ({error.args[0].str()}); start it, or correct"
+            " kafka.bootstrap"
+        ) from None
+    finally:
+        asking.close()
+
+
+def _partitions_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> list[Partition]:
+    deadline = time.monotonic() + _NEW_TOPIC_SECONDS
+    while (metadata := _metadata(asking, topic)) is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    if metadata is None:
+        raise WrongUse(
+            f"source {source}: there is no topic {topic!r} on the broker at {bootstrap}; start the"
+            f" source so that it publishes, or set sources.{source}.topic"
+        )
+    try:
+        refuse_compacted(bootstrap, topic, _PATIENCE)
+    except WrongUse as error:
+        raise WrongUse(f"source {source}: {error}") from None
+    return [Partition(topic, number) for number in sorted(metadata.partitions)]
+
+
+def _metadata(asking: Consumer, topic: str) -> Any:
+    """The broker's metadata of a topic; None if it has no such topic."""
+    found = asking.list_topics(topic, timeout=_PATIENCE).topics.get(topic)
+    return None if found is None or found.error is not None else found
+
+
+def refuse_lost(bootstrap: str, read: Offsets) -> None:
+    """SourceViolation if a partition has lost records below these offsets, which were read.
+
+    A broker that does not answer says nothing about its topics.
+    """
+    with closing(consumer(bootstrap)) as asking, suppress(KafkaException):
+        for partition, offset in read.items():
+            if _metadata(asking, partition.topic) is None:
+                raise lost(partition.topic, "the broker has no such topic")
+            _, end = first_and_next(asking, partition, _PATIENCE)
+            if end < offset:
+                reason = f"it ends at offset {end}, and {offset} was reached before"
+                raise lost(partition.topic, reason)
+
+
+def lost(topic: str, reason: str) -> SourceViolation:
+    """The error for a topic that has lost records while it was read."""
+    return SourceViolation(
+        f"topic {topic!r} was deleted, recreated or cut while it was read ({reason}). Its source"
+        " creates the topic again, and fills it from version 1, with its next commit or at its next"
+        " start. What is installed stays; then the same command goes on, or says why it cannot"
+    )

@@ -37,11 +37,11 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
-from sources.history import other_past
+from sources.history import UNKNOWN, other_past
+from sources.port import Changes
+from sources.topics import ends_of
 from streaming.intake.asking import Sources
-from streaming.intake.feed import Feed
 from streaming.intake.lookahead import Lookahead
-from streaming.intake.topics import ends_of_topics
 from streaming.settings.configuration import Configuration, ViewSettings
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
@@ -92,31 +92,37 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
     """Reads all topics from their beginning, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
     patience = configuration.job.patience_seconds
-    ends = ends_of_topics(configuration.bootstrap, {s.name: s.topic for s in used.values()})
+    ends = ends_of(configuration.bootstrap, {s.name: s.topics for s in used.values()})
     logs = {relation: FrameLog() for relation in view.relations}
     mailbox = Mailbox[Frame](logs, dict.fromkeys(used, 0))
-    feeds = {
-        source: Feed(source, s.topic, view.relations_of(source), mailbox, ends[source][0])
-        for source, s in used.items()
-    }
     sources = Sources(used, patience, _silent, threading.Event())
-    lookahead = Lookahead(configuration.bootstrap, feeds, patience, _silent, threading.Event())
+    changes = {
+        source: sources.changes(
+            source,
+            view.relations_of(source),
+            mailbox,
+            {partition: low for partition, (low, _) in ends[source].items()},
+            UNKNOWN,
+        )
+        for source in used
+    }
+    lookahead = Lookahead(configuration.bootstrap, changes, patience, _silent, threading.Event())
     try:
         answers = sources.ask([Query(r, r.column_names) for r in view.relations])
-        past = _Past({}, {}, partial(_global_id, feeds))
+        past = _Past({}, {}, partial(_global_id, changes))
         for relation, answer in zip(view.relations, answers, strict=True):
             source, version = relation.source, answer.inclusion.version
             lookahead.read_until(
                 partial(_has, mailbox, source, version), f"version {version} of {source}"
             )
-            _refuse_fork(feeds[source], version, answer.digest)
-            rows, changes = answer.rows.data, logs[relation].rows()
-            if changes is not None:
-                _add_commits(past, relation, changes)
-                rows = _undone(rows, changes.filter(pl.col(VERSION) <= version), relation)
+            _refuse_fork(changes[source], version, answer.digest)
+            rows, committed = answer.rows.data, logs[relation].rows()
+            if committed is not None:
+                _add_commits(past, relation, committed)
+                rows = _undone(rows, committed.filter(pl.col(VERSION) <= version), relation)
             past.initial[source, relation.name] = _repeated(rows, relation)
         for source, digest in standing.digests.items():
-            _refuse_fork(feeds[source], standing.vector[source], digest)
+            _refuse_fork(changes[source], standing.vector[source], digest)
         return past
     except SourceViolation as error:
         raise SourceViolation(f"{error}. (A trace needs every topic from version 1 on)") from None
@@ -129,14 +135,14 @@ def _has(mailbox: Mailbox[Frame], source: str, version: int) -> bool:
     return mailbox.received(source) >= version
 
 
-def _refuse_fork(feed: Feed, version: int, digest: int) -> None:
+def _refuse_fork(changes: Changes, version: int, digest: int) -> None:
     """SourceViolation when the topic has another history than the source, or than the view saw."""
-    if not feed.agrees(version, digest):
-        raise SourceViolation(other_past(feed.source, feed.confirmed, version))
+    if not changes.agrees(version, digest):
+        raise SourceViolation(other_past(changes.source, changes.confirmed, version))
 
 
-def _global_id(feeds: Mapping[str, Feed], source: str, version: int) -> str | None:
-    part = feeds[source].part_of(version)
+def _global_id(changes: Mapping[str, Changes], source: str, version: int) -> str | None:
+    part = changes[source].part_of(version)
     return None if part is None else part.id
 
 

@@ -1,6 +1,6 @@
-"""The standing of a view: the position it has reached, and the versions and offsets there."""
+"""The standing of a view: its position, and the version and token of each source there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
@@ -13,22 +13,26 @@ POSITION_REACHED = "viewsweep/position"
 
 @dataclass(frozen=True)
 class Standing:
-    """Position, version vector, and the offset in each source's topic to read on from."""
+    """Position, version vector, and the tokens from which the sources are read on."""
 
     position: int
     vector: Mapping[str, int]
-    #: Source → the first offset of its topic that is not needed for the vector.
-    offsets: Mapping[str, int]
+    #: Source → the numbers by which its adapter finds the changes after the vector.
+    tokens: Mapping[str, tuple[int, ...]]
     #: Source → the digest of its history up to the vector's version, where it is known.
     digests: Mapping[str, int] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, int]:
         """The standing as numbers by application id, for a Delta commit."""
         versions = {f"viewsweep/version/{source}": v for source, v in self.vector.items()}
-        offsets = {f"viewsweep/offset/{source}": o for source, o in self.offsets.items()}
+        tokens = {
+            name: number
+            for source, token in self.tokens.items()
+            for name, number in _token_numbers(source, token)
+        }
         # 0 where nothing is known; else the number of an earlier version would stay.
         digests = {f"viewsweep/history/{s}": self.digests.get(s, 0) for s in self.vector}
-        return {POSITION_REACHED: self.position, **versions, **offsets, **digests}
+        return {POSITION_REACHED: self.position, **versions, **tokens, **digests}
 
 
 def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
@@ -38,7 +42,21 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
     return Standing(
         number(table, POSITION_REACHED),
         {source: number(table, f"viewsweep/version/{source}") for source in names},
-        {source: number(table, f"viewsweep/offset/{source}") for source in names},
+        {source: _token_in(table, source) for source in names},
         # Older lakes have no digests.
         {source: digest for source, digest in digests.items() if digest},
     )
+
+
+def _token_numbers(source: str, token: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    """A token as numbers by application id: its length, then its own."""
+    yield f"viewsweep/token/{source}", len(token)
+    yield from ((f"viewsweep/token/{source}/{place}", each) for place, each in enumerate(token))
+
+
+def _token_in(table: DeltaTable, source: str) -> tuple[int, ...]:
+    length = table.transaction_version(f"viewsweep/token/{source}")
+    if length is None:
+        # A lake of version 0.1 has the offset of the source's only partition.
+        return (number(table, f"viewsweep/offset/{source}"),)
+    return tuple(number(table, f"viewsweep/token/{source}/{place}") for place in range(length))

@@ -17,9 +17,9 @@ to this version (sources/history.py). Other producers may leave both out.
 after the other, `columns` a whole batch at once.
 """
 
-from sources.envelope.byrecord import Place, other_global, place_of
+from sources.envelope.byrecord import other_global, place_of
 from sources.envelope.decoding import decode
-from sources.envelope.form import RECORD, VERSION, BadRecord, Records, schema_digest
+from sources.envelope.form import RECORD, VERSION, BadRecord, Place, Records, schema_digest
 from sources.envelope.writing import encode_transaction, head_of, record_key
 
 __all__ = [

@@ -4,7 +4,7 @@ It names the fault of an invalid one, and for a few records it is also the faste
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import polars as pl
@@ -18,6 +18,7 @@ from sources.envelope.form import (
     SNAPSHOT,
     BadRecord,
     Batch,
+    Place,
     Records,
     schema_digest,
 )
@@ -28,16 +29,6 @@ _LARGEST = 2**63 - 1
 
 class _RecordError(Exception):
     """The fault of the present record."""
-
-
-class Place(NamedTuple):
-    """The place of a record in the history of its source."""
-
-    version: int
-    #: Its number in its transaction, from 1.
-    order: int
-    #: The global transaction that its transaction is part of, if any.
-    part: GlobalPart | None
 
 
 _Head = tuple[int, int, int, int, str, str, int]
@@ -78,8 +69,10 @@ def _frame(rows: list[tuple[Any, ...]], schema: Mapping[str, pl.DataType]) -> pl
     return pl.DataFrame([pl.Series(name, cells, dtype=dtype) for (name, dtype), cells in columns])
 
 
-def place_of(record: bytes, source: str) -> Place | None:
-    """The place of a record in its source's history; None if it is not a record of this source.
+def place_of(record: bytes, source: str) -> tuple[Place, GlobalPart | None] | None:
+    """The place of a record, and the global transaction that it belongs to, if any.
+
+    None if it is not a record of this source.
 
     Its rows are not read: their relation may have had other columns then.
     """
@@ -90,7 +83,8 @@ def place_of(record: bytes, source: str) -> Place | None:
             return None
         version = _number(origin, "version", "source.", _LARGEST)
         order = _number(transaction, "total_order", "transaction.", _LARGEST)
-        return Place(version, order, _part(transaction, source))
+        size = _number(transaction, "event_count", "transaction.", _LARGEST)
+        return Place(version, order, size), _part(transaction, source)
     except _RecordError:
         return None
 

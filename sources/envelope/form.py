@@ -45,6 +45,14 @@ class BadRecord(SourceViolation):
         self.reason = reason
 
 
+class Place(NamedTuple):
+    """The place of a record in its source: number `order` of the `size` records of a version."""
+
+    version: int
+    order: int
+    size: int
+
+
 @dataclass(frozen=True)
 class Records:
     """Decoded records, in columns."""

@@ -3,9 +3,9 @@
 The outbox and the topic are two stores without a common commit, so "exactly once" is impossible.
 The rules:
 
-- apart from repetitions, the topic is always a prefix of the outbox;
-- so the topic itself tells where to resume: after the version of its last record, since all records
-  before it were sent earlier;
+- apart from repetitions, every partition of the topic is always a prefix of its part of the outbox;
+- so a topic of one partition tells itself where to resume: after the version of its last record,
+  since all records before it were sent earlier. With several partitions the watermark tells it;
 - one producer keeps the order: it is idempotent, and a record that cannot be delivered ends it. The
   next producer asks the topic again;
 - the watermark (`database.published`) passes a version only after all replicas have acknowledged
@@ -19,8 +19,9 @@ about once a second, to move the watermark.
 
 import threading
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from protocols.errors import SourceViolation, Unreachable, ViewsweepError
 from protocols.failures import as_ours
 from sources.envelope import BadRecord, decode, record_key
 from sources.history import differ, other_past, parting
+from sources.partitions import Partition
 from sources.simulated.database import SourceDatabase
 from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
 
@@ -56,8 +58,10 @@ class Publisher:
         bootstrap: str,
         topic: str,
         report: Callable[[str], None] = lambda _: None,
+        partitions: int = 1,
     ) -> None:
         self.topic = topic
+        self._partitions = [Partition(topic, number) for number in range(partitions)]
         #: Why publishing has ended for good; None while it runs.
         self.error: ViewsweepError | None = None
         #: The present obstacle to publishing; None if there is none.
@@ -90,7 +94,7 @@ class Publisher:
     def _publish_until_it_fails(self) -> None:
         try:
             begin = self._where_to_begin()
-            delivery = _Delivery(self._database, self._bootstrap, self.topic, begin)
+            delivery = _Delivery(self._database, self._bootstrap, self._partitions, begin)
             delivery.run(self._stopping, self._set_outage)
         except Unreachable as error:
             self._set_outage(str(error))
@@ -98,9 +102,12 @@ class Publisher:
 
     def _where_to_begin(self) -> int:
         """The version after which to send; the topic exists when this returns."""
-        ensure_topic(self._bootstrap, self.topic, _ANSWER_WITHIN)
-        with TopicReader(self._bootstrap, self.topic, _ANSWER_WITHIN) as reader:
-            held = self._version_held(reader)
+        ensure_topic(self._bootstrap, self.topic, _ANSWER_WITHIN, len(self._partitions))
+        if len(self._partitions) > 1:
+            held = self._version_in_several()
+        else:
+            with TopicReader(self._bootstrap, self._partitions[0], _ANSWER_WITHIN) as reader:
+                held = self._version_held(reader)
         if held < self._database.published:
             self._report(
                 f"source {self._database.source}: topic {self.topic} ends with version {held},"
@@ -115,6 +122,22 @@ class Publisher:
             return 0
         if low == 0:
             self._refuse_later_beginning(self._head(reader.value_at(0)))
+        end = self._checked_end(reader, low, high)
+        return int(end["version"]) - int(end["order"] < end["count"])
+
+    def _version_in_several(self) -> int:
+        """The version up to which all partitions hold everything; 0 if the topic was recreated."""
+        last = 0
+        for partition in self._partitions:
+            with TopicReader(self._bootstrap, partition, _ANSWER_WITHIN) as reader:
+                low, high = reader.ends()
+                if low < high:
+                    last = max(last, int(self._checked_end(reader, low, high)["version"]))
+        published = self._database.published
+        return published if last >= published else 0
+
+    def _checked_end(self, reader: TopicReader, low: int, high: int) -> dict[str, Any]:
+        """The head of the last record; SourceViolation if it is not of this source's history."""
         end = self._head(reader.value_at(high - 1))
         if end["version"] > self._database.version:
             raise SourceViolation(
@@ -124,7 +147,7 @@ class Publisher:
                 " source"
             )
         self._refuse_fork(reader, low, high - 1, end)
-        return int(end["version"]) - int(end["order"] < end["count"])
+        return end
 
     def _head(self, record: bytes) -> dict[str, Any]:
         values = pl.Series([record], dtype=pl.Binary)
@@ -189,9 +212,15 @@ class _Sent:
 class _Delivery:
     """The life of one producer: sends the versions after `begin` until a delivery fails."""
 
-    def __init__(self, database: SourceDatabase, bootstrap: str, topic: str, begin: int) -> None:
+    def __init__(
+        self,
+        database: SourceDatabase,
+        bootstrap: str,
+        partitions: Sequence[Partition],
+        begin: int,
+    ) -> None:
         self._database = database
-        self._topic = topic
+        self._topic = partitions[0].topic
         #: The last version whose records the producer has all received.
         self._sent = begin
         #: The next version, while more of its records are to come.
@@ -201,8 +230,8 @@ class _Delivery:
         #: The versions after that one, in order, and the number of their unacknowledged records.
         self._on_their_way: deque[_Sent] = deque()
         self._in_flight = 0
-        #: The offset of the last acknowledged record.
-        self._offset = -1
+        #: The offset of the last acknowledged record of each partition.
+        self._offsets = [-1] * len(partitions)
         self._failure: ViewsweepError | None = None
         self._suspicious = False
         self._marked_at = time.monotonic()
@@ -278,8 +307,8 @@ class _Delivery:
             self._producer.produce(
                 self._topic,
                 record,
-                record_key(record, self._database.catalog),
-                partition=0,
+                key := record_key(record, self._database.catalog),
+                partition=self._partition(key or record),
                 on_delivery=partial(self._delivered, sent),
             )
         except BufferError:
@@ -292,6 +321,11 @@ class _Delivery:
         self._in_flight += 1
         return True
 
+    def _partition(self, key: bytes) -> int:
+        """Records of one key are in one partition, also when they are sent again."""
+        several = len(self._offsets)
+        return zlib.crc32(key) % several if several > 1 else 0
+
     def _delivered(self, sent: _Sent, error: KafkaError | None, message: Any) -> None:
         """Handles a delivery report. A failed record and all after it remain unacknowledged."""
         self._in_flight -= 1
@@ -299,10 +333,10 @@ class _Delivery:
             return
         if error is not None:
             self._failure = self._failed(error, sent.version)
-        elif message.offset() <= self._offset:
+        elif message.offset() <= self._offsets[message.partition()]:
             self._failure = Unreachable(f"topic {self._topic} was recreated")
         else:
-            self._offset = message.offset()
+            self._offsets[message.partition()] = message.offset()
             sent.left -= 1
 
     def _failed(self, error: KafkaError, version: int) -> ViewsweepError:

@@ -35,11 +35,13 @@ from sources.simulated.database import SourceDatabase
 from sources.simulated.joining import joined
 from sources.simulated.lookup import lookup
 from sources.simulated.opening import altered
+from sources.simulated.statistics import statistics
 from sources.simulated.turns import Turn, Turns
 from sources.wire.bounds import Bounds, check_commit
 from sources.wire.messages import (
     COMMIT,
     REFUSED,
+    STATISTICS,
     STATUS,
     answer_stream,
     check_token,
@@ -210,7 +212,12 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
             if action.type == COMMIT:
                 with self._commits.turn(context.is_cancelled, size):
                     return [orjson.dumps(self._commit(memoryview(action.body)))]
-            raise WrongUse(f"unknown action {action.type!r}; there are {STATUS} and {COMMIT}")
+            if action.type == STATISTICS:
+                with self._questions.turn(context.is_cancelled, size):
+                    return [orjson.dumps(statistics(self._database))]
+            raise WrongUse(
+                f"unknown action {action.type!r}; there are {STATUS}, {STATISTICS} and {COMMIT}"
+            )
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:
         return [
@@ -219,6 +226,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
                 "name, identity, version, published version, history, topic, relations and"
                 " indexed columns",
             ),
+            (STATISTICS, "the sizes of its relations, and of their columns' sets of values"),
             (COMMIT, "commits transactions in order, up to the first one that is refused"),
         ]
 

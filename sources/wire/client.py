@@ -28,6 +28,7 @@ from sources.wire.messages import (
     COMMIT,
     HISTORY,
     REFUSED,
+    STATISTICS,
     STATUS,
     VERSION,
     check_token,
@@ -35,7 +36,12 @@ from sources.wire.messages import (
     encode_question,
     encode_status_question,
 )
-from sources.wire.status import checked_outcome, checked_status, object_in
+from sources.wire.status import (
+    checked_outcome,
+    checked_statistics,
+    checked_status,
+    object_in,
+)
 from sources.wire.transactions import encode_transactions
 
 #: By default gRPC backs off for up to two minutes; retries need an answer sooner. gRPC uses the
@@ -193,6 +199,10 @@ class SourceClient:
         """Version → digest of the source's history up to it, for the versions that it knows."""
         histories = self.status(timeout, encode_status_question(versions))["histories"]
         return {each: digest_from_text(histories.get(str(each))) for each in versions}
+
+    def statistics(self, timeout: float = 10.0) -> dict[str, dict[str, Any]]:
+        """Relation → its number of rows, and of different values by column."""
+        return checked_statistics(self._place(), self._act(STATISTICS, b"", timeout))
 
     def relations(self, timeout: float = 10.0) -> dict[str, Relation]:
         """The relations that the source holds, by name."""

@@ -53,6 +53,7 @@ from sources.wire.unpacking import unpacked
 VERSION = b"version"
 HISTORY = b"history"
 STATUS = "status"
+STATISTICS = "statistics"
 COMMIT = "commit"
 #: `extra_info` of a Flight error whose cause is the request itself.
 REFUSED = b"refused"

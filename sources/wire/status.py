@@ -47,6 +47,10 @@ def _holds_digests(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_is_digest, value.values()))
 
 
+def _holds_counts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_version, value.values()))
+
+
 def _holds_lists(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(each, Sequence) and not isinstance(each, str) and all(map(_is_text, each))
@@ -107,6 +111,19 @@ def checked_outcome(place: str, form: dict[str, Any]) -> dict[str, Any]:
         _check(place, form, field, _is_version, "a number from 0")
     _check(place, {"refusal": None, **form}, "refusal", _is_text_or_nothing, "a text, or null")
     return {"refusal": None, **form}
+
+
+def checked_statistics(place: str, form: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Relation → {"rows": …, "distinct": {column: …}}; SourceViolation names what is wrong."""
+    for relation, sizes in form.items():
+        if not isinstance(sizes, dict):
+            raise SourceViolation(
+                f"{place} says {_shown(sizes)} of relation {relation!r}, and it should be an"
+                f" object. {_REPAIR}"
+            )
+        _check(place, sizes, "rows", _is_version, "the number of its rows, from 0")
+        _check(place, sizes, "distinct", _holds_counts, "an object with a number per column")
+    return form
 
 
 def _check(place: str, form: Mapping[str, Any], field: str, test: _Test, meaning: str) -> None:

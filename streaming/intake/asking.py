@@ -4,20 +4,20 @@ Asking twice does no harm: a question reads the source as it is now, and the mai
 answer to the same rows, whatever its version.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Answer, Joint, Question
-from protocols.views.catalog import Catalog, relation_from_json
-from sources.history import digest_from_text
-from sources.wire.client import Limits, SourceClient
+from protocols.views.catalog import Catalog, Relation
+from sources.partitions import Ends, Offsets, Token
+from sources.port import Changes, Description, Parts, Receiver, Statistics
+from streaming.intake.factory import opened
 from streaming.settings.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped
 
@@ -44,14 +44,16 @@ class Sources:
         self._patience = patience
         self._stopping = stopping
         self._report = report
-        limits = Limits(answer_megabytes, min(_ANSWER_SECONDS, patience))
-        self._clients = {name: _client(source, limits) for name, source in settings.items()}
+        seconds = min(_ANSWER_SECONDS, patience)
+        self._sources = {
+            name: opened(source, answer_megabytes, seconds) for name, source in settings.items()
+        }
         self._threads = ThreadPoolExecutor(max(4, len(settings)), "question")
 
     def close(self) -> None:
         self._threads.shutdown(cancel_futures=True)
-        for client in self._clients.values():
-            client.close()
+        for source in self._sources.values():
+            source.close()
 
     def ask(self, questions: list[Question[Frame]]) -> list[Answer[Frame]]:
         """The answers in the order of the questions."""
@@ -81,8 +83,8 @@ class Sources:
     def _ask(self, query: Question[Frame]) -> Answer[Frame]:
         if self._stopping.is_set():
             raise Stopped
-        client = self._clients[query.source]
-        answer = self._insisting(query.source, lambda: client.ask(query))
+        source = self._sources[query.source]
+        answer = self._insisting(query.source, lambda: source.ask(query))
         page = None if isinstance(query, Joint) else query.page
         if isinstance(query, Joint) or page is None or answer.rows.data.height < page.limit:
             return answer
@@ -114,48 +116,60 @@ class Sources:
                 return result
 
     def watched(self) -> dict[str, Callable[[float], object]]:
-        """Source → a call that asks for its status once, and gives up after so many seconds."""
-        return {name: client.status for name, client in self._clients.items()}
+        """Source → a call that asks it once for its description, and waits so many seconds."""
+        return {name: source.describe for name, source in self._sources.items()}
 
     def digests(self, source: str, versions: Sequence[int]) -> dict[int, int]:
         """Version → the digest of the source's history up to it; unknown where it keeps none."""
-        client = self._clients[source]
-        return self._insisting(source, lambda: client.digests(versions))
+        return self._insisting(source, lambda: self._sources[source].digests(versions))
 
     # -- before the start ------------------------------------------------------------------------
 
-    def statuses(self) -> dict[str, dict[str, Any]]:
-        """Each source's status, asked in parallel."""
+    def described(self) -> dict[str, Description]:
+        """Each source's description, asked in parallel."""
 
-        def ask(name: str) -> dict[str, Any]:
-            status = self._insisting(name, self._clients[name].status)
-            if status["source"] != name:
-                raise WrongUse(
-                    f"sources.{name}.address: the source there calls itself {status['source']!r}"
-                )
-            return status
+        def describe(name: str) -> Description:
+            return self._insisting(name, self._sources[name].describe)
 
-        return dict(zip(self._clients, self._side_by_side(ask, self._clients), strict=True))
+        return dict(zip(self._sources, self._side_by_side(describe, self._sources), strict=True))
+
+    def statistics(self, source: str) -> Mapping[str, Statistics]:
+        """The sizes of a source's relations."""
+        return self._insisting(source, self._sources[source].statistics)
+
+    def parts(self, bootstrap: str, source: str, ends: Ends, upto: int) -> Parts:
+        """The parts of global transactions of a source up to a version, none of them read yet."""
+        return self._insisting(source, lambda: self._sources[source].parts(bootstrap, ends, upto))
+
+    def resumed(
+        self, bootstrap: str, source: str, ends: Ends, version: int, token: Token, digest: int
+    ) -> Token:
+        """The checked token for reading a source on after a version."""
+        there = self._sources[source]
+        return self._insisting(
+            source, lambda: there.resumed(bootstrap, ends, version, token, digest)
+        )
+
+    def changes(
+        self,
+        source: str,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        digest: int,
+    ) -> Changes:
+        """The changes of a source after the receiver's version."""
+        return self._sources[source].changes(relations, receiver, offsets, digest)
 
 
-def versions_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+def versions_in(described: Mapping[str, Description]) -> dict[str, int]:
     """The current version of each source."""
-    return {source: int(status["version"]) for source, status in statuses.items()}
+    return {source: each.version for source, each in described.items()}
 
 
-def digests_in(statuses: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """The digest of each source's history up to that version; unknown if its status has none."""
-    return {source: digest_from_text(status["history"]) for source, status in statuses.items()}
-
-
-def catalog_in(statuses: Mapping[str, Mapping[str, Any]]) -> Catalog:
+def catalog_in(described: Mapping[str, Description]) -> Catalog:
     """All relations of all configured sources."""
-    relations = (
-        relation_from_json(source, name, form)
-        for source, status in statuses.items()
-        for name, form in status["relations"].items()
-    )
-    catalog = Catalog(tuple(relations))
+    catalog = Catalog(tuple(r for each in described.values() for r in each.relations.values()))
     if not catalog.relations:
         raise WrongUse("the configured sources hold no relations at all")
     catalog.refuse_impossible_references(whole=False)
@@ -171,24 +185,3 @@ def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None
                 f" seen version {version}: the source was reset or restored from a backup. Restore"
                 " it, or remove the view's directory to recreate the view"
             )
-
-
-def _client(settings: SourceSettings, limits: Limits) -> SourceClient:
-    token = None
-    if settings.token_env is not None:
-        token = os.environ.get(settings.token_env)
-        if not token:
-            raise WrongUse(
-                f"sources.{settings.name}.token_env: the environment variable"
-                f" {settings.token_env} is not set"
-            )
-    roots = None
-    if settings.tls_roots is not None:
-        try:
-            roots = settings.tls_roots.read_bytes()
-        except OSError as error:
-            raise WrongUse(f"sources.{settings.name}.tls_roots: {error}") from None
-    try:
-        return SourceClient(settings.address, token, roots, settings.name, limits)
-    except WrongUse as error:
-        raise WrongUse(f"sources.{settings.name}.address: {error}") from None

@@ -1,12 +1,12 @@
 """The lookahead: reads the topics of a view, ahead of the batch that the job processes.
 
-    thread   broker ─ consume ─> messages ─ Feed.decoded ─> chunks ─┐
-    job                              mailbox <─ Feed.take <─────────┘ when it waits, or has time
+    thread   broker ─ consume ─> messages ─ Changes.decode ─> columns ─┐
+    job                              mailbox <─ Changes.take <─────────┘ when it waits, or has time
 
 While a batch is swept and committed, the records after it are fetched and decoded. An answer may
 also contain updates that are in no batch yet, and they can be taken out only once they are here.
 
-Only the job's thread touches feeds and mailbox, so they change only when the job takes something.
+Only the job's thread touches changes and mailbox, so they change only when it takes something.
 The thread's lead is bounded: it goes on when the job takes decoded records. The job takes only the
 sources that it waits for, so while one source is slow, the others do not fill the mailbox with
 records that nobody needs yet. They are taken only when they fill all the room. (Pausing their
@@ -20,16 +20,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable
-from streaming.intake.chunks import Chunk
-from streaming.intake.feed import Feed
-from streaming.intake.topics import consumer, lost
+from sources.partitions import Partition
+from sources.port import Changes
+from sources.topics import consumer, lost
 from streaming.stopping import Stopped
 
 #: About so many records of all topics may be decoded and not yet taken.
@@ -48,28 +48,30 @@ _REPORT_EVERY = 5.0
 
 
 class Lookahead:
-    """Reads the topics of all feeds, each from its next offset."""
+    """Reads the partitions of all sources, each from its next offset."""
 
     def __init__(
         self,
         bootstrap: str,
-        feeds: Mapping[str, Feed],
+        changes: Mapping[str, Changes],
         patience: float,
         report: Callable[[str], None],
         stopping: threading.Event,
         ahead_records: int = AHEAD_RECORDS,
     ) -> None:
-        self._feeds = {feed.topic: feed for feed in feeds.values()}
+        """`changes`: source → what takes its records."""
+        self._changes = dict(changes)
+        partitions = {p: each for each in changes.values() for p in each.next}
         self._patience = patience
         self._report = report
         self._stopping = stopping
-        self._ahead = _Ahead(self._feeds, ahead_records)
+        self._ahead = _Ahead(partitions, ahead_records)
         # The client's prefetching is bounded as well, by number and by size.
         bounds = {
             "queued.min.messages": ahead_records,
             "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
         }
-        self._reader = _Reader(bootstrap, self._feeds, self._ahead, bounds)
+        self._reader = _Reader(bootstrap, partitions, self._ahead, bounds)
         self._reader.start()
 
     def close(self) -> None:
@@ -82,18 +84,20 @@ class Lookahead:
 
         Returns whether there were any. Decoded records of other sources stay where they are.
         """
-        topics = [topic for topic, feed in self._feeds.items() if feed.source in sources]
-        chunks = self._ahead.taken(topics or self._feeds)
-        for topic, chunk in chunks:
-            self._feeds[topic].take(chunk)
-        return bool(chunks)
+        found = self._ahead.taken(self._partitions(sources or self._changes))
+        for changes, decoded in found:
+            changes.take(decoded)
+        return bool(found)
+
+    def _partitions(self, sources: Iterable[str]) -> list[Partition]:
+        return [partition for source in sources for partition in self._changes[source].next]
 
     def read_until(
         self, done: Callable[[], bool], waiting_for: str, sources: Collection[str] = ()
     ) -> None:
         """Reads these sources (all, if none are named) until `done` is true; see `read`."""
-        every = [feed.source for feed in self._feeds.values()]
-        self.read({source: Wanted(done, waiting_for) for source in sources or every})
+        wanted = Wanted(done, waiting_for)
+        self.read(dict.fromkeys(sources or self._changes, wanted))
 
     def read(self, wanted: Mapping[str, "Wanted"]) -> None:
         """Reads each of these sources, and no other, until it has what is wanted of it.
@@ -110,7 +114,7 @@ class Lookahead:
                 deadline = time.monotonic() + self._patience
                 continue
             self._refuse_faults(missing)
-            self._ahead.wait([t for t, feed in self._feeds.items() if feed.source in missing])
+            self._ahead.wait(self._partitions(missing))
             waiting_for = next(iter(missing.values()))
             if time.monotonic() > deadline:
                 raise Unreachable(
@@ -122,9 +126,9 @@ class Lookahead:
                 reported = time.monotonic() + _REPORT_EVERY
 
     def _refuse_faults(self, sources: Collection[str]) -> None:
-        for feed in self._feeds.values():
-            if feed.fault is not None and feed.source in sources:
-                raise feed.fault
+        for source in sources:
+            if (fault := self._changes[source].fault) is not None:
+                raise fault
 
 
 @dataclass(frozen=True)
@@ -139,21 +143,22 @@ class Wanted:
 class _Ahead:
     """The decoded records that are not taken yet, of bounded weight; both threads use it."""
 
-    def __init__(self, topics: Iterable[str], limit: int) -> None:
+    def __init__(self, partitions: Mapping[Partition, Changes], limit: int) -> None:
         #: Nothing more is read from this weight on.
         self._limit = limit
         self._changed = threading.Condition()
-        self._chunks: dict[str, list[Chunk]] = {topic: [] for topic in topics}
-        self._weights = dict.fromkeys(self._chunks, 0)
+        self._changes = dict(partitions)
+        self._decoded: dict[Partition, list[Any]] = {partition: [] for partition in partitions}
+        self._weights = dict.fromkeys(self._decoded, 0)
         #: The error that ended the reading thread, if one did.
         self._error: BaseException | None = None
         self.closed = False
 
-    def put(self, topic: str, chunk: Chunk, weight: int) -> None:
-        """Adds the next records of a topic."""
+    def put(self, partition: Partition, decoded: Any, weight: int) -> None:
+        """Adds the next records of a partition."""
         with self._changed:
-            self._chunks[topic].append(chunk)
-            self._weights[topic] += weight
+            self._decoded[partition].append(decoded)
+            self._weights[partition] += weight
             self._changed.notify_all()
 
     def wait_for_room(self) -> None:
@@ -161,31 +166,31 @@ class _Ahead:
         with self._changed:
             self._changed.wait_for(lambda: self.closed or not self._is_full())
 
-    def taken(self, topics: Collection[str]) -> list[tuple[str, Chunk]]:
-        """Removes and returns all decoded records of these topics, each in its order.
+    def taken(self, partitions: Collection[Partition]) -> list[tuple[Changes, Any]]:
+        """Removes and returns all decoded records of these partitions, each in its order.
 
-        If these topics have none and there is no room for any, those of the others are taken.
+        If these have none and there is no room for any, those of the others are taken.
         """
         with self._changed:
-            if self._is_full() and not self._has(topics):
-                topics = list(self._chunks)
-            chunks = [(topic, chunk) for topic in topics for chunk in self._chunks[topic]]
-            if self._error is not None and not chunks:
+            if self._is_full() and not self._has(partitions):
+                partitions = list(self._decoded)
+            found = [(self._changes[p], each) for p in partitions for each in self._decoded[p]]
+            if self._error is not None and not found:
                 raise self._error
-            for topic, _ in chunks:
-                self._chunks[topic], self._weights[topic] = [], 0
+            for partition in partitions:
+                self._decoded[partition], self._weights[partition] = [], 0
             self._changed.notify_all()
-            return chunks
+            return found
 
-    def wait(self, topics: Collection[str]) -> None:
-        """Returns when these topics have records, when all the room is taken, or after a moment."""
+    def wait(self, partitions: Collection[Partition]) -> None:
+        """Returns when these have records, when all the room is taken, or after a moment."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._error or self._has(topics) or self._is_full(), _MOMENT
+                lambda: self._error or self._has(partitions) or self._is_full(), _MOMENT
             )
 
-    def _has(self, topics: Collection[str]) -> bool:
-        return any(self._chunks[topic] for topic in topics)
+    def _has(self, partitions: Collection[Partition]) -> bool:
+        return any(self._decoded[partition] for partition in partitions)
 
     def _is_full(self) -> bool:
         return sum(self._weights.values()) >= self._limit
@@ -209,17 +214,21 @@ class _Reader(threading.Thread):
     """
 
     def __init__(
-        self, bootstrap: str, feeds: Mapping[str, Feed], ahead: _Ahead, bounds: Mapping[str, int]
+        self,
+        bootstrap: str,
+        partitions: Mapping[Partition, Changes],
+        ahead: _Ahead,
+        bounds: Mapping[str, int],
     ) -> None:
         super().__init__(name="lookahead", daemon=True)
-        self._feeds = dict(feeds)
+        self._changes = dict(partitions)
         self._ahead = ahead
-        self._decoding = ThreadPoolExecutor(min(len(feeds), os.cpu_count() or 1), "decoding")
+        self._decoding = ThreadPoolExecutor(min(len(partitions), os.cpu_count() or 1), "decoding")
         #: The pieces that are being decoded, in the order in which they were read.
-        self._under_way: list[tuple[str, Future[list[_Weighed]]]] = []
+        self._under_way: list[tuple[Partition, Future[list[_Weighed]]]] = []
         self._consumer = consumer(bootstrap, bounds)
         self._consumer.assign(
-            [TopicPartition(topic, 0, feed.next_offset) for topic, feed in feeds.items()]
+            [TopicPartition(*p, changes.next[p]) for p, changes in partitions.items()]
         )
 
     def run(self) -> None:
@@ -234,16 +243,16 @@ class _Reader(threading.Thread):
             self._consumer.close()
 
     def _read(self) -> None:
-        topics = by_topic(self._consumed())
-        much = sum(map(len, topics.values())) >= _WORTH_THREADS
+        read = by_partition(self._consumed())
+        much = sum(map(len, read.values())) >= _WORTH_THREADS
         begun = [
-            (topic, self._decoding.submit(self._chunks, topic, topics[topic]))
-            for topic in (topics if much else ())
+            (partition, self._decoding.submit(self._decoded, partition, read[partition]))
+            for partition in (read if much else ())
         ]
         self._hand_over()
         self._under_way = begun
-        for topic in () if much else topics:
-            self._put(topic, self._chunks(topic, topics[topic]))
+        for partition in () if much else read:
+            self._put(partition, self._decoded(partition, read[partition]))
 
     def _consumed(self) -> list[Message]:
         """The records that have come or come while others are decoded: larger pieces cost less.
@@ -263,40 +272,40 @@ class _Reader(threading.Thread):
 
     def _hand_over(self) -> None:
         """Puts the pieces under way into the room, each when it is decoded."""
-        for topic, decoded in self._under_way:
-            self._put(topic, decoded.result())
+        for partition, decoded in self._under_way:
+            self._put(partition, decoded.result())
 
-    def _put(self, topic: str, chunks: Iterable["_Weighed"]) -> None:
-        for chunk, weight in chunks:
-            self._ahead.put(topic, chunk, weight)
+    def _put(self, partition: Partition, pieces: Iterable["_Weighed"]) -> None:
+        for decoded, weight in pieces:
+            self._ahead.put(partition, decoded, weight)
 
-    def _chunks(self, topic: str, messages: list[Message]) -> list["_Weighed"]:
-        """The decoded records of a topic, each piece with its weight."""
-        feed = self._feeds[topic]
+    def _decoded(self, partition: Partition, messages: list[Message]) -> list["_Weighed"]:
+        """The decoded records of a partition, each piece with its weight."""
+        changes = self._changes[partition]
         records = [m for m in messages if m.error() is None]
-        found = [_decoded(feed, records)] if records else []
+        found = [_decoded(changes, partition, records)] if records else []
         ends = losses(messages) if len(records) < len(messages) else ()
-        return [*found, *((feed.ended(loss), 0) for loss in ends)]
+        return [*found, *((changes.lost(partition, loss), 0) for loss in ends)]
 
 
-#: A chunk and its weight.
-_Weighed: TypeAlias = tuple[Chunk, int]
+#: Decoded records and their weight.
+_Weighed: TypeAlias = tuple[Any, int]
 
 
-def by_topic(messages: list[Message]) -> dict[str, list[Message]]:
-    """The messages by topic, without those about the client itself or about a broker."""
-    topics: dict[str, list[Message]] = {}
-    for topic, run in groupby(messages, Message.topic):
-        if topic:
-            topics.setdefault(topic, []).extend(run)
-    return topics
+def by_partition(messages: list[Message]) -> dict[Partition, list[Message]]:
+    """The messages by partition, without those about the client itself or about a broker."""
+    found: dict[Partition, list[Message]] = {}
+    for topic, of_topic in groupby(messages, Message.topic):
+        for number, run in groupby(of_topic if topic else (), Message.partition):
+            found.setdefault(Partition(str(topic), int(number or 0)), []).extend(run)
+    return found
 
 
-def _decoded(feed: Feed, records: list[Message]) -> _Weighed:
+def _decoded(changes: Changes, partition: Partition, records: list[Message]) -> _Weighed:
     offsets = np.array([m.offset() for m in records], dtype=np.int64)
     values = pl.Series("value", [m.value() for m in records], pl.Binary)
     weight = len(records) + int((values.bin.size() // _RECORD_BYTES).sum())
-    return feed.decoded(offsets, values), weight
+    return changes.decode(partition, offsets, values), weight
 
 
 def losses(messages: list[Message]) -> Iterator[SourceViolation]:

@@ -1,4 +1,4 @@
-"""A job's reading of its sources: their topics from a vector on, and answers to questions.
+"""A job's reading of its sources: their changes from a vector on, and answers to questions.
 
 All views of a job share one reading: each record is fetched and decoded once. The driver
 (protocols/exchange/driver.py) decides which questions go out, and when each view gets its answers.
@@ -6,12 +6,12 @@ All views of a job share one reading: each record is fetched and decoded once. T
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog, Room
-from protocols.errors import SourceViolation
+from protocols.errors import ProtocolBug, SourceViolation
 from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.deliveries import Numbers
@@ -21,9 +21,9 @@ from protocols.exchange.questions import Answer, Question, Snapshot
 from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
+from sources.partitions import Offsets, Partition, Token, offsets_in
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
-from streaming.intake.feed import Feed
 from streaming.intake.lookahead import Lookahead, Wanted
 from streaming.intake.spilling import spill
 from streaming.settings.configuration import Configuration
@@ -46,7 +46,7 @@ def nothing_received(
 
 
 class Reading:
-    """Feeds, lookahead and the received updates, from a standing on."""
+    """The changes of sources, the lookahead and the received updates, from a standing on."""
 
     def __init__(
         self,
@@ -54,11 +54,14 @@ class Reading:
         sources: Sources,
         received: Received[Frame],
         standing: Standing,
+        partitions: Mapping[str, Collection[Partition]],
         measures: Measures,
         report: Callable[[str], None],
         stopping: threading.Event,
     ) -> None:
+        """`partitions`: source → where it publishes."""
         self._sources = sources
+        self.partitions = {source: tuple(partitions[source]) for source in standing.tokens}
         self._measures = measures
         #: Source → the latest version of it that a view has seen; no answer may be older.
         self._seen = dict(standing.vector)
@@ -70,20 +73,19 @@ class Reading:
         self.received = received
         #: The copies that answer for sources.
         self.router: Router[Frame] = Router()
-        self.feeds = {
-            source: Feed(
+        self.changes = {
+            source: sources.changes(
                 source,
-                configuration.sources[source].topic,
                 [relation for relation in received.logs if relation.source == source],
                 self.received,
-                offset,
+                offsets_from(token, partitions[source]),
                 standing.digests.get(source, UNKNOWN),
             )
-            for source, offset in standing.offsets.items()
+            for source, token in standing.tokens.items()
         }
         self._lookahead = Lookahead(
             configuration.bootstrap,
-            self.feeds,
+            self.changes,
             configuration.job.patience_seconds,
             report,
             stopping,
@@ -95,52 +97,52 @@ class Reading:
 
     # -- topics --------------------------------------------------------------------------------
 
-    def read_up_to(self, ends: Mapping[str, int]) -> None:
-        """Reads until every transaction that begins below these offsets is complete."""
+    def read_up_to(self, ends: Mapping[str, Offsets]) -> None:
+        """Reads until every transaction with a record below these offsets is complete."""
         wanted = {}
-        for source, end in ends.items():
-            feed = self.feeds[source]
-            what = f"the rest of a transaction in topic {feed.topic!r}"
-            wanted[source] = Wanted(partial(feed.is_whole_up_to, end), what)
+        for source, offsets in ends.items():
+            topics = " and ".join(sorted({repr(partition.topic) for partition in offsets}))
+            done = partial(self.changes[source].is_whole_up_to, offsets)
+            wanted[source] = Wanted(done, f"the rest of a transaction in topic {topics}")
         with self._measures.waiting_for("the rest of a batch in the topics"):
             self._lookahead.read(wanted)
 
     def times(self, source: str, after: int, upto: int) -> Numbers:
         """The commit times of the received versions in (after, upto]."""
-        return self.feeds[source].times(after, upto)
+        return self.changes[source].times(after, upto)
 
     def sizes(self, source: str, after: int, upto: int) -> Numbers:
         """The numbers of records of the received versions in (after, upto]."""
-        return self.feeds[source].sizes(after, upto)
+        return self.changes[source].sizes(after, upto)
 
-    def first_waiting(self, source: str, version: int) -> tuple[int, float] | None:
-        """The first received transaction after a version: the offset after it, and its commit time
+    def first_waiting(self, source: str, version: int) -> tuple[Token, float] | None:
+        """The first received transaction after a version: the token after it, and its commit time
         in seconds since the epoch."""
-        feed = self.feeds[source]
         if self.received.received(source) <= version:
             return None
-        return feed.offset_behind(version + 1), feed.committed_at(version + 1) / 1000
+        token = self.changes[source].token_after(version + 1)
+        return token, self.committed_at(source, version + 1) / 1000
 
-    def has_read_all(self, source: str, version: int) -> int | None:
-        """The offset after all records read if this version is the last of them, else None.
+    def has_read_all(self, source: str, version: int) -> Offsets | None:
+        """The offsets after all records read if this version is the last of them, else None.
 
         Repetitions after it are not waiting updates.
         """
-        feed = self.feeds[source]
-        whole = feed.is_whole_up_to(feed.next_offset) and self.received.received(source) == version
-        return feed.next_offset if whole else None
+        read = dict(self.changes[source].next)
+        whole = self.changes[source].is_whole_up_to(read)
+        return read if whole and self.received.received(source) == version else None
 
     def committed_at(self, source: str, version: int) -> int:
         """The commit time of a received version, in milliseconds since the epoch."""
-        return self.feeds[source].committed_at(version)
+        return int(self.changes[source].times(version - 1, version)[0])
 
     def part_of(self, source: str, version: int) -> GlobalPart | None:
         """The global transaction that a received version is a part of."""
-        return self.feeds[source].part_of(version)
+        return self.changes[source].part_of(version)
 
     def has_parts(self, source: str, after: int, upto: int) -> bool:
         """Whether any of these received versions is a part of a global transaction."""
-        return self.feeds[source].has_parts(after, upto)
+        return self.changes[source].has_parts(after, upto)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -235,16 +237,16 @@ class Reading:
 
     def _refuse_fork(self, source: str, version: int, digest: int) -> None:
         """SourceViolation when the topic has another history than the source itself, or a view."""
-        feed = self.feeds[source]
-        if feed.agrees(version, digest):
+        changes = self.changes[source]
+        if changes.agrees(version, digest):
             return
 
         def same(version: int) -> bool:
             return not differ(
-                feed.digest_at(version), self._sources.digests(source, [version])[version]
+                changes.digest_at(version), self._sources.digests(source, [version])[version]
             )
 
-        raise SourceViolation(other_past(source, *parting(same, feed.confirmed, version)))
+        raise SourceViolation(other_past(source, *parting(same, changes.confirmed, version)))
 
     def _has(self, source: str, version: int) -> bool:
         return self.received.received(source) >= version
@@ -257,4 +259,12 @@ class Reading:
     def forget(self, vector: Mapping[str, int]) -> None:
         """Drops what is remembered of records up to this vector, which all views have reached."""
         for source, version in vector.items():
-            self.feeds[source].forget(version)
+            self.changes[source].forget(version)
+
+
+def offsets_from(token: Token, partitions: Collection[Partition]) -> Offsets:
+    """The offsets of a checked token."""
+    offsets = offsets_in(token, partitions)
+    if offsets is None:
+        raise ProtocolBug(f"a token is about other partitions than {sorted(partitions)}")
+    return offsets

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
-from streaming.intake.asking import Sources, catalog_in, digests_in, refuse_reset, versions_in
+from sources.history import UNKNOWN
+from sources.partitions import Ends
+from sources.topics import ends_of
+from streaming.intake.asking import Sources, catalog_in, refuse_reset, versions_in
 from streaming.intake.firstvector import Beginnings
-from streaming.intake.resuming import Resuming
-from streaming.intake.topics import ends_of_topics
 from streaming.job.context import Context
 from streaming.job.storedview import StoredView
 from streaming.settings.configuration import ViewSettings
@@ -20,22 +22,22 @@ class Checked:
     def __init__(self, context: Context, settings: Sequence[ViewSettings]) -> None:
         known = context.configuration
         used = {s.name: s for view in settings for s in known.sources_of(view).values()}
-        topics = {source.name: source.topic for source in used.values()}
         with ExitStack() as made:
             patience, most = known.job.patience_seconds, known.job.answer_megabytes
             self.sources = Sources(used, patience, context.report, context.stopping, most)
             made.enter_context(closing(self.sources))
-            #: Source → its topic's first and next offset. Read before the versions: updates after
-            #: these versions are at or after these offsets.
-            self.ends: Mapping[str, tuple[int, int]] = ends_of_topics(known.bootstrap, topics)
-            statuses = self.sources.statuses()
-            self._versions, digests = versions_in(statuses), digests_in(statuses)
-            self._resuming = Resuming(known.bootstrap, topics, self.ends, self.sources, digests)
+            #: Source → the ends of its partitions. Read before the versions: updates after these
+            #: versions are at or after these offsets.
+            topics = {source.name: source.topics for source in used.values()}
+            self.ends: Mapping[str, Ends] = ends_of(known.bootstrap, topics)
+            described = self.sources.described()
+            self._versions = versions_in(described)
+            self._bootstrap = known.bootstrap
             #: The vectors of views that have no state yet.
             self.beginnings = Beginnings(
-                known, self.sources, self.ends, statuses, context.report, context.stopping
+                known, self.sources, self.ends, described, context.report, context.stopping
             )
-            catalog = declared(catalog_in(statuses), known.sources)
+            catalog = declared(catalog_in(described), known.sources)
             for source in used.values():
                 source.refuse_unknown_copies(catalog)
             self.views = [StoredView(known, each, catalog, context.report) for each in settings]
@@ -48,9 +50,23 @@ class Checked:
             self._made = made.pop_all()
 
     def standing(self, standing: Standing) -> Standing:
-        """The standing, with the offsets from which on the topics have the updates after it."""
+        """The standing, with the tokens from which on the topics have the updates after it.
+
+        SourceViolation when a source has another history, or a topic lacks these updates.
+        """
         refuse_reset(standing.vector, self._versions)
-        return self._resuming.checked(standing)
+        tokens = {
+            source: self.sources.resumed(
+                self._bootstrap,
+                source,
+                self.ends[source],
+                standing.vector[source],
+                token,
+                standing.digests.get(source, UNKNOWN),
+            )
+            for source, token in standing.tokens.items()
+        }
+        return replace(standing, tokens=tokens)
 
     def close(self) -> None:
         """Closes the connections to the sources."""

@@ -68,7 +68,7 @@ class FirstState:
     def _check(self, reading: Reading) -> None:
         """Asks each source for no rows, before the vector from its status is kept.
 
-        The answer's version has to be the vector's, or one that comes after the vector's offsets.
+        The answer's version has to be the vector's, or one that comes after the vector's tokens.
         """
         asked = {relation.source: relation for relation in self._view.relations}
         reading.look_up([_for_nothing(relation) for relation in asked.values()])

@@ -4,7 +4,7 @@
 
 The views of a job share topics and answers (`reading.py`); each has positions of its own. A part of
 a global transaction waits for the others, and later transactions of its source wait too, over
-batches and restarts if need be: no commit has them, and the standing's offsets stay before them.
+batches and restarts if need be: no commit has them, and the standing's tokens stay before them.
 """
 
 import time
@@ -30,6 +30,7 @@ from protocols.exchange.questions import Answer, Snapshot
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
+from sources.partitions import Offsets, Token
 from streaming.figures.heldback import held_back
 from streaming.figures.noting import noted
 from streaming.figures.status import ViewStatus
@@ -127,13 +128,13 @@ class KeptView:
 
     # -- one micro-batch -------------------------------------------------------------------------
 
-    def enqueue_upto(self, ends: Mapping[str, int]) -> bool:
-        """Enqueues transactions that begin below these offsets, as many as one sweep may have.
+    def enqueue_upto(self, ends: Mapping[str, Offsets]) -> bool:
+        """Enqueues transactions with a record below these offsets, as many as one sweep may have.
 
         Returns whether more of them wait.
         """
-        feeds = self._reading.feeds
-        upto = {s: feeds[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
+        changes = self._reading.changes
+        upto = {s: changes[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
         return self.work.enqueue_upto(upto, self._configuration.job.records_per_sweep)
 
     def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
@@ -172,7 +173,8 @@ class KeptView:
             self._mailbox,
             self._reading.received.logs,
             self._reading.router.copies.values(),
-            self._offsets(received),
+            self._reading.partitions,
+            self._tokens(received),
             self._digests(received),
         )
 
@@ -242,7 +244,7 @@ class KeptView:
         order = self._order_of(installs)
         last = installs[-1].position
         vector = self._mailbox.vector_at(last)
-        standing = Standing(last, vector, self._offsets(vector), self._digests(vector))
+        standing = Standing(last, vector, self._tokens(vector), self._digests(vector))
         changes = placed(self.view, installs)
         written, self._written = self._written, []
         shown = shown_in(installs, len(np.unique(order.position)))
@@ -296,8 +298,7 @@ class KeptView:
             mine = order.source == number
             if mine.any():
                 versions = order.version[mine]
-                feed = self._reading.feeds[source]
-                times[mine] = feed.times(int(versions[0]) - 1, int(versions[-1]))
+                times[mine] = self._reading.times(source, int(versions[0]) - 1, int(versions[-1]))
         skipped = np.zeros(len(order), np.int64)
         for install in installs:
             if install.skipped:
@@ -326,18 +327,18 @@ class KeptView:
         which[np.searchsorted(positions, asked)] = np.arange(1, len(said))
         return pl.Series("questions", said, pl.List(QUESTION)).gather(which)
 
-    def _offsets(self, vector: Mapping[str, int]) -> dict[str, int]:
-        """The offset after each version of the vector; unchanged where a source had no update."""
-        offsets = dict(self.standing.offsets)
+    def _tokens(self, vector: Mapping[str, int]) -> dict[str, Token]:
+        """The token after each version of the vector; unchanged where a source had no update."""
+        tokens = dict(self.standing.tokens)
         for source, version in vector.items():
             if version > self.standing.vector[source]:
-                offsets[source] = self._reading.feeds[source].offset_behind(version)
-        return offsets
+                tokens[source] = self._reading.changes[source].token_after(version)
+        return tokens
 
     def _digests(self, vector: Mapping[str, int]) -> dict[str, int]:
         """The digest of each source's history up to the vector."""
         return {
-            source: self._reading.feeds[source].digest_at(version)
+            source: self._reading.changes[source].digest_at(version)
             if version > self.standing.vector[source]
             else self.standing.digests.get(source, UNKNOWN)
             for source, version in vector.items()

@@ -1,4 +1,4 @@
-"""The views kept by one job, without Spark: from the offsets of a batch to commits.
+"""The views kept by one job, without Spark: from the ends of a batch to commits.
 
     topics ─ lookahead ─> received <─────────────────────── waves ─> query servers
                              |  order of delivery  |
@@ -20,14 +20,16 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 from protocols.algebra.frame import Frame
+from protocols.errors import SourceViolation
 from protocols.exchange.copying import Copying
 from protocols.exchange.driver import Driver
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
+from sources.partitions import Ends, Offsets, Token
+from sources.topics import refuse_lost
 from streaming.figures.status import SourceStatus, ViewStatus
-from streaming.intake.reading import Reading, nothing_received
-from streaming.intake.topics import refuse_lost
+from streaming.intake.reading import Reading, nothing_received, offsets_from
 from streaming.job.checked import Checked
 from streaming.job.commits import Commits
 from streaming.job.context import Context
@@ -52,9 +54,11 @@ class Running:
         """Lets every view go on from its standing, or gives it its first state."""
         self._context = context
         self._checked = checked
-        #: Source → the offset up to which all views are done with its topic. Only this job's thread
-        #: can compute it, when nothing is in work.
+        #: Source → the number of records with which all views are done. Only this job's thread can
+        #: compute it, when nothing is in work.
         self._reached: dict[str, int] = {}
+        #: Source → its first waiting transaction: the number of records up to its end, and its
+        #: commit time.
         self._next: dict[str, tuple[int, float]] = {}
         ready = [(stored, *self._state_of(stored)) for stored in checked.views]
         relations = [relation for stored, *_ in ready for relation in stored.view.relations]
@@ -77,7 +81,7 @@ class Running:
                 Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
             self._watching = Watching(
                 context.configuration.bootstrap,
-                {source: topic for topic, source in self.topics.items()},
+                self._reading.partitions,
                 self._installed,
                 context.measures,
                 context.report,
@@ -119,6 +123,7 @@ class Running:
             self._checked.sources,
             nothing_received(context.configuration, relations, start),
             start,
+            self._checked.ends,
             context.measures,
             context.report,
             context.stopping,
@@ -144,31 +149,55 @@ class Running:
         """The standing up to which all views have come."""
         return earliest([view.standing for view in self.views])
 
-    @property
-    def topics(self) -> dict[str, str]:
-        """Topic → source, of all views."""
-        return {feed.topic: source for source, feed in self._reading.feeds.items()}
-
     def refuse_lost_topics(self) -> None:
         """SourceViolation if a topic has lost records that this job has read."""
-        read = {feed.topic: feed.next_offset for feed in self._reading.feeds.values()}
+        changes = self._reading.changes.values()
+        read = {p: offset for each in changes for p, offset in each.next.items()}
         refuse_lost(self._context.configuration.bootstrap, read)
 
     @property
-    def topic_ends(self) -> dict[str, tuple[int, int]]:
-        """Topic → its first and its next offset before the start."""
-        return {topic: self._checked.ends[source] for topic, source in self.topics.items()}
+    def partition_ends(self) -> Ends:
+        """The ends of all partitions before the start."""
+        return {
+            p: self._checked.ends[s][p]
+            for s, each in self._reading.partitions.items()
+            for p in each
+        }
 
     @property
-    def offsets(self) -> dict[str, int]:
-        """Topic → the first offset that some view needs."""
-        offsets = self._earliest.offsets
-        return {topic: offsets[source] for topic, source in self.topics.items()}
+    def offsets(self) -> Offsets:
+        """Partition → the first offset that some view needs."""
+        return {
+            partition: offset
+            for source, token in self._earliest.tokens.items()
+            for partition, offset in self._offsets(source, token).items()
+        }
+
+    def by_source(self, offsets: Offsets) -> dict[str, Offsets]:
+        """Offsets of all partitions, by source; SourceViolation for an unknown partition."""
+        found: dict[str, Offsets] = {
+            source: {p: offsets[p] for p in partitions if p in offsets}
+            for source, partitions in self._reading.partitions.items()
+        }
+        known = {partition for each in found.values() for partition in each}
+        for partition in offsets.keys() - known:
+            raise SourceViolation(
+                f"{partition} was added while the job ran. Start it again: it reads all partitions,"
+                " and goes on where the views are"
+            )
+        return found
+
+    def _offsets(self, source: str, token: Token) -> Offsets:
+        return offsets_from(token, self._reading.partitions[source])
+
+    def _records(self, source: str, token: Token) -> int:
+        """A token as a number of records, by which progress is measured."""
+        return sum(self._offsets(source, token).values())
 
     # -- one micro-batch -------------------------------------------------------------------------
 
-    def process(self, ends: Mapping[str, int]) -> int:
-        """Processes transactions that begin below these offsets (by source).
+    def process(self, ends: Mapping[str, Offsets]) -> int:
+        """Processes transactions with a record below these offsets (by source).
 
         Returns the number of new positions. By then the protocols are done, and their installs are
         handed over to be committed; `settle` waits for the commits.
@@ -181,7 +210,7 @@ class Running:
             pass
         return self._positions() - before
 
-    def _sweep(self, ends: Mapping[str, int]) -> bool:
+    def _sweep(self, ends: Mapping[str, Offsets]) -> bool:
         """Does one sweep of every view; True if transactions below these offsets still wait."""
         with self._context.measures.step("order"):
             waiting = [view.enqueue_upto(ends) for view in self.views]
@@ -197,21 +226,27 @@ class Running:
         """Notes the first waiting transaction of each source, to compute the backlog."""
         vector = self._earliest.vector
         found = {source: self._reading.first_waiting(source, v) for source, v in vector.items()}
-        self._next = {source: each for source, each in found.items() if each is not None}
+        self._next = {
+            source: (self._records(source, each[0]), each[1])
+            for source, each in found.items()
+            if each is not None
+        }
 
     def _note_reached(self) -> None:
         """Counts read records that bring no update as done; called when nothing is in work."""
         vector = self._earliest.vector
         found = {source: self._reading.has_read_all(source, v) for source, v in vector.items()}
-        self._reached = {source: each for source, each in found.items() if each is not None}
+        self._reached = {s: sum(read.values()) for s, read in found.items() if read is not None}
 
     def _installed(self) -> dict[str, Installed]:
         """The progress of all views in each topic; any thread may call it."""
-        offsets = earliest([view.committed for view in self.views]).offsets
+        tokens = earliest([view.committed for view in self.views]).tokens
         reached, following = self._reached, self._next
         return {
-            source: Installed(max(offset, reached.get(source, 0)), following.get(source))
-            for source, offset in offsets.items()
+            source: Installed(
+                max(self._records(source, token), reached.get(source, 0)), following.get(source)
+            )
+            for source, token in tokens.items()
         }
 
     def status(self) -> tuple[list[SourceStatus], list[ViewStatus]]:
@@ -219,7 +254,7 @@ class Running:
         received, known = self._reading.received, self._context.measures
         sources = [
             SourceStatus(s, known.reachable.get(s), received.received(s), known.behind.get(s))
-            for s in self._reading.feeds
+            for s in self._reading.changes
         ]
         return sources, [view.status() for view in self.views]
 
@@ -287,12 +322,12 @@ class Running:
 def earliest(standings: Sequence[Standing]) -> Standing:
     """The standing from which the topics have to be read so that no view misses an update."""
     vector: dict[str, int] = {}
-    offsets: dict[str, int] = {}
+    tokens: dict[str, Token] = {}
     digests: dict[str, int] = {}
     for standing in standings:
         for source, version in standing.vector.items():
-            place = version, standing.offsets[source]
-            if source not in vector or place < (vector[source], offsets[source]):
-                vector[source], offsets[source] = place
+            place = version, standing.tokens[source]
+            if source not in vector or place < (vector[source], tokens[source]):
+                vector[source], tokens[source] = place
                 digests[source] = standing.digests.get(source, UNKNOWN)
-    return Standing(min(standing.position for standing in standings), vector, offsets, digests)
+    return Standing(min(standing.position for standing in standings), vector, tokens, digests)

@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +42,7 @@ from protocols.exchange.together import finish
 from protocols.maintenance.registry import protocol
 from protocols.views.catalog import Relation
 from protocols.views.tree import AnyView
+from sources.partitions import Partition, Token
 from streaming.figures.measuring import Measures
 from streaming.figures.noting import noted
 from streaming.intake.asking import Sources
@@ -59,8 +60,10 @@ class Batch:
     view: AnyView
     #: The name of the protocol that keeps the view.
     protocol: str
-    #: The position and vector where the mailbox begins, with offsets and digests after `received`.
+    #: The position and vector where the mailbox begins, with tokens and digests after `received`.
     standing: Standing
+    #: Source → where it publishes.
+    partitions: Mapping[str, Sequence[Partition]]
     #: The directory of the table `changes`.
     directory: Path
     #: Source → the last version received.
@@ -113,12 +116,13 @@ def batch_of(
     mailbox: Mailbox[Frame],
     logs: Mapping[Relation, Log[Frame]],
     copies: Iterable[Copy[Frame]],
-    offsets: Mapping[str, int],
+    partitions: Mapping[str, Sequence[Partition]],
+    tokens: Mapping[str, Token],
     digests: Mapping[str, int],
 ) -> Batch:
     """The data that executors need.
 
-    `offsets` come after the last updates that the mailbox has received, `digests` are of the
+    `tokens` come after the last updates that the mailbox has received, `digests` are of the
     histories up to these, and `copies` are up to date.
     """
     base = mailbox.vector_at(mailbox.start)
@@ -130,10 +134,21 @@ def batch_of(
         if rows is not None:
             changes[relation] = rows.data.rename({POSITION: VERSION})
     order = mailbox.deliveries(mailbox.start, mailbox.last_position)
-    standing = Standing(mailbox.start, base, dict(offsets), dict(digests))
+    standing = Standing(mailbox.start, base, dict(tokens), dict(digests))
     directory = configuration.warehouse / view.name / "changes"
     held = {copy.relation: copy.rows.data for copy in copies if copy.relation in view.relations}
-    return Batch(configuration, view, protocol, standing, directory, received, changes, order, held)
+    return Batch(
+        configuration,
+        view,
+        protocol,
+        standing,
+        partitions,
+        directory,
+        received,
+        changes,
+        order,
+        held,
+    )
 
 
 # -- at an executor ------------------------------------------------------------------------------
@@ -199,7 +214,16 @@ def _reading(
         if version > standing.vector[source]:
             changes = {r: rows for r, rows in batch.changes.items() if r.source == source}
             received.receive(source, version, changes)
-    reading = Reading(batch.configuration, sources, received, standing, measures, _report, stopping)
+    reading = Reading(
+        batch.configuration,
+        sources,
+        received,
+        standing,
+        batch.partitions,
+        measures,
+        _report,
+        stopping,
+    )
     for relation, rows in batch.copies.items():
         version = received.received(relation.source)
         reading.router.add(Copy(relation, received, Frame(rows), version))

@@ -7,7 +7,7 @@ is reported once. The ends of the topics tell how far the views are behind.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +15,10 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from protocols.errors import Unreachable, ViewsweepError
+from sources.partitions import Partition
+from sources.topics import consumer
 from streaming.figures.heldback import HeldBack
 from streaming.figures.measuring import Behind, Measures
-from streaming.intake.topics import consumer
 
 _EVERY_SECONDS = 2.0
 #: How long an answer may take.
@@ -81,12 +82,12 @@ class Presence:
 
 @dataclass(frozen=True)
 class Installed:
-    """The progress of the views in a topic."""
+    """The progress of the views over a source, in records: offsets, added over its partitions."""
 
-    #: All records below it are installed in every view, or not needed.
-    offset: int
-    #: The first transaction that waits, if it is received: the offset after it, and its commit time
-    #: (seconds since the epoch).
+    #: So many are installed in every view, or not needed.
+    records: int
+    #: The first transaction that waits, if it is received: the records up to its end, and its
+    #: commit time (seconds since the epoch).
     next: tuple[int, float] | None = None
 
 
@@ -95,11 +96,11 @@ class Backlog:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        #: Source → (time, end of its topic), one entry each time the end had moved.
+        #: Source → (time, its published records), one entry each time these had grown.
         self._ends: dict[str, deque[tuple[float, int]]] = {}
 
     def seen(self, source: str, end: int) -> None:
-        """Notes the present end of a topic."""
+        """Notes the number of records that a source has published."""
         ends = self._ends.setdefault(source, deque())
         if not ends or ends[-1][1] != end:
             ends.append((self._clock(), end))
@@ -113,13 +114,13 @@ class Backlog:
         }
 
     def _behind(self, ends: deque[tuple[float, int]], at: Installed) -> Behind:
-        while len(ends) > 1 and ends[0][1] <= at.offset:
+        while len(ends) > 1 and ends[0][1] <= at.records:
             ends.popleft()
-        records = max(0, ends[-1][1] - at.offset)
+        records = max(0, ends[-1][1] - at.records)
         if not records:
             return Behind(0, 0.0)
         since = ends[0][0]
-        if at.next is not None and at.next[0] > at.offset:
+        if at.next is not None and at.next[0] > at.records:
             since = min(since, at.next[1])
         return Behind(records, max(0.0, self._clock() - since))
 
@@ -130,15 +131,15 @@ class Watching:
     def __init__(
         self,
         bootstrap: str,
-        topics: Mapping[str, str],
+        partitions: Mapping[str, Sequence[Partition]],
         installed: Callable[[], Mapping[str, Installed]],
         measures: Measures,
         report: Report,
         stopping: threading.Event,
     ) -> None:
-        """`topics`: source → its topic."""
+        """`partitions`: source → where it publishes."""
         self._bootstrap = bootstrap
-        self._topics = dict(topics)
+        self._partitions = dict(partitions)
         self._installed = installed
         self._measures = measures
         self._report = report
@@ -175,14 +176,17 @@ class Watching:
                     return
 
     def _ask_ends(self, asking: Consumer) -> None:
-        for source, topic in self._topics.items():
+        for source, partitions in self._partitions.items():
             try:
-                _, end = asking.get_watermark_offsets(TopicPartition(topic, 0), _ANSWER_SECONDS)
+                ends = [
+                    asking.get_watermark_offsets(TopicPartition(*each), _ANSWER_SECONDS)
+                    for each in partitions
+                ]
             except KafkaException as error:
                 if error.args[0].code() in _NO_ANSWER:
                     raise Unreachable(error.args[0].str()) from None
             else:
-                self._backlog.seen(source, end)
+                self._backlog.seen(source, sum(end for _, end in ends))
 
     def look_again(self) -> None:
         """Computes the backlog again, with the present standings and the ends as last seen."""

@@ -46,11 +46,11 @@ Keep: TypeAlias = Literal["ask", "full"]
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """The addresses of one source: its query server and its topic."""
+    """The addresses of one source: its query server and its topics."""
 
     name: str
     address: str
-    topic: str
+    topics: tuple[str, ...]
     #: Name of the environment variable that holds the token, for servers off loopback.
     token_env: str | None
     tls_roots: Path | None
@@ -216,12 +216,24 @@ class _Reader:
         return SourceSettings(
             name,
             self._text(table, "address", where),
-            self._text(table, "topic", where, name) or name,
+            self._topics(table, name),
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
             self._keep(table, where),
             self._relations(table, where),
         )
+
+    def _topics(self, table: dict[str, Any], name: str) -> tuple[str, ...]:
+        """The topics of a source: one, a list, or the one that has its name."""
+        given = table.get("topic", name)
+        topics = [given] if isinstance(given, str) else given
+        if not isinstance(topics, list) or not all(isinstance(t, str) and t for t in topics):
+            problem = f"has to be a text, or a list of texts, not {given!r}"
+            self._refuse(f"sources.{name}.topic", problem)
+        if not topics or len(set(topics)) < len(topics):
+            problem = "is empty" if not topics else "names a topic twice"
+            self._refuse(f"sources.{name}.topic", problem)
+        return tuple(topics)
 
     def _keep(self, table: dict[str, Any], where: str) -> dict[str, Keep]:
         kept = self._table(table, "keep", f"{where}.")
@@ -241,10 +253,10 @@ class _Reader:
 
     def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:
         owners: dict[str, str] = {}
-        for name, source in sources.items():
-            other = owners.setdefault(source.topic, name)
+        for name, topic in ((n, topic) for n, source in sources.items() for topic in source.topics):
+            other = owners.setdefault(topic, name)
             if other != name:
-                problem = f"is {source.topic!r}, the topic of source {other!r}; each needs its own"
+                problem = f"is {topic!r}, the topic of source {other!r}; each needs its own"
                 self._refuse(f"sources.{name}.topic", problem)
 
     def _view(self, name: str) -> ViewSettings:

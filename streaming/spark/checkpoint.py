@@ -6,20 +6,21 @@ that Spark would read are checked first.
 
     metadata        {"id": …}
     sources/0/0     v1, then the offsets at which the first batch began, by topic
-    offsets/N       v1, settings, then the end offsets of batch N: {"topic": {"0": 17}}
+    offsets/N       v1, settings, then the end offsets of batch N: {"topic": {"0": 17, "1": 4}}
     commits/N       v1, then Spark's notes on batch N, which is done
 
 Beside each lies a checksum, which Hadoop compares.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from protocols.errors import ViewsweepError
+from sources.partitions import Ends, Offsets, Partition
 
 _FORMAT = "v1"
 
@@ -28,30 +29,34 @@ class NotUsable(ViewsweepError):
     """The reason why Spark could not go on with a checkpoint."""
 
 
-def fed_offsets(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
-    """Topic → the offset after the last one that Spark has fed; None before its first batch.
+def fed_offsets(checkpoint: Path, ends: Ends) -> dict[Partition, int] | None:
+    """Partition → the offset after the last one that Spark has fed; None before its first batch.
 
-    `topics`: each topic that is read → its first and next offset. NotUsable if the checkpoint is
-    damaged or is about other topics.
+    `ends`: of the partitions that are read. NotUsable if the checkpoint is damaged or is about
+    other ones.
     """
     if not checkpoint.exists():
         return None
     try:
-        return _fed(checkpoint, topics)
+        return _fed(checkpoint, ends)
     except OSError as error:
         raise NotUsable(f"{error.filename or checkpoint}: {error.strerror or error}") from None
 
 
-def offsets_in(file: Path) -> dict[str, int]:
-    """Topic → offset in a file of a checkpoint; every topic has one partition."""
+def offsets_in(file: Path) -> dict[Partition, int]:
+    """Partition → offset in a file of a checkpoint."""
     offsets = _json(file, _versioned(file)[-1])
     try:
-        return {topic: int(partitions["0"]) for topic, partitions in offsets.items()}
-    except (KeyError, TypeError, ValueError):
-        raise NotUsable(f"{file} has no offsets of topics with one partition") from None
+        return {
+            Partition(topic, int(number)): int(offset)
+            for topic, partitions in offsets.items()
+            for number, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise NotUsable(f"{file} has no offsets of topics") from None
 
 
-def _fed(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, int] | None:
+def _fed(checkpoint: Path, ends: Ends) -> dict[Partition, int] | None:
     if not checkpoint.is_dir():
         raise NotUsable(f"{checkpoint} is not a directory")
     metadata = checkpoint / "metadata"
@@ -69,7 +74,7 @@ def _fed(checkpoint: Path, topics: Mapping[str, tuple[int, int]]) -> dict[str, i
         raise NotUsable(f"{checkpoint / 'offsets'} lacks batches")
     if not begun:
         return None
-    _refuse_others(begun[newest], reached[newest], topics)
+    _refuse_others(begun[newest], reached[newest], ends)
     return reached[newest]
 
 
@@ -80,22 +85,20 @@ def _numbered(directory: Path) -> dict[int, Path]:
     return {int(file.name): file for file in directory.iterdir() if file.name.isdecimal()}
 
 
-def _refuse_others(
-    file: Path, reached: Mapping[str, int], topics: Mapping[str, tuple[int, int]]
-) -> None:
-    """NotUsable when these are not offsets in the present topics."""
-    if reached.keys() != topics.keys():
-        raise NotUsable(f"{file} is about {_names(reached)}, and the job reads {_names(topics)}")
-    for topic, offset in reached.items():
-        low, high = topics[topic]
+def _refuse_others(file: Path, reached: Offsets, ends: Ends) -> None:
+    """NotUsable when these are not offsets in the present partitions."""
+    if reached.keys() != ends.keys():
+        raise NotUsable(f"{file} is about {_names(reached)}, and the job reads {_names(ends)}")
+    for partition, offset in reached.items():
+        low, high = ends[partition]
         if not low <= offset <= high:
             raise NotUsable(
-                f"{file} is at offset {offset} of topic {topic!r}, which has {low} to {high}"
+                f"{file} is at offset {offset} of {partition}, which has {low} to {high}"
             )
 
 
-def _names(topics: Mapping[str, Any]) -> str:
-    return " and ".join(f"topic {topic!r}" for topic in sorted(topics)) or "no topic"
+def _names(partitions: Iterable[Partition]) -> str:
+    return " and ".join(map(str, sorted(partitions))) or "no topic"
 
 
 def _versioned(file: Path) -> list[str]:

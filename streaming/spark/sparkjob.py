@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from infra.sparksettings import settings
 from protocols.errors import ViewsweepError
+from sources.partitions import Offsets
 from streaming.figures.status import JobStatus
 from streaming.job.job import Job
 from streaming.job.running import Running
@@ -149,7 +150,9 @@ class _Stream:
 
     def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
         self._take_up_what_was_fed()
-        offsets = {topic: {"0": offset} for topic, offset in self._running.offsets.items()}
+        offsets: dict[str, dict[str, int]] = {}
+        for partition, offset in self._running.offsets.items():
+            offsets.setdefault(partition.topic, {})[str(partition.number)] = offset
         records = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._configuration.bootstrap)
@@ -177,7 +180,7 @@ class _Stream:
     def _take_up_what_was_fed(self) -> None:
         """Processes what Spark fed before it was stopped: it does not feed that again."""
         try:
-            fed = fed_offsets(self._checkpoint, self._running.topic_ends)
+            fed = fed_offsets(self._checkpoint, self._running.partition_ends)
         except NotUsable as why:
             aside = set_aside(self._checkpoint)
             self._report(
@@ -186,18 +189,14 @@ class _Stream:
             )
         else:
             if fed:
-                self._running.process(self._by_source(fed))
+                self._running.process(self._running.by_source(fed))
 
-    def _ends(self, batch: int) -> dict[str, int]:
-        """Source → the offset after the last record of a batch, as Spark noted before it began.
+    def _ends(self, batch: int) -> dict[str, Offsets]:
+        """Source → the offsets after the last records of a batch, as Spark noted before it began.
 
         The file ends with one line of JSON for each stream that is read, and we read one.
         """
-        return self._by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
-
-    def _by_source(self, ends: Mapping[str, int]) -> dict[str, int]:
-        topics = self._running.topics
-        return {topics[topic]: end for topic, end in ends.items()}
+        return self._running.by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
 
     def _batch(self, _records: DataFrame, batch: int) -> None:
         with self._working:

@@ -24,6 +24,7 @@ from waiting import eventually, patience
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import catalog_from_json
 from protocols.views.tree import AnyView
+from sources.partitions import Offsets, Partition, offsets_in
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
 from sources.simulated.queryserver import Endpoint, QueryServer
@@ -221,8 +222,13 @@ class OneView(Job):
         return self.running.views
 
     @property
-    def offsets(self) -> dict[str, int]:
-        return self.running.offsets
+    def offsets(self) -> Offsets:
+        """Partition → the offset after the standing."""
+        if self._running is not None:
+            return self.running.offsets
+        tokens, ends = self.standing.tokens, self.checked.ends
+        found = (offsets_in(token, ends[source]) for source, token in tokens.items())
+        return {p: offset for each in found if each for p, offset in each.items()}
 
     @property
     def view(self) -> AnyView:
@@ -241,9 +247,7 @@ class OneView(Job):
 
     def take(self, records: pl.DataFrame) -> int:
         """Takes and commits a micro-batch of these records; returns its number of positions."""
-        ends = records.group_by("topic").agg(pl.col("offset").max() + 1)
-        topics = self.running.topics
-        positions = self.running.process({topics[topic]: end for topic, end in ends.iter_rows()})
+        positions = self.running.process(self.running.by_source(ends(records)))
         self.running.settle()
         return positions
 
@@ -350,8 +354,7 @@ class World:
 
     def records_after(self, job: "OneView") -> pl.DataFrame:
         """All records in the topics after the job's standing."""
-        offsets = {self.sources[s].topic: o for s, o in job.standing.offsets.items()}
-        return records(self.bootstrap, offsets)
+        return records(self.bootstrap, job.offsets)
 
     # -- the truth -----------------------------------------------------------------------------
 
@@ -452,35 +455,50 @@ class Oracle:
         return Counter(self._db.execute(self._sql).fetchall())
 
 
-def records(bootstrap: str, offsets: Mapping[str, int]) -> pl.DataFrame:
-    """The records in the topics from these offsets on, as Spark returns them."""
+def whole_topic(bootstrap: str, topic: str) -> pl.DataFrame:
+    """All records of a topic of one partition."""
+    return records(bootstrap, {Partition(topic): 0})
+
+
+def records(bootstrap: str, offsets: Offsets) -> pl.DataFrame:
+    """The records in the partitions from these offsets on, as Spark returns them."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "test",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 20,
     }
-    found: list[tuple[str, int, bytes]] = []
+    found: list[tuple[str, int, int, bytes]] = []
     with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
         # Without this, the first request for each topic waits half a second for its leader.
         consumer.list_topics(timeout=30)
-        for topic, offset in offsets.items():
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
-            consumer.assign([TopicPartition(topic, 0, offset)])
+        for partition, offset in offsets.items():
+            _, end = consumer.get_watermark_offsets(TopicPartition(*partition), 30)
+            consumer.assign([TopicPartition(*partition, offset)])
             wanted = len(found) + max(0, end - offset)
             until = time.monotonic() + patience()
             while len(found) < wanted:
                 assert time.monotonic() < until
                 messages = consumer.consume(wanted - len(found), 0.2)
-                found += [(m.topic(), m.offset(), m.value()) for m in messages if not m.error()]
-    schema = {"topic": pl.String, "offset": pl.Int64, "value": pl.Binary}
+                found += [
+                    (m.topic(), m.partition(), m.offset(), m.value())
+                    for m in messages
+                    if not m.error()
+                ]
+    schema = {"topic": pl.String, "partition": pl.Int64, "offset": pl.Int64, "value": pl.Binary}
     return pl.DataFrame(found, schema=schema, orient="row")
 
 
+def ends(batch: pl.DataFrame) -> dict[Partition, int]:
+    """The offsets after the last of these records."""
+    last = batch.group_by("topic", "partition").agg(pl.col("offset").max() + 1)
+    return {Partition(topic, number): end for topic, number, end in last.iter_rows()}
+
+
 def cut(batch: pl.DataFrame, dice: random.Random, batches: int) -> list[pl.DataFrame]:
-    """Cuts the records into batches, each with a stretch of every topic (or none of it)."""
+    """Cuts the records into batches, each with a stretch of every partition (or none of it)."""
     parts: list[list[pl.DataFrame]] = [[] for _ in range(batches)]
-    for part in batch.partition_by("topic", maintain_order=True):
+    for part in batch.partition_by("topic", "partition", maintain_order=True):
         edges = sorted(dice.randint(0, part.height) for _ in range(batches - 1))
         borders = [0, *edges, part.height]
         for number in range(batches):

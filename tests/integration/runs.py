@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
-from jobs import World, records
+from jobs import World, ends, records
 from waiting import patience
 
 from cli import main as commandline
@@ -41,8 +40,7 @@ class OneBatch:
 
     def run(self, _spark: object, _once: bool) -> None:
         found = records(self._bootstrap, self._running.offsets)
-        ends = found.group_by("topic").agg(pl.col("offset").max() + 1)
-        self._running.process({self._running.topics[topic]: end for topic, end in ends.iter_rows()})
+        self._running.process(self._running.by_source(ends(found)))
         self._running.settle()
 
 

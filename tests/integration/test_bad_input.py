@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from brokertopics import admin, delete_topic, make_topic, write_topic
 from confluent_kafka import TopicPartition
-from jobs import FORMS, Source, World, records, start
+from jobs import FORMS, Source, World, start, whole_topic
 from runs import Command
 from waiting import patience
 
@@ -113,7 +113,7 @@ def test_a_broker_that_is_not_there(kept: Command, monkeypatch: pytest.MonkeyPat
     nowhere = f"127.0.0.1:{free_port()}"
     broker = kept.world.bootstrap
     with monkeypatch.context() as patch:
-        patch.setattr("streaming.intake.topics._PATIENCE", 2.0)
+        patch.setattr("sources.topics._PATIENCE", 2.0)
         kept.is_refused(3, f"no Kafka broker answers at {nowhere}", toml={broker: nowhere})
     kept.goes_on()
 
@@ -184,9 +184,9 @@ def test_an_address_that_is_none(kept: Command) -> None:
 def _other_topic(world: World, change: Callable[[list[bytes], int], list[bytes]]) -> dict[str, str]:
     """Replaces b's topic by a changed copy; `change` receives the view's version of b."""
     source = world.sources["b"]
-    values = records(world.bootstrap, {source.topic: 0})["value"].to_list()
+    values = whole_topic(world.bootstrap, source.topic)["value"].to_list()
     topic = f"{source.topic}-other"
-    write_topic(world.bootstrap, topic, change(values, _standing(world).offsets["b"]))
+    write_topic(world.bootstrap, topic, change(values, _standing(world).tokens["b"][-1]))
     return {f'topic = "{source.topic}"': f'topic = "{topic}"'}
 
 
@@ -239,7 +239,7 @@ def test_a_record_that_is_none_of_ours(
 
     before = _standing(kept.world)
     wrong = _other_topic(kept.world, change)
-    last = records(kept.world.bootstrap, {kept.world.sources["b"].topic: 0}).height - 1
+    last = whole_topic(kept.world.bootstrap, kept.world.sources["b"].topic).height - 1
     kept.is_refused(3, "source b", "-b-other", f"offset {last}:", complaint, toml=wrong)
     assert _standing(kept.world) == before
     kept.goes_on()
@@ -272,7 +272,7 @@ def test_a_topic_made_anew_is_refused_until_it_is_filled_again(kept: Command) ->
 
 def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> None:
     source = kept.world.sources["b"]
-    end = records(kept.world.bootstrap, {source.topic: 0}).height
+    end = whole_topic(kept.world.bootstrap, source.topic).height
     place = TopicPartition(source.topic, 0, end)
     admin(kept.world.bootstrap).delete_records([place])[place].result(patience())
     kept.is_refused(3, f"topic '{source.topic}' begins at offset {end} now", "are lost")

@@ -8,7 +8,7 @@ import orjson
 import polars as pl
 import pytest
 from confluent_kafka import Producer
-from jobs import OneView, World, records, start
+from jobs import OneView, World, start, whole_topic
 from waiting import patience
 
 from infra.localbroker import LocalBroker
@@ -31,7 +31,7 @@ def forge(world: World) -> None:
     source = world.sources["b"]
     source.stop_publisher()
     source.commit_many([[("s", (5, 5), 1)], [("s", (5, 5), -1)]])
-    [first] = records(world.bootstrap, {source.topic: 0})["value"]
+    [first] = whole_topic(world.bootstrap, source.topic)["value"]
     producer = Producer({"bootstrap.servers": world.bootstrap}, logger=CLIENT_LOG)
     for version in (2, 3):
         form = orjson.loads(first)

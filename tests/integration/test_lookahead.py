@@ -20,10 +20,11 @@ from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
+from sources.envelope.feed import Feed
+from sources.partitions import Partition
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.intake import lookahead
-from streaming.intake.feed import Feed
 from streaming.intake.lookahead import Lookahead, Wanted
 from streaming.stopping import Stopped
 
@@ -48,11 +49,17 @@ class World:
         self.logs = {relation: FrameLog() for relation in RELATIONS.values()}
         self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": 0, "b": 0})
         self.feeds = {
-            s: Feed(s, topic, (RELATIONS[s],), self.mailbox, 0) for s, topic in self.topics.items()
+            s: Feed(s, (RELATIONS[s],), self.mailbox, {self.partition(s): 0}) for s in self.topics
         }
         self.reports: list[str] = []
         self.stopping = threading.Event()
         self.stack = ExitStack()
+
+    def partition(self, source: str) -> Partition:
+        return Partition(self.topics[source])
+
+    def next_offset(self, source: str) -> int:
+        return self.feeds[source].next[self.partition(source)]
 
     def publish(self, source: str, versions: Sequence[int]) -> None:
         """Publishes versions; version v inserts v."""
@@ -80,7 +87,9 @@ class World:
 
     def waiting(self, reading: Lookahead, source: str) -> int:
         """The number of records that are decoded and not yet taken."""
-        return sum(len(chunk.heads) for chunk in reading._ahead._chunks[self.topics[source]])
+        return sum(
+            len(each.chunk.heads) for each in reading._ahead._decoded[self.partition(source)]
+        )
 
     def rows(self, source: str) -> list[int]:
         rows = self.logs[RELATIONS[source]].rows()
@@ -114,11 +123,11 @@ def test_many_records_are_decoded_in_threads_and_taken_in_order(
 ) -> None:
     seen = set()
 
-    def decoded(feed: Feed, offsets: Any, values: Any, here: Any = Feed.decoded) -> Any:
+    def decode(feed: Feed, *given: Any, here: Any = Feed.decode) -> Any:
         seen.add(threading.current_thread().name.partition("_")[0])
-        return here(feed, offsets, values)
+        return here(feed, *given)
 
-    monkeypatch.setattr(Feed, "decoded", decoded)
+    monkeypatch.setattr(Feed, "decode", decode)
     monkeypatch.setattr(lookahead, "_WORTH_THREADS", worth)
     for source in "ab":
         world.publish(source, range(1, 3001))
@@ -131,7 +140,7 @@ def test_many_records_are_decoded_in_threads_and_taken_in_order(
 def test_it_begins_where_the_feed_stands(world: World) -> None:
     world.publish("a", range(1, 21))
     mailbox = Mailbox(world.logs, {"a": 15, "b": 0})
-    world.feeds["a"] = Feed("a", world.topics["a"], (RELATIONS["a"],), mailbox, 15)
+    world.feeds["a"] = Feed("a", (RELATIONS["a"],), mailbox, {world.partition("a"): 15})
     world.read().read_until(lambda: mailbox.received("a") == 20, "the rest")
     assert world.rows("a") == [16, 17, 18, 19, 20]
 
@@ -139,9 +148,9 @@ def test_it_begins_where_the_feed_stands(world: World) -> None:
 def test_nothing_is_taken_while_nobody_asks(world: World) -> None:
     reading = world.read()
     world.publish("a", range(1, 11))
-    eventually(lambda: reading._ahead._chunks[world.topics["a"]])
-    assert world.feeds["a"].next_offset == 0
-    eventually(lambda: reading.drain() and world.feeds["a"].next_offset == 10)
+    eventually(lambda: reading._ahead._decoded[world.partition("a")])
+    assert world.next_offset("a") == 0
+    eventually(lambda: reading.drain() and world.next_offset("a") == 10)
     assert not reading.drain()
     assert world.rows("a") == list(range(1, 11))
 
@@ -241,7 +250,7 @@ def test_a_bad_record_is_reported_to_who_needs_what_lies_behind_it(world: World)
         with pytest.raises(SourceViolation, match=bad):
             reading.read_until(world.has("b", 4), "version 4 of b", sources)
     assert world.rows("b") == [1, 2, 3]
-    assert world.feeds["b"].next_offset == 3
+    assert world.next_offset("b") == 3
 
 
 def test_records_that_the_topic_no_longer_has_are_missed(world: World) -> None:
@@ -283,7 +292,7 @@ def test_what_breaks_the_reading_thread_breaks_the_wait_behind_what_was_read(
     def broken(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(Feed, "decoded", broken)
+    monkeypatch.setattr(Feed, "decode", broken)
     world.publish("a", [4])
     with pytest.raises(MemoryError, match="no room"):
         reading.read_until(world.has("a", 4), "version 4 of a")

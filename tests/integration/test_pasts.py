@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from brokertopics import write_topic
-from jobs import Source, records, start
+from jobs import Source, start, whole_topic
 from runs import Command
 from waiting import eventually
 
@@ -116,7 +116,7 @@ def test_a_publisher_does_not_go_on_in_a_topic_of_another_past(forked: Forked) -
 
 def test_a_topic_of_another_past_than_the_answers_is_refused_while_running(forked: Forked) -> None:
     topic = f"{forked.b.topic}-forked"
-    values = records(forked.world.bootstrap, {forked.b.topic: 0})["value"].to_list()
+    values = whole_topic(forked.world.bootstrap, forked.b.topic)["value"].to_list()
     history = list(forked.b.history)
     present = forked.restore_the_old_copy()
     # The topic continues with the last version of the other past; the source with its own.

@@ -18,11 +18,11 @@ from waiting import eventually, patience
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import SourceViolation, WrongUse
 from protocols.views.catalog import catalog_from_json
+from sources.partitions import Partition
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
-from sources.topics import TopicReader
+from sources.topics import TopicReader, ends_of
 from sources.transaction import RowChange, Transaction
-from streaming.intake.topics import ends_of_topics
 
 with warnings.catch_warnings():
     # kafka-python reads the files of its protocol with importlib.resources.read_text.
@@ -140,14 +140,14 @@ def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
     """For a moment a broker may say that it does not lead or know one of many new topics."""
     names = _new_topics(broker, topic)
     for name in (names[-1], names[0]):
-        with TopicReader(broker.bootstrap, name, patience()) as reader:
+        with TopicReader(broker.bootstrap, Partition(name), patience()) as reader:
             assert reader.ends() == (0, 0)
 
 
 def test_a_job_may_ask_for_them_as_well(broker: LocalBroker, topic: str) -> None:
     names = _new_topics(broker, topic)
-    ends = ends_of_topics(broker.bootstrap, {"a": names[-1], "b": names[0]})
-    assert ends == {"a": (0, 0), "b": (0, 0)}
+    ends = ends_of(broker.bootstrap, {"a": [names[-1]], "b": [names[0]]})
+    assert ends == {"a": {Partition(names[-1]): (0, 0)}, "b": {Partition(names[0]): (0, 0)}}
 
 
 def _new_topics(broker: LocalBroker, prefix: str) -> list[str]:

@@ -20,8 +20,8 @@ from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
 from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
+from sources.envelope import feed
 from sources.wire.client import SourceClient
-from streaming.intake import feed
 from streaming.settings.configuration import Configuration, ViewSettings, read_configuration
 
 #: Over the sources a and b; b and c; all three. The last one can be kept by Strobe.

@@ -9,7 +9,7 @@ import threading
 import orjson
 import pytest
 from brokertopics import configure_topic, delete_topic, make_topic, send
-from jobs import Source, World, records
+from jobs import Source, World, whole_topic
 from runs import Command, running
 from waiting import eventually, patience
 
@@ -28,7 +28,7 @@ def kept(command: Command) -> Command:
 
 
 def _values(world: World, source: Source) -> list[bytes]:
-    return records(world.bootstrap, {source.topic: 0})["value"].to_list()
+    return whole_topic(world.bootstrap, source.topic)["value"].to_list()
 
 
 @pytest.mark.parametrize("later", [0, 40], ids=["shorter", "as long"])

@@ -40,7 +40,7 @@ def rows(*given_rows: Row, position: int | None = None) -> pl.DataFrame:
 
 
 def standing(position: int, a: int, b: int) -> Standing:
-    return Standing(position, {"a": a, "b": b}, {"a": 10 * a, "b": 10 * b})
+    return Standing(position, {"a": a, "b": b}, {"a": (7, 10 * a), "b": (7, 10 * b)})
 
 
 def delivered(*order: tuple[int, str, int], **columns: Any) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from protocols.errors import SourceViolation, Unforeseen
 from protocols.exchange.questions import Query
 from protocols.failures import as_ours
 from protocols.views.catalog import catalog_from_json
+from sources.partitions import Partition
 from sources.simulated import publisher as publishing
 from sources.simulated.database import SourceDatabase
 from sources.simulated.drive import Drive, Driver
@@ -129,8 +130,8 @@ def test_the_lookahead_hands_on_what_ended_its_thread(
     thrown: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookahead._Reader, "_read", throwing(thrown))
-    feed: Any = SimpleNamespace(topic="t", source="s", next_offset=0, fault=None)
-    reading = lookahead.Lookahead("127.0.0.1:1", {"s": feed}, 60.0, print, threading.Event())
+    changes: Any = SimpleNamespace(source="s", next={Partition("t"): 0}, fault=None)
+    reading = lookahead.Lookahead("127.0.0.1:1", {"s": changes}, 60.0, print, threading.Event())
     try:
         with pytest.raises(type(thrown), match="boom"):
             reading.read_until(lambda: False, "a record")

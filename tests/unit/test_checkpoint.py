@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sources.partitions import Partition
 from streaming.spark.checkpoint import NotUsable, fed_offsets
 
-TOPICS = {"shop": (3, 40), "crm": (0, 9)}
+SHOP, CRM = Partition("shop"), Partition("crm")
+TOPICS = {SHOP: (3, 40), CRM: (0, 9)}
 Damage = Callable[[Path], object]
 
 
@@ -40,13 +42,21 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_the_newest_batch_says_how_far_spark_has_fed(checkpoint: Path) -> None:
-    assert fed_offsets(checkpoint, TOPICS) == {"shop": 30, "crm": 9}
+    assert fed_offsets(checkpoint, TOPICS) == {SHOP: 30, CRM: 9}
+
+
+def test_each_partition_of_a_topic_counts(checkpoint: Path) -> None:
+    for file in ("sources/0/0", "offsets/0", "offsets/1", "offsets/2"):
+        write(checkpoint / file, "v1", "{}", '{"shop":{"0":7,"1":4}}')
+    second = Partition("shop", 1)
+    ends = {SHOP: (3, 40), second: (0, 9)}
+    assert fed_offsets(checkpoint, ends) == {SHOP: 7, second: 4}
 
 
 def test_files_of_others_do_not_matter(checkpoint: Path) -> None:
     (checkpoint / "offsets/.7.3b.tmp").write_bytes(b"")
     (checkpoint / "state").mkdir()
-    assert fed_offsets(checkpoint, TOPICS) == {"shop": 30, "crm": 9}
+    assert fed_offsets(checkpoint, TOPICS) == {SHOP: 30, CRM: 9}
 
 
 def test_without_a_checkpoint_or_a_batch_nothing_was_fed(tmp_path: Path) -> None:
@@ -58,7 +68,7 @@ def test_without_a_checkpoint_or_a_batch_nothing_was_fed(tmp_path: Path) -> None
 def test_what_has_no_checksum_is_taken_as_it_is(checkpoint: Path) -> None:
     for file in checkpoint.rglob(".*.crc"):
         file.unlink()
-    assert fed_offsets(checkpoint, TOPICS) == {"shop": 30, "crm": 9}
+    assert fed_offsets(checkpoint, TOPICS) == {SHOP: 30, CRM: 9}
 
 
 FILES = ["metadata", "sources/0/0", "offsets/2", "offsets/1", "commits/1"]
@@ -108,8 +118,8 @@ def test_a_damaged_checksum_is_named_because_hadoop_would_refuse_the_file(
         ("{}", "is about no topic"),
         (offsets(41, 0), "is at offset 41 of topic 'shop', which has 3 to 40"),
         (offsets(2, 0), "is at offset 2 of topic 'shop', which has 3 to 40"),
-        ('{"shop":{"1":5},"crm":{"0":0}}', "no offsets of topics with one partition"),
-        ('{"shop":7,"crm":{"0":0}}', "no offsets of topics with one partition"),
+        ('{"shop":{"1":5},"crm":{"0":0}}', "is about topic 'crm' and topic 'shop', partition 1"),
+        ('{"shop":7,"crm":{"0":0}}', "no offsets of topics"),
     ],
 )
 def test_offsets_that_are_not_of_these_topics_are_named(

@@ -52,14 +52,19 @@ def written(directory: Path, text: str) -> Path:
     return file
 
 
+def test_a_source_may_publish_in_several_topics(directory: Path) -> None:
+    text = GOOD.replace('"crm-changes"', '["people", "towns"]')
+    assert read_configuration(written(directory, text)).sources["crm"].topics == ("people", "towns")
+
+
 def test_a_good_file_says_everything(directory: Path) -> None:
     read = read_configuration(written(directory, GOOD))
     assert read.warehouse == directory / "tables"
     assert read.bootstrap == "127.0.0.1:9092"
     shop, crm = read.sources["shop"], read.sources["crm"]
-    assert (shop.address, shop.topic, shop.token_env) == ("grpc://127.0.0.1:1", "shop", None)
-    assert (crm.topic, crm.token_env, crm.tls_roots) == (
-        "crm-changes",
+    assert (shop.address, shop.topics, shop.token_env) == ("grpc://127.0.0.1:1", ("shop",), None)
+    assert (crm.topics, crm.token_env, crm.tls_roots) == (
+        ("crm-changes",),
         "CRM_TOKEN",
         directory / "crm.pem",
     )
@@ -91,7 +96,14 @@ WRONG = {
     "kafka.bootstrap is missing": without("bootstrap"),
     "kafka.bootstrap has to be a text, not 9092": GOOD.replace('"127.0.0.1:9092"', "9092"),
     "sources.shop.address is missing": GOOD.replace('address = "grpc://127.0.0.1:1"', ""),
-    "sources.crm.topic has to be a text, not ''": GOOD.replace("crm-changes", ""),
+    "sources.crm.topic has to be a text, or a list of texts, not ''": GOOD.replace(
+        "crm-changes", ""
+    ),
+    "sources.crm.topic is empty": GOOD.replace('"crm-changes"', "[]"),
+    "sources.crm.topic names a topic twice": GOOD.replace('"crm-changes"', '["a", "b", "a"]'),
+    "sources.crm.topic is 'shop', the topic of source 'shop'": GOOD.replace(
+        '"crm-changes"', '["a", "shop"]'
+    ),
     "sources.crm.token_env has to be a text, not True": GOOD.replace('"CRM_TOKEN"', "true"),
     "sources.crm.tls_roots has to be a text": GOOD.replace('"crm.pem"', "[1]"),
     "sources.crm.adress is not known here": GOOD.replace('address = "grpc+', 'adress = "grpc+'),

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from protocols.errors import WrongUse
-from protocols.views.catalog import Catalog
+from protocols.views.catalog import Catalog, relation_from_json
+from sources.port import Description
 from streaming.intake.asking import catalog_in
 from streaming.settings.configuration import SourceSettings
 from streaming.settings.declared import declared
@@ -14,22 +15,33 @@ from streaming.settings.declared import declared
 PEOPLE = {"columns": {"id": "BIGINT", "name": "VARCHAR", "boss": "BIGINT"}, "key": ["id"]}
 DESKS = {"columns": {"room": "VARCHAR", "owner": "VARCHAR", "by": "BIGINT"}}
 TOWNS = {"columns": {"name": "VARCHAR"}, "key": ["name"]}
-STATUSES: dict[str, dict[str, Any]] = {
-    "shop": {"relations": {"people": PEOPLE, "desks": DESKS}},
-    "map": {"relations": {"towns": TOWNS}},
-}
+
+
+def described(**sources: Mapping[str, Any]) -> dict[str, Description]:
+    """Descriptions of sources that hold these relations."""
+    return {
+        source: Description(
+            source,
+            0,
+            {name: relation_from_json(source, name, each) for name, each in forms.items()},
+        )
+        for source, forms in sources.items()
+    }
+
+
+SOURCES = described(shop={"people": PEOPLE, "desks": DESKS}, map={"towns": TOWNS})
 
 
 def settings(shop: Mapping[str, Any]) -> dict[str, SourceSettings]:
     """Three sources, of which one is not asked; the first has these tables `relations.NAME`."""
     return {
-        name: SourceSettings(name, "grpc://127.0.0.1:1", name, None, None, relations=relations)
+        name: SourceSettings(name, "grpc://127.0.0.1:1", (name,), None, None, relations=relations)
         for name, relations in (("shop", shop), ("map", {}), ("elsewhere", {"x": {"keys": [[]]}}))
     }
 
 
 def merged(**shop: Any) -> Catalog:
-    return declared(catalog_in(STATUSES), settings(shop))
+    return declared(catalog_in(SOURCES), settings(shop))
 
 
 def test_what_the_configuration_says_is_added() -> None:
@@ -56,7 +68,7 @@ def test_what_the_configuration_says_is_added() -> None:
 def test_what_the_source_says_as_well_is_there_once() -> None:
     boss = {"columns": ["boss"], "references": "people"}
     says = {**PEOPLE, "keys": [["name"]], "foreign_keys": [boss]}
-    catalog = catalog_in({"shop": {"relations": {"people": says}}})
+    catalog = catalog_in(described(shop={"people": says}))
     same = declared(catalog, settings({"people": {"keys": [["name"]], "foreign_keys": [boss]}}))
     assert [relation.to_json() for relation in same] == [says]
 
@@ -101,6 +113,6 @@ def test_what_does_not_fit_is_refused_with_its_place(
 def test_a_source_whose_own_foreign_keys_do_not_fit_is_refused() -> None:
     wrong = {**PEOPLE, "foreign_keys": [{"columns": ["boss"], "references": "bosses"}]}
     with pytest.raises(WrongUse, match=r"relation shop.people: .* no relation 'bosses'"):
-        catalog_in({"shop": {"relations": {"people": wrong}}})
+        catalog_in(described(shop={"people": wrong}))
     far = {**PEOPLE, "foreign_keys": [{"columns": ["boss"], "references": "far.bosses"}]}
-    assert catalog_in({"shop": {"relations": {"people": far}}}).foreign_keys == ()
+    assert catalog_in(described(shop={"people": far})).foreign_keys == ()

@@ -4,7 +4,6 @@ The reference is the stream without repetitions, taken in one piece. Two planted
 the comparison with it can fail.
 """
 
-from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,14 +24,17 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.order import positions_of
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
+from sources.envelope.feed import Feed
+from sources.ledger import Ledger
+from sources.partitions import Partition, offsets_in
 from sources.transaction import RowChange, Transaction
-from streaming.intake.feed import Feed
 
 R = Relation("a", "r", (("x", column_type("BIGINT")),))
 S = Relation("a", "s", (("x", column_type("BIGINT")),))
 CATALOG = Catalog((R, S))
 #: The first offset of the topic, and the version of the source that the view has seen.
 OFFSET, SEEN = 100, 4
+P = Partition("topic-of-a")
 
 
 def transaction(version: int, records: int) -> list[bytes]:
@@ -53,11 +55,26 @@ class Fed:
     def __init__(self, kind: type[Feed] = Feed) -> None:
         self.logs = {R: FrameLog(), S: FrameLog()}
         self.mailbox: Mailbox[Frame] = Mailbox(self.logs, {"a": SEEN})
-        self.feed = kind("a", "topic-of-a", (R, S), self.mailbox, OFFSET)
+        self.feed = kind("a", (R, S), self.mailbox, {P: OFFSET})
 
     def take(self, records: Sequence[bytes | None], offset: int) -> None:
         offsets = np.arange(offset, offset + len(records))
-        self.feed.take(self.feed.decoded(offsets, pl.Series(records, dtype=pl.Binary)))
+        self.feed.take(self.feed.decode(P, offsets, pl.Series(records, dtype=pl.Binary)))
+
+    @property
+    def next_offset(self) -> int:
+        return self.feed.next[P]
+
+    def offset_behind(self, version: int) -> int:
+        offsets = offsets_in(self.feed.token_after(version), [P])
+        assert offsets is not None
+        return offsets[P]
+
+    def is_whole_up_to(self, offset: int) -> bool:
+        return self.feed.is_whole_up_to({P: offset})
+
+    def version_up_to(self, offset: int) -> int:
+        return self.feed.version_up_to({P: offset})
 
     def refuse_a_fault(self) -> None:
         if self.feed.fault is not None:
@@ -82,11 +99,11 @@ class Fed:
     def content(self) -> tuple[Any, ...]:
         """Everything that a job can learn from mailbox and feed."""
         versions = range(SEEN + 1, self.received() + 1)
-        times = [self.feed.committed_at(version) for version in versions]
-        behind = [self.feed.offset_behind(version) for version in versions]
-        upto = range(OFFSET, self.feed.next_offset + 1)
-        starts = [self.feed.version_up_to(offset) for offset in upto]
-        return self.rows(), times, behind, starts, self.feed.next_offset
+        times = [self.feed.times(version - 1, version).tolist() for version in versions]
+        behind = [self.offset_behind(version) for version in versions]
+        upto = range(OFFSET, self.next_offset + 1)
+        starts = [self.version_up_to(offset) for offset in upto]
+        return self.rows(), times, behind, starts, self.next_offset
 
 
 def whole(records: Sequence[bytes]) -> Fed:
@@ -136,7 +153,7 @@ def test_records_of_other_relations_and_tombstones_and_snapshots_move_the_feed_o
     fed = whole([*A, orjson.dumps(snapshot), *strange, *C])
     fed.take([None], OFFSET + 5)
     assert fed.received() == 7
-    assert fed.feed.next_offset == OFFSET + 6
+    assert fed.next_offset == OFFSET + 6
     assert [version for rows in fed.rows() for *_, version in rows] == [5, 5, 7]
 
 
@@ -149,45 +166,44 @@ def test_a_transaction_cut_in_two_at_any_point_is_received_when_its_end_comes() 
         fed = Fed()
         fed.take(records[:cut], OFFSET)
         assert fed.received() == 5
-        assert not fed.feed.is_whole_up_to(OFFSET + cut)
-        assert fed.feed.is_whole_up_to(OFFSET + 2)
+        assert not fed.is_whole_up_to(OFFSET + cut)
+        assert fed.is_whole_up_to(OFFSET + 2)
         fed.take(records[cut:6], OFFSET + cut)
         assert fed.received() == 6
-        assert fed.feed.is_whole_up_to(OFFSET + cut)
+        assert fed.is_whole_up_to(OFFSET + cut)
         fed.take(records[6:], OFFSET + 6)
         assert fed.content() == whole(records).content()
 
 
 def test_a_batch_reaches_the_version_that_begins_below_its_end() -> None:
     fed = whole(stream(2, 3, 1))
-    reached = [fed.feed.version_up_to(OFFSET + end) for end in range(7)]
+    reached = [fed.version_up_to(OFFSET + end) for end in range(7)]
     assert reached == [4, 5, 5, 6, 6, 6, 7]
 
 
 def test_what_has_not_been_read_is_not_whole() -> None:
     fed = Fed()
     fed.take(stream(2), OFFSET)
-    assert fed.feed.is_whole_up_to(OFFSET + 2)
-    assert not fed.feed.is_whole_up_to(OFFSET + 3)
-    assert not fed.feed.has_read_up_to(OFFSET + 3)
+    assert fed.is_whole_up_to(OFFSET + 2)
+    assert not fed.is_whole_up_to(OFFSET + 3)
+    assert fed.next_offset == OFFSET + 2
 
 
 def test_a_half_repetition_at_the_end_leaves_nothing_open() -> None:
     fed = whole([*A, *B, *B[:2]])
-    assert fed.feed.is_whole_up_to(OFFSET + 7)
-    assert fed.feed.version_up_to(OFFSET + 7) == 6
+    assert fed.is_whole_up_to(OFFSET + 7)
+    assert fed.version_up_to(OFFSET + 7) == 6
 
 
 def test_forgetting_keeps_the_numbers_of_what_stays() -> None:
     fed = whole(stream(2, 3, 1))
     fed.feed.forget(6)
     fed.feed.forget(5)
-    assert fed.feed.committed_at(7) == 1007
     assert fed.feed.times(6, 7).tolist() == [1007]
     assert fed.feed.times(7, 7).tolist() == []
-    assert fed.feed.offset_behind(7) == OFFSET + 6
-    assert fed.feed.version_up_to(OFFSET + 6) == 7
-    assert fed.feed.version_up_to(OFFSET + 2) == 6
+    assert fed.offset_behind(7) == OFFSET + 6
+    assert fed.version_up_to(OFFSET + 6) == 7
+    assert fed.version_up_to(OFFSET + 2) == 6
 
 
 # -------------------------------------------------------------------------------------- gaps
@@ -251,8 +267,7 @@ def _has_all_before(fed: Fed, records: Sequence[bytes], bad: int) -> None:
     before = whole(records[:bad])
     assert fed.rows() == before.rows()
     assert fed.received() == before.received()
-    assert fed.feed.next_offset == OFFSET + bad
-    assert not fed.feed.has_read_up_to(OFFSET + bad + 1)
+    assert fed.next_offset == OFFSET + bad
 
 
 # -------------------------------------------------------------------------------- bad records
@@ -384,7 +399,7 @@ def test_a_chunk_large_enough_to_be_read_in_columns_brings_the_same() -> None:
 class BelievingFeed(Feed):
     """Planted defect: takes every record as new."""
 
-    def _fresh(self, heads: Any) -> Any:
+    def _not_repeated(self, heads: Any, _last: Any) -> Any:
         return np.full(len(heads), True)
 
     def _gaps(self, _heads: Any) -> Any:
@@ -429,12 +444,11 @@ def _merged(clocks: dict[str, list[int]]) -> list[tuple[str, int]]:
     return order
 
 
-class Times(Feed):
-    """A feed that only knows when its versions 1, 2, … were committed."""
-
-    def __init__(self, times: Sequence[int]) -> None:
-        self._times = array("q", times)
-        self._first = 1
+def dated(times: Sequence[int]) -> Ledger:
+    """A ledger that only knows when its versions 1, 2, … were committed."""
+    ledger = Ledger(0, 0, {P: 0})
+    ledger.add(np.array(times, np.int64), *[np.ones(len(times), np.int64)] * 2)
+    return ledger
 
 
 CLOCKS = st.dictionaries(
@@ -443,9 +457,9 @@ CLOCKS = st.dictionaries(
 
 
 def _order(clocks: dict[str, list[int]], sources: Sequence[str]) -> list[tuple[str, int]]:
-    feeds: dict[str, Feed] = {source: Times(clocks[source]) for source in sources}
+    ledgers = {source: dated(clocks[source]) for source in sources}
     batch = {source: (0, len(clocks[source])) for source in sources}
-    names, which, versions = positions_of(batch, lambda source, *span: feeds[source].times(*span))
+    names, which, versions = positions_of(batch, lambda source, *span: ledgers[source].times(*span))
     return [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
 
 
@@ -462,9 +476,9 @@ def test_a_batch_takes_up_where_the_one_before_it_ended(
 ) -> None:
     """It takes only the requested versions, and clocks count from the first of them."""
     after = {s: data.draw(st.integers(0, len(times))) for s, times in clocks.items()}
-    feeds: dict[str, Feed] = {source: Times(times) for source, times in clocks.items()}
+    ledgers = {source: dated(times) for source, times in clocks.items()}
     batch = {source: (after[source], len(times)) for source, times in clocks.items()}
-    names, which, versions = positions_of(batch, lambda source, *span: feeds[source].times(*span))
+    names, which, versions = positions_of(batch, lambda source, *span: ledgers[source].times(*span))
     rest = {source: times[after[source] :] for source, times in clocks.items()}
     found = [(names[i], v) for i, v in zip(which.tolist(), versions.tolist(), strict=True)]
     assert found == [(source, after[source] + nth) for source, nth in _merged(rest)]

@@ -15,11 +15,12 @@ from protocols.errors import SourceViolation
 from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import catalog_from_json
 from sources.envelope import BadRecord, decode, encode_transaction, head_of
+from sources.envelope.feed import Feed
 from sources.history import UNKNOWN, History
+from sources.partitions import Partition
 from sources.simulated.database import SourceDatabase
 from sources.simulated.queryserver import status_of
 from sources.transaction import RowChange, Transaction
-from streaming.intake.feed import Feed
 
 CATALOG = catalog_from_json(
     {"a": {"relations": {"r": {"columns": {"id": "BIGINT", "x": "VARCHAR"}, "key": ["id"]}}}}
@@ -156,17 +157,20 @@ def test_digests_are_read_and_may_be_missing(count: int, mixed: bool) -> None:
 # ------------------------------------------------------------------------------------- the feed
 
 
+P = Partition("t")
+
+
 class Fed:
     """A feed whose receiver has version 4, with this digest."""
 
     def __init__(self, digest: int) -> None:
-        self.feed = Feed("a", "t", [R], Mailbox({R: FrameLog()}, {"a": 4}), 0, digest)
+        self.feed = Feed("a", [R], Mailbox({R: FrameLog()}, {"a": 4}), {P: 0}, digest)
         self._offset = 0
 
     def take(self, values: list[bytes]) -> None:
         offsets = np.arange(self._offset, self._offset + len(values))
         self._offset += len(values)
-        self.feed.take(self.feed.decoded(offsets, pl.Series(values, dtype=pl.Binary)))
+        self.feed.take(self.feed.decode(P, offsets, pl.Series(values, dtype=pl.Binary)))
 
     def is_refused(self, offset: int, *parts: str) -> None:
         fault = str(self.feed.fault)

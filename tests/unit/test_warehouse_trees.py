@@ -51,7 +51,7 @@ def kept(directory: Path) -> ViewTables:
     assert isinstance(view, TreeView)
     tables = ViewTables(directory, view)
     tables.define()
-    tables.begin(rows(tables, (OLD, 1)), Standing(0, {"a": 1}, {"a": 1}))
+    tables.begin(rows(tables, (OLD, 1)), Standing(0, {"a": 1}, {"a": (7, 1)}))
     tables.follow()
     return tables
 
@@ -66,7 +66,7 @@ def install(tables: ViewTables, position: int, *parts: tuple[list[Row], int]) ->
     placed = rows(tables, *parts).with_columns(pl.lit(position, pl.Int64).alias(POSITION))
     version = 1 + position
     order = Deliveries(("a",), *(np.array([each], np.int64) for each in (position, 0, version)))
-    tables.install(placed, Standing(position, {"a": version}, {"a": version}), order)
+    tables.install(placed, Standing(position, {"a": version}, {"a": (7, version)}), order)
 
 
 def counted(frame: pl.DataFrame) -> Counter[str]:

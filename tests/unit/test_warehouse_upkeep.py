@@ -54,7 +54,7 @@ def made(directory: Path) -> ViewTables:
     tables = ViewTables(directory, VIEW)
     tables.define()
     first = pl.DataFrame({"t": ["first", None], COUNT: [2, 1]})
-    tables.begin(first, Standing(0, {"a": 3}, {"a": 30}))
+    tables.begin(first, Standing(0, {"a": 3}, {"a": (7, 30)}))
     return tables
 
 
@@ -67,7 +67,7 @@ def install(tables: ViewTables, *positions: int) -> None:
         order = Deliveries(("a",), one, np.zeros(1, np.int64), one + 3)
         tables.install(
             frame.with_columns(pl.lit(position, pl.Int64).alias(POSITION)),
-            Standing(position, {"a": 3 + position}, {"a": 30 + position}),
+            Standing(position, {"a": 3 + position}, {"a": (7, 30 + position)}),
             order,
         )
         tables.record(
@@ -91,7 +91,7 @@ def counted(frame: pl.DataFrame) -> Counted:
 def assert_right(tables: ViewTables, last: int, since: int = 0) -> None:
     """Checks all kept positions, the order of delivery, and the numbers, from another process."""
     read = anew(tables)
-    assert read.standing() == Standing(last, {"a": 3 + last}, {"a": 30 + last})
+    assert read.standing() == Standing(last, {"a": 3 + last}, {"a": (7, 30 + last)})
     for position in {since, (since + last) // 2, last}:
         assert counted(read.at(position)) == expected(position)
     assert read.progress()["position"].to_list() == list(range(since + 1, last + 1))
