@@ -34,8 +34,8 @@ lint: setup
 
 # Long campaigns: a million simulated runs, every protocol live, crashes of real processes, attacks.
 soak: setup
-	$(BIN)/python bench/campaigns.py
-	$(BIN)/python bench/crashes.py --times 15 --stops 3
+	$(BIN)/python -m bench.campaigns
+	$(BIN)/python -m bench.crashes --times 15 --stops 3
 	$(BIN)/python -m bench.hostile
 
 # The tables of the README and the pictures beside them.

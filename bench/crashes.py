@@ -1,6 +1,6 @@
 """Kills and stops the parts of a running system again and again, and judges the run at the end.
 
-    python bench/crashes.py [--times 15] [--stops 3] [--seed 1]
+    python -m bench.crashes [--times 15] [--stops 3] [--seed 1]
 
 The job, its Spark JVM, a source and the broker are each killed with SIGKILL and stopped for 20
 seconds (SIGSTOP), as often as the options say, at moments drawn from the seed, while the sources
@@ -8,11 +8,10 @@ keep committing. One restarted job finds its Spark checkpoint deleted. The outpu
 crash, then the checker's verdict. Exit code 0: the trace is complete in delivery order, everything
 committed is in the view, and no position is there twice. 1: it is not, and the directory of the run
 is kept. 60 kills and 12 stops take about twenty minutes. The same as
-`tests/integration/test_live_crashes.py`, for longer.
+`tests/integration/system/test_live_crashes.py`, for longer.
 """
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,12 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-# The harness of the live tests, which is not a package.
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "integration"))
-
-from live import Crash, CrashingSystem, LiveSystem, Part, crashes, twice
-
 from infra.localbroker import LocalBroker
+from tests.harness.live import Crash, CrashingSystem, LiveSystem, Part, crashes, twice
 
 _PARTS: tuple[Part, ...] = ("job", "jvm", "source", "broker")
 

@@ -1,13 +1,12 @@
 """Query servers that lie, each in one way, to a job that keeps a view over them.
 
-Everything is real but Spark (see tests/integration/jobs.py): broker, databases, publishers, Delta.
+Everything is real but Spark (see tests/harness/jobs.py): broker, databases, publishers, Delta.
 Between the job and a query server is a `Liar`, a Flight server that asks the real one and hands on
 something else. The job survives a lie if it ends with a message that names it and has installed
 nothing. At the end an honest job goes on, and the view has to be right at every position.
 """
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -21,17 +20,13 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import flight
 
-# The harness of the integration tests, which is not a package.
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "integration"))
-
-from jobs import MIXED, ONE_SOURCE, Story, World, start
-
 from bench.attacks import Outcome, Settings
 from infra.localbroker import LocalBroker
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError
 from sources.wire.inclusions import INCLUSION
 from sources.wire.messages import VERSION
+from tests.harness.jobs import MIXED, ONE_SOURCE, Story, World, start
 
 #: Small enough for attacks to reach.
 _MEGABYTES, _PATIENCE = 4, 2.0

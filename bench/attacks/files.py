@@ -19,11 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# The harness of the integration tests, which is not a package.
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "integration"))
-
-from jobs import OneView, World, cut, start
-
 from bench.attacks import Outcome, Settings
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
@@ -32,6 +27,7 @@ from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
+from tests.harness.jobs import OneView, World, cut, start
 from warehouse.tables import ViewTables
 
 #: Takes the directory of the view.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobs import World
-from runs import Command
 
 from infra.localbroker import LocalBroker
+from tests.harness.jobs import World
+from tests.harness.runs import Command
 
 _numbers = itertools.count()
 

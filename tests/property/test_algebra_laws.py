@@ -17,7 +17,6 @@ import polars as pl
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from test_types_json import FEW, TYPES, few
 
 import protocols.algebra.frame as production
 from protocols.algebra.bag import Bag, bag
@@ -26,6 +25,7 @@ from protocols.algebra.expressions import COMPARISONS, Column, Comparison, Liter
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.types import ColumnType
 from protocols.simulation.algebras import ALGEBRAS
+from tests.property.test_types_json import FEW, TYPES, few
 
 #: For controls: any counterexample is enough, and need not be small.
 UNSHRUNK = settings(deadline=None, max_examples=3000, phases=[Phase.generate])

@@ -12,7 +12,19 @@ from random import Random
 from typing import Any
 
 import pytest
-from outer_join_cases import (
+
+from protocols.analysis.block import Block, NamedBlock, NullIf, block_of
+from protocols.analysis.leftdeep import left_deep
+from protocols.analysis.maintenancegraph import maintenance_graph, reduced
+from protocols.analysis.normalform import NormalForm, Term, normal_form
+from protocols.analysis.primarydelta import primary_delta, simplified
+from protocols.analysis.secondarydelta import SecondaryDelta, UpdateKind, secondary_deltas
+from protocols.views.binding.select import Binder
+from protocols.views.binding.statement import Text
+from protocols.views.catalog import ForeignKey
+from protocols.views.sql import parse_view
+from protocols.views.tree import Core, TreeView
+from tests.cases.outer_joins import (
     ALIASES,
     COLUMNS,
     Database,
@@ -27,18 +39,6 @@ from outer_join_cases import (
     term_sql,
     view,
 )
-
-from protocols.analysis.block import Block, NamedBlock, NullIf, block_of
-from protocols.analysis.leftdeep import left_deep
-from protocols.analysis.maintenancegraph import maintenance_graph, reduced
-from protocols.analysis.normalform import NormalForm, Term, normal_form
-from protocols.analysis.primarydelta import primary_delta, simplified
-from protocols.analysis.secondarydelta import SecondaryDelta, UpdateKind, secondary_deltas
-from protocols.views.binding.select import Binder
-from protocols.views.binding.statement import Text
-from protocols.views.catalog import ForeignKey
-from protocols.views.sql import parse_view
-from protocols.views.tree import Core, TreeView
 
 KEYED, BAGS = catalog(keyed=True), catalog(keyed=False)
 DATABASE = Database()

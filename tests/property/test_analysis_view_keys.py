@@ -8,12 +8,12 @@ from collections import Counter
 from random import Random
 
 import pytest
-from outer_join_cases import ALIASES, COLUMNS, Database, catalog, keyed, view
 
 from protocols.analysis.keys import ViewKeys, keys_of
 from protocols.errors import ViewRefused
 from protocols.simulation.drawnsql import NoQuery, drawn_query
 from protocols.views.sql import parse_view
+from tests.cases.outer_joins import ALIASES, COLUMNS, Database, catalog, keyed, view
 
 DATABASE = Database()
 CATALOG = catalog(keyed=True)

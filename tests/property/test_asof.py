@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from test_types_json import TYPES, few
 
 from protocols.algebra.bag import Bag, bag
 from protocols.algebra.expressions import Column, Comparison, Condition, Literal, Not
@@ -22,6 +21,7 @@ from protocols.exchange.questions import Snapshot
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom
+from tests.property.test_types_json import TYPES, few
 
 BIGINT = TYPES["BIGINT"]
 

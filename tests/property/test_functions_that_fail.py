@@ -13,11 +13,20 @@ from typing import Any
 
 import polars as pl
 import pytest
-from test_scalars import EXAMPLES, FAILED, PAIRS, TYPES, Row, by_polars, by_reference, read
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.functions import FUNCTIONS
+from tests.property.test_scalars import (
+    EXAMPLES,
+    FAILED,
+    PAIRS,
+    TYPES,
+    Row,
+    by_polars,
+    by_reference,
+    read,
+)
 
 #: Besides the texts for every function: cases that depend on a constant, or on spare digits.
 TEXTS = [

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from campaigns import assert_right, hunted, planted
 
 from protocols.errors import WrongUse
 from protocols.exchange import copies, copying
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.campaign import Tally
 from protocols.simulation.schedule import drawn_schedule
+from tests.harness.campaigns import assert_right, hunted, planted
 
 #: Protocols that accept answers at any version.
 ABLE = [entry for entry in PROTOCOLS.values() if not entry.fifo and not entry.control]

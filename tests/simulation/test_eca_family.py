@@ -11,15 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from campaigns import planted
-from one_source_scenarios import one_source_scenario
-from oracle import Oracle, Rows
-from random_scenarios import SHAPES
 
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.checking.checker import check
@@ -39,9 +34,14 @@ from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.simulation.source import SimulatedSource
 from protocols.views.sql import parse_view
 from protocols.views.view import View
+from tests.cases.one_source_scenarios import one_source_scenario
+from tests.cases.random_scenarios import SHAPES
+from tests.harness.campaigns import planted
+from tests.harness.oracle import Oracle, Rows
+from tests.harness.places import ROOT
 
 FAMILY = ("eca", "eca-key", "eca-local", "lca")
-EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+EXAMPLES = ROOT / "examples" / "scenarios"
 #: A planted defect may not survive this many runs.
 SOON = 150
 #: The oracle judges every run; the checker, the slowest part by far, judges one in this many.

@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from campaigns import assert_right
 
 from protocols.algebra.expressions import Call, Column
 from protocols.algebra.expressions_polars import value_to_polars
@@ -24,6 +23,7 @@ from protocols.simulation.drawn import Shaped
 from protocols.simulation.scenario import scenario_from_json
 from protocols.views.normal import links
 from protocols.views.normal.links import exactly
+from tests.harness.campaigns import assert_right
 
 Row = list[Any]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from campaigns import assert_right, assert_telling, hunted, planted
 
 from protocols.algebra.bag import Bag
 from protocols.algebra.frame import Frame
@@ -22,6 +21,7 @@ from protocols.simulation import elsewhere, simulator
 from protocols.simulation.campaign import Tally
 from protocols.simulation.drawn import random_scenario
 from protocols.simulation.journal import Journal
+from tests.harness.campaigns import assert_right, assert_telling, hunted, planted
 
 #: A defect that shows in many schedules may not survive this many runs.
 SOON = 60

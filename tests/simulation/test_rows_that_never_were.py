@@ -9,13 +9,13 @@ each slip that computes too early.
 from typing import Any
 
 import pytest
-from campaigns import assert_right, planted
 
 from protocols.maintenance import batched_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import build
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped
+from tests.harness.campaigns import assert_right, planted
 
 _LARGEST = 2**63 - 1
 #: The number of schedules.

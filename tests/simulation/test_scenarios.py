@@ -4,11 +4,11 @@ import copy
 from typing import Any
 
 import pytest
-from random_scenarios import random_scenario
 
 from protocols.algebra.bag import Bag
 from protocols.errors import WrongUse
 from protocols.simulation.scenario import scenario_from_json
+from tests.cases.random_scenarios import random_scenario
 
 FORM: dict[str, Any] = {
     "name": "two",

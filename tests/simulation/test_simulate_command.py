@@ -13,8 +13,9 @@ from cli.check import check
 from cli.simulate import simulate
 from protocols.checking.levels import DELIVERY
 from protocols.maintenance.registry import PROTOCOLS, Entry
+from tests.harness.places import ROOT
 
-SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
+SCENARIOS = ROOT / "examples" / "scenarios"
 FIGURE_5 = str(SCENARIOS / "figure-5.json")
 TWO = str(SCENARIOS / "two-sources-three-updates.json")
 app = typer.Typer()

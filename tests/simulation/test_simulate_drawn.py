@@ -4,8 +4,6 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from campaigns import first_wrong_position
-from oracle import Oracle
 
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.drawn import LINKED, SHAPES, Shaped, random_scenario, scenario_for
@@ -14,6 +12,8 @@ from protocols.simulation.schedule import KINDS, Schedule, drawn_schedule
 from protocols.simulation.setting import setting_of
 from protocols.simulation.simulator import simulate
 from protocols.simulation.source import SimulatedSource
+from tests.harness.campaigns import first_wrong_position
+from tests.harness.oracle import Oracle
 
 SWEEP = PROTOCOLS["sweep"]
 

@@ -3,12 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from campaigns import planted
-from oracle import Oracle
 
 from protocols.errors import WrongUse
 from protocols.exchange import asof, correction
@@ -18,8 +15,11 @@ from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.judging import Contents
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Reads
+from tests.harness.campaigns import planted
+from tests.harness.oracle import Oracle
+from tests.harness.places import ROOT
 
-SCENARIOS = Path(__file__).parents[2] / "examples" / "scenarios"
+SCENARIOS = ROOT / "examples" / "scenarios"
 SWEEP = PROTOCOLS["sweep"]
 
 

@@ -6,9 +6,6 @@ from random import Random
 
 import duckdb
 import pytest
-from campaigns import first_wrong_position, planted
-from oracle import Oracle
-from random_scenarios import random_scenario
 
 from protocols.checking.checker import check
 from protocols.checking.levels import DELIVERY
@@ -30,6 +27,9 @@ from protocols.simulation.sqlcontents import SqlContents
 from protocols.views.catalog import Relation
 from protocols.views.tree import TreeView
 from protocols.views.view import View
+from tests.cases.random_scenarios import random_scenario
+from tests.harness.campaigns import first_wrong_position, planted
+from tests.harness.oracle import Oracle
 
 SWEEP = PROTOCOLS["sweep"]
 

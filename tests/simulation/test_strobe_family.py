@@ -14,9 +14,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from campaigns import Campaign, planted
-from keyed_scenarios import Keyed, keyed_scenario
-from oracle import Oracle, Rows
 
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.types import ColumnType, column_type
@@ -38,6 +35,9 @@ from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.catalog import Relation
 from protocols.views.sql import parse_view
 from protocols.views.view import View
+from tests.cases.keyed_scenarios import Keyed, keyed_scenario
+from tests.harness.campaigns import Campaign, planted
+from tests.harness.oracle import Oracle, Rows
 
 FAMILY = ("strobe", "t-strobe", "g-strobe", "c-strobe")
 #: Protocols that show every position; the others show their state when no update is pending.

@@ -10,8 +10,6 @@ test_simulate_judging.py shows that it agrees with DuckDB and with the checker.
 import itertools
 
 import pytest
-from campaigns import assert_right, assert_telling
-from random_scenarios import random_scenario
 
 from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
@@ -20,6 +18,8 @@ from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Outcome, Schedule, simulate
+from tests.cases.random_scenarios import random_scenario
+from tests.harness.campaigns import assert_right, assert_telling
 
 SWEEP, NAIVE = PROTOCOLS["sweep"], PROTOCOLS["naive"]
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from campaigns import planted
-from oracle import Oracle, Rows
-from random_scenarios import random_scenario
 
 from protocols.algebra.bag import Bag
 from protocols.errors import ProtocolBug
@@ -32,6 +29,9 @@ from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
 from protocols.views.sql import parse_view
 from protocols.views.view import Atom, View
+from tests.cases.random_scenarios import random_scenario
+from tests.harness.campaigns import planted
+from tests.harness.oracle import Oracle, Rows
 
 COMPLETE = ("parallel-sweep", "pipelined-sweep", "batched-sweep")
 STRONG = ("nested-sweep", "recompute")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from campaigns import assert_right, hunted, planted
 
 from protocols.algebra.steps import Applied
 from protocols.maintenance import tree_sweep
@@ -23,6 +22,7 @@ from protocols.simulation import campaign, setting, simulator
 from protocols.simulation.campaign import Tally
 from protocols.simulation.life import Life
 from protocols.views.binding.subqueries import Subqueries
+from tests.harness.campaigns import assert_right, hunted, planted
 
 #: A defect may not survive this many runs.
 SOON = 120

@@ -6,7 +6,6 @@ DuckDB evaluates the text at every state. `make soak` runs the same for longer (
 from collections import Counter
 
 import pytest
-from campaigns import assert_right, hunted
 
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
@@ -16,6 +15,7 @@ from protocols.simulation.coverage import operators, outline
 from protocols.simulation.drawnviews import view_scenario
 from protocols.simulation.setting import setting_of
 from protocols.views.tree import TreeView
+from tests.harness.campaigns import assert_right, hunted
 
 BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))
 

@@ -8,7 +8,6 @@ must fail in each of them; otherwise the story would prove nothing.
 from typing import Any
 
 import pytest
-from campaigns import assert_right, hunted
 
 from protocols.errors import ViewRefused
 from protocols.maintenance.registry import PROTOCOLS
@@ -17,6 +16,7 @@ from protocols.simulation.drawn import Shaped
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.scenario import scenario_from_json
 from protocols.views.sql import parse_view
+from tests.harness.campaigns import assert_right, hunted
 
 BATCHED, SWEEP, NAIVE = (PROTOCOLS[name] for name in ("batched-sweep", "sweep", "naive"))
 #: Schedules per story.

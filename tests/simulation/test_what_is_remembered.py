@@ -9,7 +9,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from campaigns import assert_right, hunted, planted
 
 from protocols.exchange.questions import Maintenance
 from protocols.maintenance.registry import PROTOCOLS
@@ -17,6 +16,7 @@ from protocols.maintenance.tree_sweep import validate
 from protocols.operators.memory import Memory
 from protocols.simulation import campaign, life, setting
 from protocols.simulation.campaign import Campaign, Tally
+from tests.harness.campaigns import assert_right, hunted, planted
 
 BATCHED = PROTOCOLS["batched-sweep"]
 

@@ -1,0 +1,1 @@
+"""Views and scenarios that several tests run on, most of them from papers."""

@@ -1,0 +1,53 @@
+"""Changes of topics that bypass publishers and jobs."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from sources.topics import CLIENT_LOG
+from tests.harness.waiting import eventually, patience
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """An admin client; it must stay alive, since its requests end with it."""
+    return AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+
+
+def make_topic(bootstrap: str, topic: str, partitions: int = 1, **settings: str) -> None:
+    config = {name.replace("_", "."): value for name, value in settings.items()}
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
+    admin(bootstrap).create_topics([new])[topic].result(patience())
+    eventually(lambda: topic in admin(bootstrap).list_topics(timeout=10).topics)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin(bootstrap).delete_topics([topic])[topic].result(patience())
+    eventually(lambda: topic not in admin(bootstrap).list_topics(timeout=10).topics)
+
+
+def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(patience()) == 0
+
+
+def write_topic(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
+    """Creates a topic with these records."""
+    make_topic(bootstrap, topic)
+    send(bootstrap, topic, values)
+
+
+def configure_topic(bootstrap: str, topic: str, name: str, value: str) -> None:
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+    admin(bootstrap).incremental_alter_configs([resource])[resource].result(patience())
