@@ -4,15 +4,13 @@ Shared pages are divided among the processes that share them (PSS, where the ker
 resident sizes would count them once for each.
 """
 
-import os
 import threading
-from collections.abc import Collection
-from pathlib import Path
 from typing import Self
+
+import psutil
 
 #: Reading the pages of a large process takes milliseconds from the process that is measured.
 _EVERY_SECONDS = 1.0
-_PROC = Path("/proc")
 
 
 class PeakMemory:
@@ -22,9 +20,9 @@ class PeakMemory:
     """
 
     def __init__(self, process: int | None = None) -> None:
-        self._process = process
+        self._root = None if process is None else psutil.Process(process)
         #: Processes that already run are not watched: the broker.
-        self._before = descendants(os.getpid()) if process is None else set()
+        self._before = set(psutil.Process().children())
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
         self.bytes = 0
@@ -38,49 +36,38 @@ class PeakMemory:
         self._thread.join()
 
     def _watch(self) -> None:
-        ours = command(os.getpid())
+        ours = command(psutil.Process())
         while True:
-            tree = descendants(self._process or os.getpid(), self._before)
-            if self._process is not None:
-                tree.add(self._process)
             # A child that has not yet become another program is still as large as we are.
-            started = [each for each in tree if command(each) != ours]
+            started = [each for each in self._watched() if command(each) != ours]
             self.bytes = max(self.bytes, sum(map(_resident, started)))
             if self._over.wait(_EVERY_SECONDS):
                 return
 
-
-def descendants(root: int, but: Collection[int] = ()) -> set[int]:
-    """All descendants of a process, without those in `but` and their descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except OSError:
-                continue  # it has just ended
-            parent = int(stat.rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.name))
-    found: set[int] = set()
-    todo = [root]
-    while todo:
-        new = [each for each in children.get(todo.pop(), ()) if each not in but]
-        found.update(new)
-        todo += new
-    return found
+    def _watched(self) -> list[psutil.Process]:
+        started = {self._root} if self._root else set(psutil.Process().children()) - self._before
+        return [each for root in started for each in (root, *descendants(root.pid))]
 
 
-def command(process: int) -> bytes:
+def descendants(root: int) -> list[psutil.Process]:
+    """All that a process started, in turn; none if it has ended."""
     try:
-        return (_PROC / str(process) / "cmdline").read_bytes()
-    except OSError:
-        return b""  # it has just ended
+        return psutil.Process(root).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
-def _resident(process: int) -> int:
+def command(process: psutil.Process) -> list[str]:
+    """The words that started it; none if it has ended."""
     try:
-        text = (_PROC / str(process) / "smaps_rollup").read_text()
-    except OSError:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        sizes = process.memory_full_info()
+    except psutil.Error:
         return 0  # it has just ended
-    sizes = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
-    return int(sizes[0]) * 1024 if sizes else 0
+    return int(getattr(sizes, "pss", sizes.uss))

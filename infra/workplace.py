@@ -20,12 +20,13 @@ import fcntl
 import mmap
 import os
 import shutil
-import signal
 import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import psutil
 
 from infra.errors import InfraError
 
@@ -122,13 +123,12 @@ def _remove_if_abandoned(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Kills the processes that use the directory (only Linux tells which), then removes it."""
-    theirs = f"TMPDIR={directory}".encode()
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (process / "environ").read_bytes().split(b"\0")
-            if theirs in environment and int(process.name) != os.getpid():
-                os.kill(int(process.name), signal.SIGKILL)
+    """Kills the processes that use the directory, then removes it."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            theirs = process.environ().get("TMPDIR") == str(directory)
+            if theirs and process.pid != os.getpid():
+                process.kill()
     shutil.rmtree(directory, ignore_errors=True)
 
 

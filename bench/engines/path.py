@@ -10,8 +10,6 @@ restarted job, another process has made the first state, so the job remembers no
 """
 
 import contextlib
-import os
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -136,12 +134,12 @@ def _asleep(job: OwnedProcess) -> Iterator[None]:
     """Stops all processes of the job inside the context."""
     processes = descendants(job.pid)
     for process in processes:
-        os.kill(process, signal.SIGSTOP)
+        process.suspend()
     try:
         yield
     finally:
         for process in processes:
-            os.kill(process, signal.SIGCONT)
+            process.resume()
 
 
 def _make_sources_at_rest(system: LocalSystem) -> None:

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 
 from protocols.errors import Unreachable
 from sources.wire.bounds import MB, Bounds
 
 _SOCKETS = Path("/proc/self/fd")
-_MEMORY = Path("/proc/self/statm")
 #: Offset of the received bytes in Linux's tcp_info.
 _RECEIVED = 128
 #: Bytes received with a question besides it: headers, and acknowledgements of the answer.
@@ -120,7 +120,7 @@ class Connections:
         """Cuts off clients that take too much; called several times a second."""
         if not _SOCKETS.is_dir():
             return
-        now, memory = time.monotonic(), _memory()
+        now, memory = time.monotonic(), psutil.Process().memory_info().rss
         stalled = self._stalled(now)
         grown = memory > self._memory + _GROWTH
         crowded = len(os.listdir(_SOCKETS)) > _MOST_CONNECTIONS
@@ -178,11 +178,6 @@ def allow_many_connections() -> None:
     wanted = 8 * _MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 8 * _MOST_CONNECTIONS), hard))
-
-
-def _memory() -> int:
-    """The memory of this process in bytes."""
-    return int(_MEMORY.read_text().split()[1]) * resource.getpagesize()
 
 
 def _received(connection: socket.socket) -> int:

@@ -176,13 +176,11 @@ class LiveSystem:
 
     def programs(self, name: str) -> list[int]:
         """The process of a source or a job itself, without its child processes."""
-        below = sorted(descendants(self._running[name].pid))
-        return [process for process in below if b"cli.main" in command(process)]
+        return _below(self._running[name].pid, "cli.main")
 
     def jvms(self, view: str = "kept") -> list[int]:
         """The processes of Spark below the job that keeps the view."""
-        below = sorted(descendants(self._running[f"job-{view}"].pid))
-        return [process for process in below if b"org.apache.spark.deploy" in command(process)]
+        return _below(self._running[f"job-{view}"].pid, "org.apache.spark.deploy")
 
     def refuse_ended(self, name: str) -> None:
         """Fails if a process of the system has ended by itself."""
@@ -268,6 +266,13 @@ class LiveSystem:
         process = OwnedProcess(name, command, self.directory / f"{name}.log", self._environment())
         self._running[name] = process
         return process
+
+
+def _below(process: int, word: str = "") -> list[int]:
+    """The processes below this one that have the word in their commands."""
+    return [
+        each.pid for each in descendants(process) if any(word in part for part in command(each))
+    ]
 
 
 def _without_callers(stacks: str) -> str:
@@ -396,7 +401,7 @@ class CrashingSystem:
             return self._jvms()
         if crash.part == "broker":
             assert self._broker.pid is not None
-            return sorted(descendants(self._broker.pid))
+            return _below(self._broker.pid)
         name = crash.source if crash.part == "source" else "job-kept"
         return self._system.programs(name)
 

@@ -3,7 +3,6 @@
 kafka-python reads the records of confluent-kafka, so that no client is its own witness.
 """
 
-import os
 import signal
 import socket
 import subprocess
@@ -12,9 +11,9 @@ import time
 import uuid
 import warnings
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -72,12 +71,9 @@ def consume(bootstrap: str, count: int) -> list[str]:
         consumer.close()
 
 
-def processes_that_mention(text: str) -> list[int]:
-    listed = subprocess.run(
-        ["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True
-    )
-    lines = (line.split(maxsplit=1) for line in listed.stdout.splitlines())
-    return [int(pid) for pid, arguments in lines if text in arguments]
+def processes_that_mention(text: str) -> list[psutil.Process]:
+    processes = psutil.process_iter(["cmdline"])
+    return [each for each in processes if text in " ".join(each.info["cmdline"] or ())]
 
 
 def test_what_one_client_wrote_another_reads_in_order(broker: LocalBroker) -> None:
@@ -155,14 +151,8 @@ def test_the_data_of_a_killed_owner_are_there_for_the_next_one(tmp_path: Path) -
         create_topic(broker.bootstrap)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_watchdog_takes_the_broker_along(mortal_broker: LocalBroker) -> None:
-    watchdog = next(
-        pid
-        for pid in processes_that_mention(str(mortal_broker.data))
-        if "watchdog.py" in Path(f"/proc/{pid}/cmdline").read_text()
-    )
-    os.kill(watchdog, signal.SIGKILL)
+    java_of(mortal_broker).parent().kill()
     eventually(lambda: not processes_that_mention(str(mortal_broker.data)))
 
 
@@ -174,37 +164,19 @@ def test_the_broker_listens_on_no_address_but_loopbacks_first(broker: LocalBroke
         pass
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", port), timeout=patience())
-    owned = inodes_of(java_of(broker))
-    assert {host for host, inode in listeners() if inode in owned} == {LOOPBACK}
+    assert listened_at(java_of(broker)) == {LOOPBACK}
 
 
-def java_of(broker: LocalBroker) -> int:
-    return next(
-        pid
-        for pid in processes_that_mention(str(broker.data))
-        if "watchdog.py" not in Path(f"/proc/{pid}/cmdline").read_text()
-    )
+def java_of(broker: LocalBroker) -> psutil.Process:
+    [java] = [p for p in processes_that_mention(str(broker.data)) if "java" in p.name()]
+    return java
 
 
-def inodes_of(process: int) -> set[str]:
-    links = (os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir())
-    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
-
-
-def listeners() -> Iterator[tuple[str, str]]:
-    """Address and inode of every TCP socket in state LISTEN; IPv4 may be mapped into IPv6."""
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A":
-                yield readable(fields[1].rpartition(":")[0]), fields[9]
-
-
-def readable(address: str) -> str:
-    mapped = "0000000000000000FFFF0000"
-    if len(address) == 8 or address.startswith(mapped):
-        return socket.inet_ntoa(int(address[-8:], 16).to_bytes(4, sys.byteorder))
-    return f"IPv6 {address}"
+def listened_at(process: psutil.Process) -> set[str]:
+    """The addresses of its listening TCP sockets; IPv4 may be mapped into IPv6."""
+    sockets = process.net_connections("tcp")
+    listening = [each for each in sockets if each.status == psutil.CONN_LISTEN]
+    return {each.laddr.ip.removeprefix("::ffff:") for each in listening}
 
 
 def test_a_topic_that_nobody_created_does_not_come_into_being(broker: LocalBroker) -> None:

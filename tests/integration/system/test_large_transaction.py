@@ -6,7 +6,6 @@ Each part is a separate process, so that its memory can be measured.
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psutil
 
 from infra.localbroker import LocalBroker
 from sources.wire.client import SourceClient
@@ -65,7 +65,7 @@ def serving(database: Path, bootstrap: str) -> Iterator[tuple[SourceClient, int]
 
 def megabytes(pid: int) -> int:
     """The resident memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() // 2**20
+    return psutil.Process(pid).memory_info().rss // 2**20
 
 
 def wait_until_published(client: SourceClient, pid: int, version: int) -> int:

@@ -192,6 +192,19 @@ def test_memory_of_what_ran_before_does_not_count() -> None:
     assert 0 < memory.bytes < 30_000_000
 
 
+def test_memory_of_one_process_is_that_of_all_below_it_too() -> None:
+    hold = "held = bytearray(60_000_000); print(flush=True); input()"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
+    command = [sys.executable, "-c", start]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with PeakMemory(process.pid) as memory:
+            subprocess.run([sys.executable, "-c", "held = bytearray(200_000_000)"], check=True)
+        process.communicate(b"\n")
+    assert 60_000_000 < memory.bytes < 150_000_000
+
+
 def test_engines_are_chosen_by_name() -> None:
     assert [engine.name for engine in engines(["limit", "viewsweep"])] == ["limit", "viewsweep"]
     assert len(engines(None)) == len(ENGINES) == len({engine.name for engine in ENGINES})

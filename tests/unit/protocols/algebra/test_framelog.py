@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import polars as pl
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,9 +117,7 @@ def _copied(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _anonymous() -> int:
     """The memory of this process that no file backs."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    (line,) = [line for line in text.splitlines() if line.startswith("Anonymous:")]
-    return int(line.split()[1]) * 1024
+    return sum(each.anonymous for each in psutil.Process().memory_maps())
 
 
 def test_files_have_no_name_and_are_gone_when_their_rows_are(tmp_path: Path) -> None:
@@ -137,8 +136,7 @@ def test_files_have_no_name_and_are_gone_when_their_rows_are(tmp_path: Path) -> 
 
 def _mapped(directory: Path) -> int:
     """The number of files of a directory that this process has mapped."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return len({line.split()[4] for line in lines if str(directory) in line})
+    return sum(str(directory) in each.path for each in psutil.Process().memory_maps())
 
 
 def test_values_of_all_types_come_back_as_they_were() -> None:
