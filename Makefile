@@ -48,7 +48,7 @@ tables: setup
 bench: setup
 	$(BIN)/viewsweep bench $(ARGS)
 
-# The same, with its table and its plot put into the README; a quarter of an hour, after make peers.
+# The same, with its table and its plots put into the README; a quarter of an hour, after make peers.
 bench-tables: setup
 	$(BIN)/viewsweep bench --into README.md --plot docs/bench.svg
 
@@ -87,7 +87,7 @@ peers: setup
 lock: setup
 	$(BIN)/pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--extra spark --extra containers --extra test \
+		--extra spark --extra containers --extra charts --extra test \
 		--no-emit-options \
 		--output-file requirements.lock pyproject.toml
 

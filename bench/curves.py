@@ -22,7 +22,7 @@ from rich.console import Console
 
 from bench.burst import Burst, Settings
 from bench.engines.alone import EngineAlone
-from infra.drawing.linechart import Chart, drawn
+from infra.charts import Chart, drawn
 from protocols.views.jointree import queries_per_batch
 
 _SHAPES = ("chain4", "star4", "tree5")

@@ -17,7 +17,7 @@ from rich.console import Console
 from bench.burst import Settings
 from bench.engines.path import WholePath
 from bench.sidebyside import side_by_side
-from infra.drawing.linechart import Chart, drawn
+from infra.charts import Chart, drawn
 
 _BASES = (100_000, 300_000, 1_000_000, 3_000_000)
 _LARGE = 1_000_000

@@ -26,7 +26,7 @@ import orjson
 import polars as pl
 
 from bench.burst import evaluated, folded
-from infra.drawing.linechart import Chart, drawn
+from infra.charts import Chart, drawn
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import Frame

@@ -4,6 +4,7 @@ Exit code: 0 when our results and states were right, 1 when one was wrong or a r
 """
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,11 +16,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli import markdown
-from infra.drawing.barchart import Bar, bars
+from infra.charts import Measured, medians, refuse_without_altair
 from infra.options import taking
 from sources.simulated.workloads import NAMES
 
 _OURS = "viewsweep"
+_ALONE = "viewsweep-engine"
+#: Those of ours that are drawn beside the other engines; the rest are variants.
+_COMPARED = {_OURS, _ALONE}
+_LIMIT = "limit"
 _MARK = "bench"
 
 
@@ -50,7 +55,11 @@ class Benched:
     ] = False
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     plot: Annotated[
-        Path | None, typer.Option(help="Draw updates per second into this file (SVG).")
+        Path | None,
+        typer.Option(
+            help="Draw updates per second into this file (SVG), and those of our variants into"
+            " another one beside it (…-variants.svg)."
+        ),
     ] = None
     into: Annotated[
         Path | None,
@@ -63,10 +72,11 @@ def bench(options: Benched) -> None:
     """Measure this machine: our engine beside others, each result compared with DuckDB's."""
     if options.into is not None:
         markdown.around(options.into, _MARK)
-    report = _compared(options)
     if options.plot is not None:
-        markdown.write(options.plot, _drawn(report))
-        _say(f"{options.plot}: updates per second")
+        refuse_without_altair()
+    report = _report(options)
+    if options.plot is not None:
+        _draw(report, options.plot)
     if options.into is not None:
         markdown.put(options.into, _MARK, _markdown(report))
     if options.json:
@@ -76,7 +86,7 @@ def bench(options: Benched) -> None:
     raise typer.Exit(int(any(_failed(row) for row in report["rows"])))
 
 
-def _compared(options: Benched) -> dict[str, Any]:
+def _report(options: Benched) -> dict[str, Any]:
     # Imported here: the engines import Spark and more, which no other command needs.
     from bench.burst import Settings
     from bench.engines import engines as engines_of
@@ -149,23 +159,44 @@ def _measured(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in report["rows"] if row["updates_per_s"] is not None]
 
 
-def _drawn(report: dict[str, Any]) -> str:
+def _draw(report: dict[str, Any], into: Path) -> None:
+    """One picture of us beside the others, and another one of our variants."""
+    rows = _measured(report)
+    ours = [row for row in rows if row["engine"].startswith(_OURS)]
+    variants = [row for row in ours if row["engine"] not in _COMPARED]
+    _draw_rows([row for row in rows if row not in variants], _role, report, into)
+    if variants:
+        _draw_rows(ours, _extent, report, into.with_stem(f"{into.stem}-variants"))
+
+
+def _draw_rows(
+    rows: Sequence[dict[str, Any]],
+    kind: Callable[[dict[str, Any]], str],
+    report: dict[str, Any],
+    into: Path,
+) -> None:
+    if not rows:
+        return
     settings = report["settings"]
     title = (
         f"Updates per second: {settings['updates']:,} updates of {settings['workload']} over"
         f" {settings['base_rows']:,} base rows, medians of {settings['repeats']}"
     )
-    rows = [
-        Bar(
-            row["engine"],
-            row["updates_per_s"],
-            row["runs"],
-            _remark(row),
-            "#1b6ca8" if row["engine"] == _OURS else "#8fa3b0",
-        )
-        for row in _measured(report)
+    points = [
+        Measured(r["engine"], r["updates_per_s"], r["runs"], kind(r), _remark(r)) for r in rows
     ]
-    return bars(title, rows)
+    markdown.write(into, medians(title, points))
+    _say(f"{into}: updates per second")
+
+
+def _role(row: dict[str, Any]) -> str:
+    if row["engine"] == _LIMIT:
+        return "the limit"
+    return "keeps all base rows" if row["base_rows_kept"] else "keeps no base rows"
+
+
+def _extent(row: dict[str, Any]) -> str:
+    return "engine alone" if row["engine"].startswith(_ALONE) else "whole path"
 
 
 def _remark(row: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.markdown import around, put, table, write
-from infra.drawing.linechart import Chart, drawn
+from infra.charts import Chart, drawn, refuse_without_altair
 from infra.options import taking
 from protocols.maintenance.registry import PROTOCOLS, Entry, protocol
 from protocols.simulation.comparison import Comparison, Line, Settings
@@ -65,6 +65,8 @@ def compare(options: Compared) -> None:
     if options.into is not None:
         for mark in (_COMPARED, _LISTED):
             around(options.into, mark)
+    if options.plot is not None:
+        refuse_without_altair()
     found = measure(options.settings, _say)
     if options.plot is not None:
         write(options.plot, drawn(_charts(found)))

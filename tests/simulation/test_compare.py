@@ -84,7 +84,7 @@ def test_the_command_gives_json_a_plot_and_the_tables_of_a_file(tmp_path: Path) 
     assert [row["protocol"] for row in form["rows"]] == ["sweep", "eca"]
     assert {claim["words"].partition(":")[0] for claim in form["claims"]} == {"SWEEP", "ECA"}
     root = ET.fromstring(plot.read_text())
-    assert len([e for e in root.iter() if e.tag.endswith("polyline")]) == 4
+    assert len([e for e in root.iter() if e.get("aria-roledescription") == "line mark"]) == 4
     text = readme.read_text()
     assert text.startswith("before\n<!-- protocols -->\n| protocol |")
     assert text.endswith("<!-- end of compare -->\nafter\n")

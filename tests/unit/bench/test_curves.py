@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bench.burst import Burst, Settings
 from bench.curves import QUICK, Cost, by_base, by_batch, by_relations, charts, cost, main
-from infra.drawing.linechart import drawn
+from infra.charts import drawn
 
 _TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, batch=100)
 
@@ -62,9 +62,9 @@ def test_bases_and_relations_are_varied_one_at_a_time(measured: Measured) -> Non
 
 def test_the_plots_are_drawn_with_a_line_for_each_series(measured: Measured) -> None:
     picture = ET.fromstring(drawn(charts(measured.batches, measured.bases, measured.relations)))
-    lines = picture.findall(".//{http://www.w3.org/2000/svg}polyline")
-    assert len(lines) == 6 + 3 + 2 * 2 + 2
-    assert all(len((line.get("points") or "").split()) > 1 for line in lines)
+    roles = [element.get("aria-roledescription") for element in picture.iter()]
+    assert roles.count("line mark") == 6 + 3 + 2 * 2 + 2
+    assert roles.count("point") == 6 * 3 + 3 * 3 + 2 * 2 * 2 + 2 * 7
 
 
 def test_the_command_prints_the_figures_and_draws(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Verdicts of the side-by-side run on right, wrong, missing and broken engines."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import orjson
 import polars as pl
@@ -217,10 +219,11 @@ def test_a_workload_that_is_not_for_measurements_is_refused() -> None:
         Burst(replace(_SMALL, workload="retail"))
 
 
-def test_the_command_prints_what_programs_read() -> None:
-    chosen = "viewsweep-engine,limit,duckdb-recompute"
+def test_the_command_prints_what_programs_read_and_draws(tmp_path: Path) -> None:
+    chosen = "viewsweep-engine,limit,duckdb-recompute,viewsweep-engine-groups"
     command = [sys.executable, "-m", "cli.main", "bench", "--json", "--engines"]
-    options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1"]
+    plot = tmp_path / "bench.svg"
+    options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1", "--plot", plot]
     done = subprocess.run([*command, chosen, *options], capture_output=True, check=True)
     report = orjson.loads(done.stdout)
     assert report["settings"]["base_rows"] == 2000
@@ -229,8 +232,17 @@ def test_the_command_prints_what_programs_read() -> None:
     for row in report["rows"]:
         assert {"p50_ms", "wrong_states", "states_checked", "peak_rss_bytes"} <= set(row)
         assert row["updates_per_s"] > 0
-    ours, limit, recompute = report["rows"]
+    ours, limit, recompute, groups = report["rows"]
     assert (ours["right"], ours["wrong_states"], ours["base_rows_kept"]) == (True, 0, 0)
     assert (limit["right"], limit["states_checked"]) == (None, None)
     assert recompute["base_rows_kept"] > 2000
     assert b"run 1 of 1" in done.stderr
+    assert _drawn_in(plot) == {row["engine"]: row["updates_per_s"] for row in report["rows"][:3]}
+    variants = {row["engine"]: row["updates_per_s"] for row in (ours, groups)}
+    assert _drawn_in(tmp_path / "bench-variants.svg") == variants
+
+
+def _drawn_in(picture: Path) -> dict[str, float]:
+    """Each engine of the picture with the value beside which it stands."""
+    labels = re.findall(r'aria-label="value: (.+?); name: (.+?);', picture.read_text())
+    return {name: pytest.approx(float(value.replace(",", "")), abs=0.01) for value, name in labels}
