@@ -10,9 +10,10 @@ are installed, so a batch that comes again, or after the checkpoint was deleted,
 import gc
 import os
 import sys
-import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from streaming.job.job import Job
 from streaming.job.running import Running
 from streaming.liveview import LiveView
 from streaming.settings.configuration import CHECKPOINTS, Configuration, ViewSettings
+from streaming.spark.calls import Calls
 from streaming.spark.checkpoint import NotUsable, fed_offsets, offsets_in
 from streaming.spark.executors import Executors
 from streaming.stopping import Stopped, begun, is_done, told_by_signals, wait_for
@@ -125,28 +127,40 @@ class _Stream:
         self._running = running
         self._configuration = configuration
         self._report = report
-        #: Held while a batch is processed, so that stopping waits for its commit.
-        self._working = threading.Lock()
-        self._failure: BaseException | None = None
+        #: The batches that Spark's callback hands to this thread.
+        self._calls = Calls()
 
     def run(self, spark: SparkSession, once: bool) -> None:
+        """Processes the batches that Spark begins, and tends the views between them.
+
+        When it has to stop, it finishes the current batch unless that waits, and refuses the next
+        one, so Spark's checkpoint does not count that as done.
+        """
         query = self._start(spark, once)
         names = " and ".join(view.view.name for view in self._running.views)
         self._report(f"view {names}: keeping it; Ctrl-C stops it")
         self._job.measures.phase = "keeping"
         try:
-            while query.isActive and not self._job.stopping.wait(_LOOK_EVERY_SECONDS):
-                self._follow()
-            if not self._job.stopping.is_set():
-                query.awaitTermination()
+            with suppress(Stopped):
+                self._serve(query)
         except StreamingQueryException as error:
-            if self._failure is None:
-                # For a deleted topic Spark shows the error of Kafka's client, without its name.
-                self._running.refuse_lost_topics()
-                raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
-        self._stop(query)
-        if self._failure is not None:
-            raise self._failure
+            # For a deleted topic Spark shows the error of Kafka's client, without its name.
+            self._running.refuse_lost_topics()
+            raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
+        finally:
+            # Before Spark is told to stop: it waits for the callback.
+            self._calls.close()
+        query.stop()
+
+    def _serve(self, query: StreamingQuery) -> None:
+        tended = time.monotonic()
+        while query.isActive and not self._job.stopping.is_set():
+            self._calls.make_next(_LOOK_EVERY_SECONDS)
+            if time.monotonic() - tended >= _LOOK_EVERY_SECONDS:
+                self._running.tend()
+                tended = time.monotonic()
+        if not self._job.stopping.is_set():
+            query.awaitTermination()
 
     def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
         self._take_up_what_was_fed()
@@ -199,35 +213,8 @@ class _Stream:
         return self._running.by_source(offsets_in(self._checkpoint / "offsets" / str(batch)))
 
     def _batch(self, _records: DataFrame, batch: int) -> None:
-        with self._working:
-            if self._job.stopping.is_set():
-                raise Stopped
-            try:
-                self._running.process(self._ends(batch))
-            except Stopped:
-                raise
-            except BaseException as error:
-                self._failure = error
-                raise
-
-    def _follow(self) -> None:
-        """Runs the tables' upkeep between batches, so that `current` catches up in a pause."""
-        if self._working.acquire(blocking=False):
-            try:
-                self._running.tend()
-            finally:
-                self._working.release()
-
-    def _stop(self, query: StreamingQuery) -> None:
-        """Stops after the current batch. A batch that Spark begins meanwhile is refused, so the
-        checkpoint does not count it as done.
-
-        Spark waits for the batch that it has begun, so the lock must be free when it has to stop.
-        """
-        self._job.stopping.set()
-        with self._working:
-            pass
-        query.stop()
+        """Spark's callback, in a thread of Spark's: the job's thread processes the batch."""
+        self._calls.call(lambda: self._running.process(self._ends(batch)))
 
 
 def _cause(error: StreamingQueryException) -> str:

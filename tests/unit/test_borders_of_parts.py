@@ -34,6 +34,7 @@ from streaming.figures.measuring import Measures
 from streaming.intake import lookahead
 from streaming.spark import sparkjob
 from streaming.spark.sparkprocess import spark_process
+from streaming.stopping import begun
 from warehouse.upkeep import Upkeep, UpkeepSettings
 
 CATALOG = catalog_from_json(
@@ -172,17 +173,22 @@ def test_a_job_ends_with_what_the_start_of_spark_has_thrown(
 
 
 @thrown_kinds
-def test_what_is_thrown_in_sparks_callback_is_kept_for_the_job(
+def test_what_a_batch_has_thrown_reaches_spark_and_the_job(
     thrown: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job: Any = SimpleNamespace(process=throwing(thrown), stopping=threading.Event())
+    query: Any = SimpleNamespace(isActive=True)
+    job: Any = SimpleNamespace(
+        process=throwing(thrown), tend=lambda: None, stopping=threading.Event()
+    )
     configuration: Any = None
+    records: Any = None
     stream = sparkjob._Stream(job, job, configuration, print)
     monkeypatch.setattr(sparkjob._Stream, "_ends", lambda *_: {})
-    records: Any = None
+    callback = begun(lambda: stream._batch(records, 0), "spark")
     with pytest.raises(type(thrown), match="boom"):
-        stream._batch(records, 0)
-    assert stream._failure is thrown
+        stream._serve(query)
+    with pytest.raises(type(thrown), match="boom"):
+        callback.result(60)
 
 
 def test_ours_is_not_wrapped_again() -> None:
