@@ -1,14 +1,12 @@
 """The table `current` of a view, which readers look at. It follows `changes`."""
 
 import shutil
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import compared
@@ -40,25 +38,16 @@ class Current:
         self.table = delta.table_at(self.path)
         #: Whether counts may fall below zero: with a protocol that is wrong on purpose.
         self.allows_too_few = False
-        #: Held while the table or its handle changes, by the job or by the upkeep in its thread.
-        self._following = threading.Lock()
         self.keep_minutes = delta.KEEP_MINUTES
 
     def follow(self) -> None:
-        """Brings it to the position of `changes`, in one commit; any thread may ask."""
-        with self._following:
-            try:
-                self._follow()
-            except delta.Overtaken:
-                # The table's number says what is in it, so another writer's commit was right too.
-                self.table = delta.table_at(self.path)
-                self._follow()
-
-    @contextmanager
-    def lent(self) -> Iterator[DeltaTable | None]:
-        """Its handle, to one at a time: a MERGE would fail for any commit that comes between."""
-        with self._following:
-            yield self.table
+        """Brings it to the position of `changes`, in one commit."""
+        try:
+            self._follow()
+        except delta.Overtaken:
+            # The table's number says what is in it, so another writer's commit was right too.
+            self.table = delta.table_at(self.path)
+            self._follow()
 
     def followed(self) -> int | None:
         """The position that readers of `current` see; None before it is there."""

@@ -16,8 +16,7 @@ All three are plain Delta: Spark, DuckDB, Polars and delta-rs read them.
 """
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -40,7 +39,11 @@ from warehouse.standing import Standing
 
 
 class ViewTables:
-    """The stored form of one view; at most one writer at a time, which Delta enforces."""
+    """The stored form of one view; at most one writer at a time, which Delta enforces.
+
+    Two threads may work with it: one that installs, records and catches up, and one that lets
+    `current` follow and tidies. They share no handle.
+    """
 
     def __init__(
         self, root: Path, view: AnyView, report: Callable[[str], None] = lambda _: None
@@ -115,7 +118,7 @@ class ViewTables:
         self._progress.recover()
 
     def follow(self) -> None:
-        """Brings `current` to the position of `changes`, in one commit; any thread may ask."""
+        """Brings `current` to the position of `changes`, in one commit."""
         self._current.follow()
 
     @property
@@ -139,18 +142,13 @@ class ViewTables:
                 with delta.plain_errors(delta.place_of(table)):
                     table.alter.set_table_properties(wanted)
 
-    @contextmanager
-    def to_tidy(self, name: str) -> Iterator[DeltaTable | None]:
-        """One of the tables, for commits that change none of its rows, in any thread.
+    def to_tidy(self, name: str) -> DeltaTable | None:
+        """One of the tables, for commits that change none of its rows.
 
-        They may come between two appends of the job's own handle. A MERGE of `current` would fail
-        because of them, so that table is lent with its handle, to one at a time.
+        They may come between two appends of the job's own handle, so the table is opened anew. A
+        MERGE of `current` would fail because of them, so that table has one handle.
         """
-        if name == "current":
-            with self._current.lent() as table:
-                yield table
-        else:
-            yield delta.table_at(self.directory / name)
+        return self._current.table if name == "current" else delta.table_at(self.directory / name)
 
     def catch_up(self) -> None:
         """Brings the job's handles up to the commits of its upkeep; a conflict if others committed.

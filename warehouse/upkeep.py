@@ -116,7 +116,10 @@ class Upkeep:
         #: Set when some work is wanted, or at the end.
         self._wanted = threading.Event()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        #: Whether `current` is to follow once more at the end.
+        self._finishing = False
+        name = f"upkeep of {tables.view.name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def look(self, quiet: bool) -> None:
@@ -133,6 +136,13 @@ class Upkeep:
             work.look(quiet)
         if self.following.wanted or self.tidying.wanted:
             self._wanted.set()
+
+    def finish(self) -> None:
+        """Ends after `current` has followed once more; raises the error that stopped the thread."""
+        self._finishing = True
+        self.close()
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Ends after the current step; nothing is lost by skipping the rest."""
@@ -154,6 +164,8 @@ class Upkeep:
                 self._wanted.wait()
                 self._wanted.clear()
                 if self._closing:
+                    if self._finishing:
+                        self.following()
                     return
                 for work in (self.following, self.tidying):
                     if work.wanted and work.due <= time.monotonic():
@@ -175,10 +187,10 @@ def tidy(tables: ViewTables, history_hours: float | None = None) -> None:
     if history_hours is not None:
         fold_older(tables, history_hours)
     for name in TABLES:
-        with tables.to_tidy(name) as table:
-            if table is not None:
-                with delta.plain_upkeep(tables.directory / name):
-                    tend(table, tables.directory / name)
+        table = tables.to_tidy(name)
+        if table is not None:
+            with delta.plain_upkeep(tables.directory / name):
+                tend(table, tables.directory / name)
 
 
 def fold_older(tables: ViewTables, hours: float) -> None:

@@ -1,5 +1,9 @@
-"""The figures that the threads of a job note: counters, times, freshness, waits."""
+"""The figures that the threads of a job note: counters, times, freshness, waits.
 
+The views' tables are written by threads side by side, so the figures of commits have a lock.
+"""
+
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -43,11 +47,13 @@ class Freshness:
         self._clock = clock
         #: Per commit in Delta its time, some delays, and how many updates each of these stands for.
         self._commits: deque[tuple[float, NDArray[np.float64], float]] = deque()
+        self._noting = threading.Lock()
 
     def installed(self, committed_at: pl.Series) -> None:
         """Updates that were committed at their sources at these times are readable now."""
         now = self._clock()
-        self._drop_older(now)
+        with self._noting:
+            self._drop_older(now)
         if len(committed_at):
             some = committed_at.gather_every(-(-len(committed_at) // _SAMPLE))
             delays = now * 1000 - some.dt.epoch("us").to_numpy() / 1000
@@ -115,6 +121,7 @@ class Measures:
     #: Source → how far the views are behind; empty until that is known.
     behind: dict[str, Behind] = field(default_factory=dict)
     freshness: Freshness = field(default_factory=Freshness)
+    _noting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -123,7 +130,12 @@ class Measures:
         try:
             yield
         finally:
-            self.steps[name] = self.steps.get(name, 0.0) + time.perf_counter() - start
+            self.spend(name, time.perf_counter() - start)
+
+    def spend(self, name: str, seconds: float) -> None:
+        """Adds seconds to a step."""
+        with self._noting:
+            self.steps[name] = self.steps.get(name, 0.0) + seconds
 
     @contextmanager
     def waiting_for(self, words: str) -> Iterator[None]:

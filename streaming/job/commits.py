@@ -1,4 +1,4 @@
-"""Commits run in a thread of their own, while the job processes the next batch.
+"""The commits of one view run in a thread of their own, while the job processes the next batch.
 
 The thread makes them one after the other, in the order in which they were handed over. At most one
 is queued, so a slow disk slows the batches down and nothing piles up. An error of the thread is
@@ -16,11 +16,11 @@ _WAITING = 1
 class Commits:
     """The thread that writes, and its queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_WAITING)
         #: The error that ended the writing.
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="commits", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -7,10 +7,8 @@ a global transaction waits for the others, and later transactions of its source 
 batches and restarts if need be: no commit has them, and the standing's tokens stay before them.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,16 +33,15 @@ from streaming.figures.heldback import held_back
 from streaming.figures.noting import noted
 from streaming.figures.status import ViewStatus
 from streaming.intake.reading import Reading
-from streaming.job.commits import Commits
 from streaming.job.context import Context
 from streaming.job.installs import placed, shown_in
 from streaming.job.slices import Batch, batch_of
 from streaming.job.storedview import StoredView
+from streaming.job.storing import Commit, Storing
 from streaming.job.sweeping import Cluster, Done, Sweeping
 from warehouse.files import WrittenFile
 from warehouse.progress import QUESTION
 from warehouse.standing import Standing
-from warehouse.upkeep import Upkeep
 
 Report = Callable[[str], None]
 
@@ -59,7 +56,6 @@ class KeptView:
         standing: Standing,
         memories: Memories,
         reading: Reading,
-        commits: Commits,
         executors: Cluster | None,
     ) -> None:
         """Starts the protocol on the updates after the standing, which is that of the tables.
@@ -68,21 +64,17 @@ class KeptView:
         """
         self._configuration = context.configuration
         self.entry, self.view, self.tables = stored.entry, stored.view, stored.tables
-        self._reading, self._commits = reading, commits
+        self._reading = reading
         self._measures = context.measures
         self._report = context.report
         #: The standing of the view, with the commits that were handed over and are not made yet.
         self.standing = standing
-        #: The standing that is committed and visible to readers.
-        self.committed = standing
         #: Questions asked and not committed yet, by position.
         self._asked: dict[int, list[dict[str, Any]]] = {}
         #: Changes that executors have written, not committed yet.
         self._written: list[WrittenFile] = []
         #: Rows of the view, with those that are handed over and not committed yet.
         self._rows = self.tables.rows()
-        #: The time of the last commit, in seconds since the epoch.
-        self._committed_at: float | None = None
         self._mailbox, channel = self._mailbox_and_channel()
         self._delivery = Delivery(
             self._mailbox, self.view.sources, reading, self.entry.refuse_global, channel
@@ -91,7 +83,7 @@ class KeptView:
         self._sweeping = self._by_executors(executors)
         #: The view as its running protocol maintains it.
         self.work = self._maintained(memories)
-        self._upkeep = Upkeep(self.tables, stored.upkeep, context.report)
+        self._storing = Storing(stored, standing, context.measures, context.report)
 
     def _mailbox_and_channel(self) -> tuple[Mailbox[Frame], Channel[Frame] | None]:
         """The mailbox; a protocol that counts on FIFO has one of its own, behind a channel."""
@@ -216,7 +208,7 @@ class KeptView:
             backlog=max(0, self._mailbox.last_position - committed.position),
             at_work=self.work.open,
             rows=self._rows,
-            committed_at=self._committed_at,
+            committed_at=self._storing.committed_at,
             held_back=self._measures.held_back.get(self.view.name),
         )
 
@@ -253,9 +245,7 @@ class KeptView:
         self._reading.seen(vector)
         self._count(len(order), installs, changes)
         self._rows += sum(file.growth for file in written)
-        self._commits.hand_over(
-            partial(self._commit, changes, written, standing, order, shown, delivered)
-        )
+        self._storing.hand_over(Commit(changes, written, standing, order, shown, delivered))
 
     def _order_of(self, installs: Sequence[Install[Frame]]) -> Deliveries:
         """The transactions of these states, which have to follow the installed ones."""
@@ -266,25 +256,6 @@ class KeptView:
                 f" {self._mailbox.last_position} are there"
             )
         return self._mailbox.deliveries(after, last)
-
-    def _commit(
-        self,
-        changes: pl.DataFrame,
-        written: Sequence[WrittenFile],
-        standing: Standing,
-        order: Deliveries,
-        shown: Numbers | None,
-        delivered: pl.DataFrame,
-    ) -> None:
-        """Runs in the thread of the commits: `changes` first, then what is derived from it."""
-        with self._measures.step("commit"):
-            self.tables.install(changes, standing, order, shown, written)
-        self._measures.freshness.installed(delivered["committed_at"])
-        with self._measures.step("progress"):
-            self.tables.record(delivered)
-        self.committed = standing
-        self._committed_at = time.time()
-        self._upkeep.look(quiet=False)
 
     def _delivered(
         self, order: Deliveries, installs: Sequence[Install[Frame]], shown: Numbers | None
@@ -354,27 +325,33 @@ class KeptView:
 
     # -- beside the batches ----------------------------------------------------------------------
 
+    @property
+    def committed(self) -> Standing:
+        """The standing that is committed and visible to readers; any thread may ask."""
+        return self._storing.committed
+
+    @property
+    def idle(self) -> bool:
+        """Whether all installs handed over are committed."""
+        return self._storing.idle
+
+    def settle(self) -> None:
+        """Waits until all installs handed over are committed."""
+        self._storing.settle()
+
     def tend(self) -> None:
         """Lets `current` follow and the upkeep run, when they are due."""
-        self._commits.hand_over(self._look)
-
-    def _look(self) -> None:
-        """Runs in the thread of the commits, and brings its handles of the tables up to date."""
-        self._upkeep.look(quiet=True)
+        self._storing.tend()
 
     def finish(self) -> None:
         """Brings `current` to the last position, after the last commit."""
-        self._upkeep.close()
-        self.tables.catch_up()
-        self.tables.follow()
-        self._measures.steps["current"] = self._upkeep.following.total
-        self._measures.steps["upkeep"] = self._upkeep.tidying.total
+        self._storing.finish()
 
     def close(self) -> None:
-        """Ends the executors' sweeps and the upkeep."""
+        """Ends the executors' sweeps and the threads that write the tables."""
         if self._sweeping is not None:
             self._sweeping.close()
-        self._upkeep.close()
+        self._storing.close()
 
 
 def _as_received(_: Relation, changes: Frame, version: int) -> pl.DataFrame:

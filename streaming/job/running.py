@@ -31,7 +31,6 @@ from sources.topics import refuse_lost
 from streaming.figures.status import SourceStatus, ViewStatus
 from streaming.intake.reading import Reading, nothing_received, offsets_from
 from streaming.job.checked import Checked
-from streaming.job.commits import Commits
 from streaming.job.context import Context
 from streaming.job.firststate import FirstState
 from streaming.job.keptview import KeptView
@@ -68,11 +67,10 @@ class Running:
             for _, standing, _ in ready:
                 self._reading.seen(standing.vector)
                 self._reading.expect(standing)
-            self._commits = made.enter_context(closing(Commits()))
             self._driver: Driver[Frame] = Driver(self._reading.received, self._reading.router)
             self.views: list[KeptView] = []
             for each in ready:
-                view = KeptView(context, *each, self._reading, self._commits, executors)
+                view = KeptView(context, *each, self._reading, executors)
                 made.callback(view.close)
                 self.views.append(view)
                 self._driver.views.append(view.work)
@@ -260,7 +258,8 @@ class Running:
 
     def settle(self) -> None:
         """Waits until all installs handed over are committed."""
-        self._commits.settle()
+        for view in self.views:
+            view.settle()
 
     def _positions(self) -> int:
         return sum(view.standing.position for view in self.views)
@@ -301,7 +300,7 @@ class Running:
         """Called between batches: goes on with open questions and the upkeep."""
         if self._driver.asking:
             self._wave()
-        if self._commits.idle:
+        if all(view.idle for view in self.views):
             self._note_reached()
             for view in self.views:
                 view.tend()

@@ -1,11 +1,23 @@
-"""Under real Spark one thread touches the state of the views: that of the job."""
+"""One thread touches the protocols' state, also under real Spark, and each table has one thread."""
 
+import random
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
 
-from jobs import World
+import pytest
+from jobs import OneView, World, start
 from runs import ROOT
-from waiting import patience
+from waiting import eventually, patience
+
+from streaming.settings.configuration import read_configuration
+from warehouse.changes import Changes
+from warehouse.current import Current
+from warehouse.progress import Progress
 
 #: `viewsweep run`, which prints the thread of each step over all views.
 _NOTING = """
@@ -43,3 +55,55 @@ def test_batches_of_spark_and_the_work_between_them_are_one_threads(published: W
     with published.job() as job:
         job.check()
         published.assert_complete(job.tables)
+
+
+def test_each_table_of_each_view_is_written_by_one_thread(
+    published: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = read_configuration(published.write_configuration())
+    views = [replace(known.view("v"), name=name) for name in ("one", "two")]
+    with closing(OneView(known, views, published.reports.append)) as job:
+        start(job)
+        wrote = {
+            f"{table.__name__.lower()} of {name}": set[str]()
+            for table in (Changes, Progress, Current)
+            for name in ("one", "two")
+        }
+
+        def noting(step: Callable[..., Any]) -> Callable[..., Any]:
+            def noted(table: Changes | Progress | Current, *arguments: Any) -> Any:
+                name = f"{type(table).__name__.lower()} of {table.path.parent.name}"
+                wrote[name].add(threading.current_thread().name)
+                return step(table, *arguments)
+
+            return noted
+
+        for step in ("commit", "catch_up"):
+            monkeypatch.setattr(Changes, step, noting(getattr(Changes, step)))
+        for step in ("record", "catch_up"):
+            monkeypatch.setattr(Progress, step, noting(getattr(Progress, step)))
+        monkeypatch.setattr(Current, "follow", noting(Current.follow))
+        for seed in range(3):
+            published.commit_at_random(random.Random(seed), 6)
+            published.wait_until_published()
+            job.take(published.records_after(job))
+            eventually(lambda: _followed(job))
+        job.running.finish()
+        monkeypatch.undo()
+        for view in job.views:
+            published.assert_complete(view.tables)
+    assert wrote == {
+        f"{table} of {name}": {f"{thread} of {name}"}
+        for table, thread in (
+            ("changes", "commits"),
+            ("progress", "commits"),
+            ("current", "upkeep"),
+        )
+        for name in ("one", "two")
+    }
+
+
+def _followed(job: OneView) -> bool:
+    job.running.tend()
+    job.running.settle()
+    return all(view.tables.followed() == view.standing.position for view in job.views)

@@ -142,7 +142,11 @@ def test_the_lookahead_hands_on_what_ended_its_thread(
 
 @thrown_kinds
 def test_the_upkeep_hands_on_what_ended_its_thread(thrown: BaseException) -> None:
-    tables: Any = SimpleNamespace(keep_for_readers=lambda _: None, follow=throwing(thrown))
+    tables: Any = SimpleNamespace(
+        view=SimpleNamespace(name="v"),
+        keep_for_readers=lambda _: None,
+        follow=throwing(thrown),
+    )
     settings = UpkeepSettings(current_every_seconds=0.0, upkeep_every_seconds=1e9)
 
     def look_until_it_fails() -> None:

@@ -175,7 +175,7 @@ def test_what_ends_a_thread_is_said_in_one_line(thrown: BaseException, words: st
 
 
 def by_commits(throwing: Callable[[], None]) -> None:
-    commits = Commits()
+    commits = Commits("commits")
     try:
         commits.hand_over(throwing)
         commits.settle()

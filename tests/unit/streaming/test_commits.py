@@ -12,7 +12,7 @@ PATIENCE = 30.0
 
 @pytest.fixture
 def commits() -> Iterator[Commits]:
-    commits = Commits()
+    commits = Commits("commits")
     yield commits
     commits.close()
 
@@ -136,7 +136,7 @@ def test_whoever_waits_for_room_hears_of_the_error(commits: Commits) -> None:
 
 
 def test_closing_lets_what_was_handed_over_end_and_may_be_repeated() -> None:
-    commits, made = Commits(), list[int]()
+    commits, made = Commits("commits"), list[int]()
     for number in range(3):
         commits.hand_over(lambda number=number: made.append(number))  # type: ignore[misc]
     commits.close()
@@ -145,7 +145,7 @@ def test_closing_lets_what_was_handed_over_end_and_may_be_repeated() -> None:
 
 
 def test_closing_after_an_error_does_not_hang() -> None:
-    commits = Commits()
+    commits = Commits("commits")
     commits.hand_over(_fail)
     commits.close()
     with pytest.raises(_DiskError):
