@@ -73,6 +73,10 @@ class Channel(Generic[D]):
                 changes[relation] = self._changes(relation, found, version)
         self._mailbox.receive(source, version, changes)
 
+    def leave(self) -> None:
+        """From now on no received update is kept for it."""
+        self._received.left_by(self)
+
     def reads(self, source: str) -> bool:
         """Whether the protocol reads anything of a source."""
         return self._mailbox.reads(source)
@@ -106,6 +110,10 @@ class Delivery(Generic[D]):
         self.enqueued = {source: mailbox.base(source) for source in sources}
         #: Called after each event that a FIFO protocol may react to.
         self.happened: Callable[[], None] = _nothing
+
+    def leave(self) -> None:
+        """Delivers nothing any more: no received update is kept for the view."""
+        (self._mailbox if self._channel is None else self._channel).leave()
 
     @property
     def waiting(self) -> bool:

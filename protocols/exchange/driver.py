@@ -21,10 +21,12 @@ servers, the simulator draws the next event. The driver decides the rest, for bo
 * A stretch of positions that can be swept elsewhere (`protocol.py`) is handed out to the caller;
   all other views go on until its change is here.
 * States become visible in the order of their positions.
+* A view that fails may be dropped; all others go on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from protocols.algebra.delta import Delta
@@ -57,6 +59,8 @@ class Driver(Generic[D]):
         self.views: list[Maintained[D]] = []
         #: Askers other than the views.
         self.asking: list[Asker[D]] = []
+        #: Called with an asker and the error that it has raised; None lets the error through.
+        self.failed: Callable[[Asker[D], BaseException], None] | None = None
         #: The copies that answer instead of a source.
         self.router = Router[D]() if router is None else router
         #: Questions that were sent and whose answers not all askers have received.
@@ -74,8 +78,16 @@ class Driver(Generic[D]):
 
     def begin(self) -> None:
         """Lets every protocol begin all work that it can."""
-        for view in self.views:
-            view.begin()
+        for view in tuple(self.views):
+            self._attempt(view, view.begin)
+
+    def _attempt(self, asker: Asker[D], step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BaseException as error:
+            if self.failed is None:
+                raise
+            self.failed(asker, error)
 
     def send(self) -> list[Asked[D]]:
         """The questions to send now: equal ones once, and none that a copy answers."""
@@ -91,6 +103,11 @@ class Driver(Generic[D]):
         for asked in sent:
             asked.answer = self.router.answer(asked.question)
         return [asked for asked in sent if asked.answer is None]
+
+    @property
+    def unanswered(self) -> list[Asked[D]]:
+        """The questions that were sent and have no answer yet."""
+        return [asked for asked in self._out if asked.answer is None]
 
     @property
     def holds_answers(self) -> bool:
@@ -144,7 +161,9 @@ class Driver(Generic[D]):
         return found
 
     def hand_over(self, asked: Asked[D], wanted: Wanted[D]) -> None:
-        """Hands one answer to one asker that wants it."""
+        """Hands one answer to one asker, unless that was dropped and does not want it any more."""
+        if wanted not in asked.wanting:
+            return
         answer = asked.answer
         assert answer is not None, "it was among those that are ready"
         if isinstance(wanted.asker, Maintained) and wanted.asker.fifo:
@@ -161,13 +180,35 @@ class Driver(Generic[D]):
         """Hands over all answers that may be handed over, in their order."""
         while ready := self.ready():
             for asked, wanted in ready:
-                self.hand_over(asked, wanted)
+                self._attempt(wanted.asker, partial(self.hand_over, asked, wanted))
 
     def may_enqueue(self, view: Maintained[D], source: str) -> bool:
         """Whether updates of a source may be enqueued for a view now."""
         return not view.fifo or all(
             each.key != (view, source) for asked in self._out for each in asked.wanting
         )
+
+    def drop(self, view: Maintained[D]) -> None:
+        """Ends a view: it gets no answer any more, and nothing is kept for it.
+
+        Copies of relations go with the last view that reads their source.
+        """
+        self.views.remove(view)
+        view.end()
+        read = {source for left in self.views for source in left.mailbox.sources}
+        building = [each for each in self.asking if not read.intersection(each.mailbox.sources)]
+        for asker in building:
+            self.asking.remove(asker)
+            asker.mailbox.leave()
+        for relation in [each for each in self.router.copies if each.source not in read]:
+            self.received.left_by(self.router.copies.pop(relation))
+        self._expect_nothing_for((view, *building))
+
+    def _expect_nothing_for(self, gone: tuple[Asker[D], ...]) -> None:
+        for asked in tuple(self._out):
+            asked.wanting = [wanted for wanted in asked.wanting if wanted.asker not in gone]
+            if not asked.wanting:
+                del self._out[asked]
 
     def forget(self) -> None:
         """Drops the updates that no view and no copy needs any more."""

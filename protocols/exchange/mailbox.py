@@ -133,9 +133,8 @@ class Received(Generic[D]):
     def forget(self) -> None:
         """Drops the updates that no reader needs any more."""
         needed = {
-            source: min(r.base(source) for r in self._readers if r.reads(source))
-            for source in self._last
-            if any(reader.reads(source) for reader in self._readers)
+            source: min((r.base(source) for r in self._readers if r.reads(source)), default=last)
+            for source, last in self._last.items()
         }
         self._forgotten |= needed
         for relation, log in self.logs.items():
@@ -170,6 +169,10 @@ class Mailbox(Generic[D]):
         #: The transactions delivered since `_start`: position, index of source, version.
         self._order = (array("q"), array("q"), array("q"))
         self._sources = tuple(vector)
+
+    def leave(self) -> None:
+        """From now on no received update is kept for it."""
+        self._here.left_by(self)
 
     # -- receiving and delivering --------------------------------------------------------------
 
@@ -219,6 +222,11 @@ class Mailbox(Generic[D]):
         expected = self._base[source] + len(self._positions[source]) + 1
         if first != expected or last > self.received(source):
             raise ProtocolBug(f"source {source!r}: version {expected} is next, not {first}")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that it reads."""
+        return self._sources
 
     @property
     def relations(self) -> tuple[Relation, ...]:

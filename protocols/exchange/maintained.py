@@ -148,6 +148,13 @@ class Maintained(Generic[D]):
         if self.fifo:
             self.delivery.happened = self.begin
 
+    def end(self) -> None:
+        """Ends the protocol and all that it has begun; no update is kept for it any more."""
+        self._protocol = None
+        for each in (self._pieces, self._unsent, self._untaken, self._taken, self._installs):
+            each.clear()
+        self.delivery.leave()
+
     def begin(self) -> None:
         """Lets the protocol begin all work that it can.
 
