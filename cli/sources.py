@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
+from cli.inspect import inspect
 from cli.serve import DatabaseArgument, TokenOption, serve
 from cli.sourceoptions import columns_in, declared, loaded, pairs, told
 from infra.options import taking
@@ -129,6 +130,7 @@ def index(
 
 
 app.command()(serve)
+app.command()(inspect)
 
 
 @app.command()

@@ -190,7 +190,7 @@ class Source(Protocol):
         ...
 
     def statistics(self, timeout: float = ...) -> Mapping[str, Statistics]:
-        """The sizes of its relations, by name."""
+        """The sizes of its relations, by name; of those without statistics nothing."""
         ...
 
     def digests(self, versions: Sequence[int], timeout: float = ...) -> dict[int, int]:

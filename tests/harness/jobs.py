@@ -124,11 +124,18 @@ class Source:
     """A source's database, query server and publisher, and a separate log of all commits."""
 
     def __init__(
-        self, name: str, directory: Path, bootstrap: str, topic: str, story: Story = MIXED
+        self,
+        name: str,
+        directory: Path,
+        bootstrap: str,
+        topic: str,
+        story: Story = MIXED,
+        partitions: int = 1,
     ) -> None:
         self.name = name
         self.story = story
         self.topic = topic
+        self.partitions = partitions
         self.bootstrap = bootstrap
         self.catalog = catalog_from_json({name: {"relations": story.forms[name]}})
         self.database = SourceDatabase.create(directory / f"{name}.duckdb", name, self.catalog, {})
@@ -140,7 +147,9 @@ class Source:
 
     def publish(self) -> None:
         """Starts to publish in the background."""
-        self.publisher = Publisher(self.database, self.bootstrap, self.topic)
+        self.publisher = Publisher(
+            self.database, self.bootstrap, self.topic, partitions=self.partitions
+        )
         self.publisher.start()
 
     def commit(self, *changes: Change, part: GlobalPart | None = None) -> None:
@@ -260,13 +269,22 @@ class World:
     bootstrap: str
     prefix: str
     story: Story = MIXED
+    #: The partitions of each source's topic.
+    partitions: int = 1
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         # Tests wait for the watermark, which otherwise moves only once a second.
         self._stack.enter_context(mock.patch("sources.simulated.publisher._MARK_EVERY", 0.02))
         self.sources = {
-            name: Source(name, self.directory, self.bootstrap, f"{self.prefix}-{name}", self.story)
+            name: Source(
+                name,
+                self.directory,
+                self.bootstrap,
+                f"{self.prefix}-{name}",
+                self.story,
+                self.partitions,
+            )
             for name in self.story.forms
         }
         self.reports: list[str] = []

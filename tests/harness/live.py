@@ -36,6 +36,8 @@ from warehouse.tables import ViewTables
 
 WORKLOAD = workload("retail")
 SOURCES = WORKLOAD.sources
+#: The partitions of each source's topic: the last source has several.
+PARTITIONS = {**dict.fromkeys(SOURCES, 1), SOURCES[-1]: 3}
 #: The views of a `LiveSystem`: name → protocol.
 VIEWS = {"kept": "sweep", "uncompensated": "naive"}
 
@@ -112,6 +114,7 @@ class LiveSystem:
         self._start(
             source,
             f"sources serve {source}.db --broker {self.bootstrap} --topic {self.topic(source)}"
+            f" --partitions {PARTITIONS[source]}"
             f" --port {self._ports[source]} --address-file {source}.address"
             f" --workload {WORKLOAD.name} --rate {rate / len(SOURCES):.3f}{total}",
         )

@@ -27,6 +27,7 @@ from infra.progress import silent
 from protocols.exchange.questions import Query
 from sources.wire.client import SourceClient
 from tests.harness.live import (
+    PARTITIONS,
     SOURCES,
     WORKLOAD,
     LiveSystem,
@@ -127,24 +128,30 @@ def records(system: LiveSystem, source: str) -> list[Record]:
     """All records of a source's topic, as kafka-python reads them, without repetitions."""
     consumer = KafkaConsumer(bootstrap_servers=system.bootstrap, enable_auto_commit=False)
     try:
-        partition = TopicPartition(system.topic(source), 0)
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        end = consumer.end_offsets([partition])[partition]
         values: list[Record] = []
-        while consumer.position(partition) < end:
-            for batch in consumer.poll(timeout_ms=1000).values():
-                values += [json.loads(record.value) for record in batch]
+        for number in range(PARTITIONS[source]):
+            partition = TopicPartition(system.topic(source), number)
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            end = consumer.end_offsets([partition])[partition]
+            while consumer.position(partition) < end:
+                for batch in consumer.poll(timeout_ms=1000).values():
+                    values += [json.loads(record.value) for record in batch]
     finally:
         consumer.close()
-    return without_repetitions(values)
+    found = without_repetitions(values)
+    return found if PARTITIONS[source] == 1 else sorted(found, key=_place)
+
+
+def _place(record: Record) -> tuple[int, int]:
+    return record["source"]["version"], record["transaction"]["total_order"]
 
 
 def without_repetitions(values: list[Record]) -> list[Record]:
     """Drops repetitions of a restarted publisher: version and place identify a record."""
     found: dict[tuple[int, int], Record] = {}
     for value in values:
-        found.setdefault((value["source"]["version"], value["transaction"]["total_order"]), value)
+        found.setdefault(_place(value), value)
     return list(found.values())
 
 
@@ -153,7 +160,7 @@ def test_a_topic_holds_every_version_in_order_with_all_its_events(
     lived: LiveSystem, source: str
 ) -> None:
     found = records(lived, source)
-    places = [(r["source"]["version"], r["transaction"]["total_order"]) for r in found]
+    places = [_place(record) for record in found]
     counts = {r["source"]["version"]: r["transaction"]["event_count"] for r in found}
     assert list(counts) == list(range(1, lived.status(source)["version"] + 1))
     assert places == [(v, n) for v, count in counts.items() for n in range(1, count + 1)]
