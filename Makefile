@@ -56,9 +56,9 @@ bench-tables: setup
 commits: setup
 	$(BIN)/python bench/commits.py
 
-# What an outer join costs beside its core, as in the paper on outer-join views.
+# What an outer join costs beside its core, as in the paper on outer-join views. One thread, as below.
 outer: setup
-	$(BIN)/python -m bench.outerviews --into docs/outer.svg
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.outerviews --into docs/outer.svg
 
 # What the job needs of memory, against the base and with a million updates in one batch.
 memory: setup
