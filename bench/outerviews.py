@@ -151,7 +151,8 @@ class Kept:
 
     def _standing(self) -> Standing:
         vector = {name: self._version * (name == "lines") for name in self.view.sources}
-        return Standing(self._version, vector, vector)
+        tokens = {name: (version,) for name, version in vector.items()}
+        return Standing(self._version, vector, tokens)
 
     def _ask(self, questions: list[Question[Frame]]) -> list[Snapshot[Frame]]:
         begun = time.process_time()

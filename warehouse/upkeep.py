@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-import polars as pl
 from deltalake import DeltaTable
 
 from protocols.errors import ViewsweepError
@@ -212,11 +211,11 @@ def tend(table: DeltaTable, directory: Path) -> None:
 
 def compact(table: DeltaTable) -> bool:
     """Compacts small files, into the largest tier that has many of them; False if none has."""
-    sizes = pl.DataFrame(table.get_add_actions(flatten=True))["size_bytes"]
-    for size in reversed(_TIERS):
-        if (sizes < size // 2).sum() >= _MANY:
+    sizes = [size for _, size in delta.files_of(table)]
+    for target in reversed(_TIERS):
+        if sum(size < target // 2 for size in sizes) >= _MANY:
             table.optimize.compact(
-                target_size=size,
+                target_size=target,
                 max_concurrent_tasks=1,
                 post_commithook_properties=delta.NO_HOOKS,
             )
