@@ -45,15 +45,18 @@ def run(
     from streaming.spark.sparkprocess import spark_process
 
     with spark_process():
-        status = run_job(configuration, views, report, once)
+        status, failure = run_job(configuration, views, report, once)
     if summary is not None:
         summary.write_bytes(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2))
     if json:
         sys.stdout.write(orjson.dumps(status.to_json()).decode() + "\n")
     for each in status.views:
-        report(f"view {each.name}: stopped at position {each.position:,}")
+        how = "stopped" if each.failed is None else "failed"
+        report(f"view {each.name}: {how} at position {each.position:,}")
     if status.behind != "-":
         report(f"behind the topics: {status.behind}")
+    if failure is not None:
+        raise failure
     _say_what_waits(status.held_back, once)
 
 

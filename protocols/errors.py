@@ -12,6 +12,9 @@
 A message names the thing, the place and the way out. `exit_code` is the exit code of a command.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ViewsweepError(Exception):
     """Base of all errors that are reported as one message instead of a traceback."""
@@ -19,6 +22,18 @@ class ViewsweepError(Exception):
     exit_code = 3
     #: Whether it may be a defect of viewsweep; then its traceback is written to a file.
     deserves_report = False
+    #: The sources that it is about, if views over other sources can go on.
+    sources: frozenset[str] = frozenset()
+
+
+@contextmanager
+def about(*sources: str) -> Iterator[None]:
+    """The errors inside are about these sources only."""
+    try:
+        yield
+    except ViewsweepError as error:
+        error.sources = error.sources or frozenset(sources)
+        raise
 
 
 class WrongUse(ViewsweepError):

@@ -72,6 +72,7 @@ def facts(status: JobStatus) -> dict[str, str]:
     """The text of each figure on the line, by its name."""
     updates = max(status.updates, 1)
     held = ", ".join(held.missing for held in status.held_back)
+    failed = ", ".join(view.name for view in status.views if view.failed is not None)
     silent = ", ".join(source.name for source in status.sources if source.reachable is False)
     large = status.batches_on_executors
     return {
@@ -85,6 +86,7 @@ def facts(status: JobStatus) -> dict[str, str]:
         "answers corrected": f"{status.corrected_answers:,}",
         "view rows": f"{status.view_rows:,}",
         **({"waits for": "; ".join(map(str, status.waits))} if status.waits else {}),
+        **({"failed": failed} if failed else {}),
         **({"no answer from": silent} if silent else {}),
         **({"held back for": held} if held else {}),
         **({"batches on executors": f"{large:,} of {status.batches:,}"} if large else {}),

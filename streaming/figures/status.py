@@ -45,6 +45,8 @@ class ViewStatus:
     #: When this job last committed, in seconds since the epoch; None if it has not.
     committed_at: float | None
     held_back: HeldBack | None
+    #: The reason why the job keeps it no longer; None while it does.
+    failed: str | None
 
 
 @dataclass(frozen=True)

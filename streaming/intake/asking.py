@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from protocols.algebra.frame import Frame
-from protocols.errors import SourceViolation, Unreachable, WrongUse
+from protocols.errors import SourceViolation, Unreachable, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, Relation
 from sources.partitions import Ends, Offsets, Token
@@ -84,7 +84,8 @@ class Sources:
         if self._stopping.is_set():
             raise Stopped
         source = self._sources[query.source]
-        answer = self._insisting(query.source, lambda: source.ask(query))
+        with about(query.source):
+            answer = self._insisting(query.source, lambda: source.ask(query))
         page = None if isinstance(query, Joint) else query.page
         if isinstance(query, Joint) or page is None or answer.rows.data.height < page.limit:
             return answer

@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from protocols.errors import SourceViolation, Unreachable
+from protocols.errors import SourceViolation, Unreachable, about
 from sources.partitions import Partition
 from sources.port import Changes
 from sources.topics import consumer, lost
@@ -117,10 +117,11 @@ class Lookahead:
             self._ahead.wait(self._partitions(missing))
             waiting_for = next(iter(missing.values()))
             if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"{waiting_for} has not come for {self._patience:.0f} s; is the source's"
-                    " publisher alive, and the broker? The same command goes on when it is back"
-                )
+                with about(*missing):
+                    raise Unreachable(
+                        f"{waiting_for} has not come for {self._patience:.0f} s; is the source's"
+                        " publisher alive, and the broker? The same command goes on when it is back"
+                    )
             if time.monotonic() > reported:
                 self._report(f"waiting: {waiting_for} has not arrived yet")
                 reported = time.monotonic() + _REPORT_EVERY
@@ -128,7 +129,8 @@ class Lookahead:
     def _refuse_faults(self, sources: Collection[str]) -> None:
         for source in sources:
             if (fault := self._changes[source].fault) is not None:
-                raise fault
+                with about(source):
+                    raise fault
 
 
 @dataclass(frozen=True)

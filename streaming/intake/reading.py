@@ -11,7 +11,7 @@ from functools import partial
 
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog, Room
-from protocols.errors import ProtocolBug, SourceViolation
+from protocols.errors import ProtocolBug, SourceViolation, about
 from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.deliveries import Numbers
@@ -154,9 +154,10 @@ class Reading:
         with self._measures.step("asking"), self._measures.waiting_for(f"answers of {sources}"):
             answers = self._sources.ask(list(questions))
         for question, answer in zip(questions, answers, strict=True):
-            self._refuse_older(question.source, answer.newest)
-            self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
-            self._bear_with(question, answer)
+            with about(question.source):
+                self._refuse_older(question.source, answer.newest)
+                self._refuse_fork(question.source, answer.inclusion.version, answer.digest)
+                self._bear_with(question, answer)
         self._measures.queries += len(answers)
         self._measures.bytes += sum(a.bytes_sent + a.bytes_received for a in answers)
         return answers

@@ -2,8 +2,8 @@
 
 The thread makes them one after the other, in the order in which they were handed over. At most one
 is queued, so a slow disk slows the batches down and nothing piles up. An error of the thread is
-raised in the job's thread, which then ends as well: commits handed over later were not made, and
-Delta says where to begin again.
+raised in the job's thread and ends the view: commits handed over later were not made, and Delta
+says where to begin again.
 """
 
 import queue

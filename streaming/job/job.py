@@ -65,6 +65,11 @@ class Job:
         running = self._running
         return status_of(self.measures, *(running.status() if running is not None else ((), ())))
 
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of the first view that failed while others went on."""
+        return None if self._running is None else self._running.failure
+
     def close(self) -> None:
         """Releases all connections, also those that something still waits for."""
         self.stopping.set()

@@ -25,6 +25,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.maintained import Maintained, Wanted
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Snapshot
+from protocols.failures import as_ours
 from protocols.operators.memory import Memories
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
@@ -67,6 +68,8 @@ class KeptView:
         self._reading = reading
         self._measures = context.measures
         self._report = context.report
+        #: The error that ended the view; none while it is kept.
+        self.failure: BaseException | None = None
         #: The standing of the view, with the commits that were handed over and are not made yet.
         self.standing = standing
         #: Questions asked and not committed yet, by position.
@@ -209,8 +212,14 @@ class KeptView:
             at_work=self.work.open,
             rows=self._rows,
             committed_at=self._storing.committed_at,
-            held_back=self._measures.held_back.get(self.view.name),
+            held_back=None if self.failed else self._measures.held_back.get(self.view.name),
+            failed=self.failed,
         )
+
+    @property
+    def failed(self) -> str | None:
+        """The reason why it is kept no longer; any thread may ask."""
+        return None if self.failure is None else str(as_ours(self.failure))
 
     def end_batch(self) -> None:
         """Installs the rest. Updates that are not installed then wait for a missing part."""
@@ -340,12 +349,18 @@ class KeptView:
         self._storing.settle()
 
     def tend(self) -> None:
-        """Lets `current` follow and the upkeep run, when they are due."""
+        """Lets `current` follow and the upkeep run, when they are due; raises their errors."""
         self._storing.tend()
 
     def finish(self) -> None:
         """Brings `current` to the last position, after the last commit."""
         self._storing.finish()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the view with an error; nothing more of it is handed over to be committed."""
+        self.failure = error
+        if self._sweeping is not None:
+            self._sweeping.cancel()
 
     def close(self) -> None:
         """Ends the executors' sweeps and the threads that write the tables."""

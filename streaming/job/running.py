@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import chain
 
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation
@@ -36,6 +37,7 @@ from streaming.job.firststate import FirstState
 from streaming.job.keptview import KeptView
 from streaming.job.storedview import StoredView
 from streaming.job.sweeping import Cluster
+from streaming.job.views import Views
 from streaming.job.watching import Installed, Watching
 from streaming.stopping import Stopped
 from warehouse.standing import Standing
@@ -68,12 +70,13 @@ class Running:
                 self._reading.seen(standing.vector)
                 self._reading.expect(standing)
             self._driver: Driver[Frame] = Driver(self._reading.received, self._reading.router)
-            self.views: list[KeptView] = []
+            views: list[KeptView] = []
             for each in ready:
                 view = KeptView(context, *each, self._reading, executors)
                 made.callback(view.close)
-                self.views.append(view)
+                views.append(view)
                 self._driver.views.append(view.work)
+            self._views = Views(views, self._driver, context.report)
             for relation in self._copied():
                 page = context.configuration.job.page_rows
                 Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
@@ -143,9 +146,19 @@ class Running:
             self._context.report(f"copy of {relation}: {rows:,} rows so far")
 
     @property
+    def views(self) -> Sequence[KeptView]:
+        """All views, also those that have failed."""
+        return self._views.all
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error of the first view that failed."""
+        return self._views.failure
+
+    @property
     def _earliest(self) -> Standing:
-        """The standing up to which all views have come."""
-        return earliest([view.standing for view in self.views])
+        """The standing up to which all views that are kept have come."""
+        return earliest([view.standing for view in self._views.kept])
 
     def refuse_lost_topics(self) -> None:
         """SourceViolation if a topic has lost records that this job has read."""
@@ -164,11 +177,15 @@ class Running:
 
     @property
     def offsets(self) -> Offsets:
-        """Partition → the first offset that some view needs."""
+        """Partition → the first offset that some view needs; the next one if none reads its
+        source."""
+        needed = self._earliest.tokens
         return {
             partition: offset
-            for source, token in self._earliest.tokens.items()
-            for partition, offset in self._offsets(source, token).items()
+            for source, changes in self._reading.changes.items()
+            for partition, offset in (
+                self._offsets(source, needed[source]) if source in needed else changes.next
+            ).items()
         }
 
     def by_source(self, offsets: Offsets) -> dict[str, Offsets]:
@@ -202,22 +219,31 @@ class Running:
         """
         before = self._positions()
         with self._context.measures.step("decode"):
-            self._reading.read_up_to(ends)
+            self._views.without_faulty_sources(
+                lambda: self._reading.read_up_to(self._read_of(ends))
+            )
         # Memory grows with a sweep, not with the batch: the rest is left to further sweeps.
         while self._sweep(ends):
             pass
         return self._positions() - before
 
+    def _read_of(self, ends: Mapping[str, Offsets]) -> dict[str, Offsets]:
+        """The ends of the sources that a view reads."""
+        read = {source for view in self._views.kept for source in view.view.sources}
+        return {source: each for source, each in ends.items() if source in read}
+
     def _sweep(self, ends: Mapping[str, Offsets]) -> bool:
         """Does one sweep of every view; True if transactions below these offsets still wait."""
         with self._context.measures.step("order"):
-            waiting = [view.enqueue_upto(ends) for view in self.views]
+            waiting = self._views.each(lambda view: view.enqueue_upto(ends))
             self._note_first_waiting()
         self._work()
-        for view in self.views:
-            view.end_batch()
+        self._views.each(KeptView.end_batch)
         self._driver.forget()
-        self._reading.forget(self._earliest.vector)
+        received = {
+            source: self._driver.received.received(source) for source in self._reading.changes
+        }
+        self._reading.forget({**received, **self._earliest.vector})
         return any(waiting)
 
     def _note_first_waiting(self) -> None:
@@ -238,7 +264,8 @@ class Running:
 
     def _installed(self) -> dict[str, Installed]:
         """The progress of all views in each topic; any thread may call it."""
-        tokens = earliest([view.committed for view in self.views]).tokens
+        kept = self._views.kept
+        tokens = earliest([view.committed for view in kept]).tokens if kept else {}
         reached, following = self._reached, self._next
         return {
             source: Installed(
@@ -258,8 +285,7 @@ class Running:
 
     def settle(self) -> None:
         """Waits until all installs handed over are committed."""
-        for view in self.views:
-            view.settle()
+        self._views.each(KeptView.settle)
 
     def _positions(self) -> int:
         return sum(view.standing.position for view in self.views)
@@ -273,8 +299,7 @@ class Running:
             with self._context.measures.step("sweep"):
                 self._wave()
             if time.monotonic() - committed > _COMMIT_SECONDS:
-                for view in self.views:
-                    view.install()
+                self._views.each(KeptView.install)
                 committed = time.monotonic()
 
     def _wave(self) -> None:
@@ -284,34 +309,36 @@ class Running:
         """
         if self._context.stopping.is_set():
             raise Stopped
-        elsewhere = [work for view in self.views for work in view.sweep_elsewhere()]
+        elsewhere = list(chain.from_iterable(self._views.each(KeptView.sweep_elsewhere)))
         self._context.measures.note_wait("executors", bool(elsewhere))
-        sent = self._driver.send()
-        if not sent and not self._driver.holds_answers:
+        if not self._driver.send() and not self._driver.holds_answers:
             wait(elsewhere, _LOOK_SECONDS, FIRST_COMPLETED)
             return
+        self._views.without_faulty_sources(self._ask)
+        self._views.without_faulty_sources(lambda: self._reading.catch_up(self._driver.missing()))
+        self._driver.hand_over_all()
+
+    def _ask(self) -> None:
+        """Asks all questions that were sent; asking again does no harm."""
+        sent = self._driver.unanswered
         answers = self._reading.ask([asked.question for asked in sent])
         for asked, answer in zip(sent, answers, strict=True):
             self._driver.answered(asked, answer)
-        self._reading.catch_up(self._driver.missing())
-        self._driver.hand_over_all()
 
     def tend(self) -> None:
         """Called between batches: goes on with open questions and the upkeep."""
         if self._driver.asking:
             self._wave()
-        if all(view.idle for view in self.views):
+        if all(view.idle for view in self._views.kept):
             self._note_reached()
-            for view in self.views:
-                view.tend()
+        self._views.each(KeptView.tend)
 
     def finish(self) -> None:
         """Waits for the last commits, and brings the `current` tables to the end."""
         self.settle()
         self._note_reached()
         self._watching.look_again()
-        for view in self.views:
-            view.finish()
+        self._views.each(KeptView.finish)
 
     def close(self) -> None:
         """Ends the threads of the views, the commits and the lookahead."""

@@ -87,8 +87,12 @@ class Storing:
         self._commits.settle()
 
     def tend(self) -> None:
-        """Lets `current` follow and the upkeep run, when they are due."""
-        self._commits.hand_over(partial(self._upkeep.look, quiet=True))
+        """Lets `current` follow and the upkeep run, when they are due.
+
+        Raises the error that stopped one of the threads.
+        """
+        if self._commits.idle:
+            self._commits.hand_over(partial(self._upkeep.look, quiet=True))
 
     def finish(self) -> None:
         """Brings `current` to the last position, after the last commit."""

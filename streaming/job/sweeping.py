@@ -83,11 +83,15 @@ class Sweeping:
                 del self._at_work[stretch]
                 yield stretch, work.result()
 
+    def cancel(self) -> None:
+        """Cancels the running sweeps; one that has only just begun may go on."""
+        if self._at_work:
+            self._cluster.cancel(self._view.name)
+
     def close(self) -> None:
         """Cancels the running sweeps, and waits until none runs."""
         while wait(self.at_work, 0).not_done:
-            # One cancellation may come too early for a sweep that has only just begun.
-            self._cluster.cancel(self._view.name)
+            self.cancel()
             wait(self.at_work, _AGAIN_SECONDS)
 
     def _rows(self, stretch: Stretch[Frame]) -> Numbers:

@@ -46,9 +46,10 @@ def run(
     views: Sequence[ViewSettings],
     report: Callable[[str], None],
     once: bool = False,
-) -> JobStatus:
+) -> tuple[JobStatus, BaseException | None]:
     """Keeps the views until SIGINT or SIGTERM; with `once`, until the topics' ends are installed.
 
+    Returns the status at the end, and the error of the first view that failed while others went on.
     KeyboardInterrupt if it was stopped before it read the topics.
     """
     session: Future[SparkSession] = Future()
@@ -65,7 +66,7 @@ def run(
         raise KeyboardInterrupt
     if not ended:
         report("stopped without waiting longer; unfinished work is done again at the next start")
-    return job.status()
+    return job.status(), job.failure
 
 
 def _keep(
@@ -137,7 +138,7 @@ class _Stream:
         one, so Spark's checkpoint does not count that as done.
         """
         query = self._start(spark, once)
-        names = " and ".join(view.view.name for view in self._running.views)
+        names = " and ".join(view.view.name for view in self._running.views if not view.failed)
         self._report(f"view {names}: keeping it; Ctrl-C stops it")
         self._job.measures.phase = "keeping"
         try:

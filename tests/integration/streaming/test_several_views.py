@@ -60,10 +60,11 @@ class Kept:
 class Views:
     """Starts jobs over some of these views, as often as a test needs one."""
 
-    def __init__(self, world: World, *views: Kept) -> None:
+    def __init__(self, world: World, *views: Kept, **changes: Any) -> None:
+        """`changes` are values for [job]."""
         self._world = world
         self._kept = {view.name: view for view in views}
-        known = read_configuration(world.write_configuration())
+        known = read_configuration(world.write_configuration(**changes))
         self._configuration: Configuration = known
         self._settings = {
             view.name: ViewSettings(view.name, Path("none"), view.sql, view.protocol)

@@ -29,6 +29,7 @@ def view(name: str = "v", **known: Any) -> ViewStatus:
             "protocol": "sweep",
             "committed_at": None,
             "held_back": None,
+            "failed": None,
             **usual,
             **known,
         }
@@ -142,6 +143,14 @@ def test_the_line_says_what_the_job_waits_for() -> None:
     assert told["no answer from"] == "a"
     assert told["held back for"] == "b"
     assert "no answer from" not in facts(_keeping())
+
+
+def test_the_line_names_the_views_that_have_failed() -> None:
+    assert "failed" not in facts(_keeping())
+    views = (view("v", failed="its table is gone"), view("w"), view("x", failed="a gap"))
+    assert facts(_keeping(views=views))["failed"] == "v, x"
+    form = _keeping(views=views).to_json()["views"]
+    assert [form[name]["failed"] for name in "vwx"] == ["its table is gone", None, "a gap"]
 
 
 def test_a_new_wait_is_news(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jobs import OneView, World, start
-from runs import ROOT
-from waiting import eventually, patience
 
 from streaming.settings.configuration import read_configuration
+from tests.harness.jobs import OneView, World, start
+from tests.harness.places import ROOT
+from tests.harness.waiting import eventually, patience
 from warehouse.changes import Changes
 from warehouse.current import Current
 from warehouse.progress import Progress
