@@ -51,7 +51,7 @@ class Lie:
     waits: bool = False
 
 
-class Liar(flight.FlightServerBase):
+class Liar(flight.FlightServerBase):  # type: ignore[misc]
     """A query server between a job and a real one."""
 
     def __init__(self, address: str) -> None:
@@ -461,7 +461,11 @@ class _Attacked:
         for liar in self._liars:
             liar.lie, liar.lies = lie, 0
         patience = _PATIENCE if lie is not None and lie.waits else 60.0
-        limits = {"answer_megabytes": _MEGABYTES, "patience_seconds": patience, "page_rows": 4}
+        limits: dict[str, Any] = {
+            "answer_megabytes": _MEGABYTES,
+            "patience_seconds": patience,
+            "page_rows": 4,
+        }
         try:
             with self._world.job(protocol=self._protocol, **limits) as job:
                 start(job)

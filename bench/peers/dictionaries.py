@@ -9,81 +9,91 @@ with what is there; copies of all relations are kept, nothing is durable.
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, Producer, TopicPartition
+
+#: Column → value; a row of a relation has its key under `number`.
+Row = dict[str, Any]
+#: Relation → the row that takes part.
+Rows = dict[str, Row]
+#: Value of a link → keys of the rows that have it.
+Leading = defaultdict[Any, set[Any]]
 
 
 class Join:
     """All relations, and what they make together."""
 
-    def __init__(self, job):
-        self.relations = [relation["name"] for relation in job["relations"]]
+    def __init__(self, job: Any) -> None:
+        self.relations: list[str] = [relation["name"] for relation in job["relations"]]
         #: Relation → key → row.
-        self.rows = {name: {} for name in self.relations}
+        self.rows: dict[str, dict[Any, Row]] = {name: {} for name in self.relations}
         #: Relation → links as (column, partner), and the reverse.
+        self.links: dict[str, list[tuple[str, str, Leading]]]
         self.links = {name: [] for name in self.relations}
-        self.reverse = {name: [] for name in self.relations}
+        self.reverse: dict[str, list[tuple[str, Leading]]] = {name: [] for name in self.relations}
         for link in job["links"]:
-            leading = defaultdict(set)
+            leading: Leading = defaultdict(set)
             self.links[link["of"]].append((link["column"], link["to"], leading))
             self.reverse[link["to"]].append((link["of"], leading))
         self.outputs = [(o["name"], o["relation"], o["column"]) for o in job["outputs"]]
 
-    def joined(self, name, row):
+    def joined(self, name: str, row: Row) -> list[Rows]:
         """All rows of the view that this row takes part in."""
         found = [{name: row}]
         for column, to, _ in self.links[name]:
             found = self._with(found, self._there(to, row[column]), name)
         for of, leading in self.reverse[name]:
-            found = self._with(
-                found, (self.rows[of][key] for key in leading[row["number"]]), name, of
-            )
+            partners = [(of, self.rows[of][key]) for key in leading[row["number"]]]
+            found = self._with(found, partners, name)
         return found
 
-    def _there(self, name, key):
+    def _there(self, name: str, key: Any) -> Sequence[tuple[str, Row]]:
         row = self.rows[name].get(key)
         return () if row is None else ((name, row),)
 
-    def _with(self, found, partners, came_from, of=None):
+    def _with(
+        self, found: list[Rows], partners: Iterable[tuple[str, Row]], came_from: str
+    ) -> list[Rows]:
         """The rows found so far, each joined with its partners and theirs."""
-        behind = []
-        for partner in partners:
-            name, row = (of, partner) if of is not None else partner
+        behind: list[Rows] = []
+        for name, row in partners:
             behind += self._beyond(name, row, came_from)
         return [{**one, **other} for one in found for other in behind]
 
-    def _beyond(self, name, row, came_from):
+    def _beyond(self, name: str, row: Row, came_from: str) -> list[Rows]:
         found = [{name: row}]
         for column, to, _ in self.links[name]:
             if to != came_from:
                 found = self._with(found, self._there(to, row[column]), name)
         for of, leading in self.reverse[name]:
             if of != came_from:
-                rows = [self.rows[of][key] for key in leading[row["number"]]]
-                found = self._with(found, rows, name, of)
+                partners = [(of, self.rows[of][key]) for key in leading[row["number"]]]
+                found = self._with(found, partners, name)
         return found
 
-    def remove(self, name, row):
+    def remove(self, name: str, row: Row) -> list[Rows]:
         changes = self.joined(name, row)
         del self.rows[name][row["number"]]
         for column, _, leading in self.links[name]:
             leading[row[column]].discard(row["number"])
         return changes
 
-    def add(self, name, row):
+    def add(self, name: str, row: Row) -> list[Rows]:
         self.rows[name][row["number"]] = row
         for column, _, leading in self.links[name]:
             leading[row[column]].add(row["number"])
         return self.joined(name, row)
 
-    def record(self, rows, diff, time):
+    def record(self, rows: Rows, diff: int, time: int) -> bytes:
         form = {name: rows[relation][column] for name, relation, column in self.outputs}
         form["diff"], form["time"] = diff, time
         return orjson.dumps(form)
 
 
-def main():
+def main() -> None:
     with open(sys.argv[1]) as file:
         job = json.load(file)
     join, of_topic = Join(job), {r["topic"]: r["name"] for r in job["relations"]}
@@ -97,7 +107,8 @@ def main():
             if message.error():
                 continue
             time += 1
-            name, payload = of_topic[message.topic()], orjson.loads(message.value())["payload"]
+            name = of_topic[message.topic()]
+            payload = orjson.loads(message.value() or b"")["payload"]
             for image, step, diff in (("before", join.remove, -1), ("after", join.add, 1)):
                 if payload[image] is not None:
                     for rows in step(name, payload[image]):

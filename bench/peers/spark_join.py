@@ -6,15 +6,16 @@ Spark takes no retractions there: insertions are joined, everything else is left
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from infra.sparksettings import settings
 
 _STATE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def main():
+def main() -> None:
     with open(sys.argv[1]) as file:
         job = json.load(file)
     builder = SparkSession.builder.appName("stream-stream join")
@@ -36,7 +37,7 @@ def main():
     query.awaitTermination()
 
 
-def _inserted(spark, job, relation):
+def _inserted(spark: SparkSession, job: Any, relation: Any) -> DataFrame:
     columns = ", ".join(f"{name}: {type_}" for name, type_ in relation["columns"].items())
     columns = columns.replace("VARCHAR", "STRING")
     form = f"STRUCT<payload: STRUCT<op: STRING, after: STRUCT<{columns}>>>"

@@ -40,6 +40,8 @@ from warehouse.tables import ViewTables
 Row = tuple[Any, ...]
 #: (relation, row, change of its count).
 Change = tuple[str, Row, int]
+#: (version, relation, row, change of its count).
+Committed = tuple[int, str, Row, int]
 
 
 @dataclass(frozen=True)
@@ -142,8 +144,7 @@ class Source:
         self.server: QueryServer | None = QueryServer(self.database, topic=topic)
         self.address = self.server.address
         self.publisher: Publisher | None = None
-        #: (version, relation, row, count).
-        self.history: list[tuple[int, str, tuple[Any, ...], int]] = []
+        self.history: list[Committed] = []
 
     def publish(self) -> None:
         """Starts to publish in the background."""
@@ -227,7 +228,7 @@ class OneView(Job):
     """A job with a single view, fed with the records that Spark would put into its batches."""
 
     @property
-    def views(self) -> list[KeptView]:
+    def views(self) -> Sequence[KeptView]:
         return self.running.views
 
     @property
@@ -486,7 +487,7 @@ def records(bootstrap: str, offsets: Offsets) -> pl.DataFrame:
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 20,
     }
-    found: list[tuple[str, int, int, bytes]] = []
+    found: list[tuple[str | None, int | None, int | None, bytes | None]] = []
     with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
         # Without this, the first request for each topic waits half a second for its leader.
         consumer.list_topics(timeout=30)

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from polars.datatypes import DataType, DataTypeClass
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import column_type
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
-from protocols.views.sql import parse_view
 from protocols.views.view import View
+from tests.harness.innerjoins import parsed
 from warehouse.progress import PROGRESS
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -28,7 +29,7 @@ Row = tuple[str | None, float | None, int]
 
 
 def view(sql: str = SQL, *relations: Relation) -> View:
-    return parse_view("v", sql, Catalog(relations or (R, S)))
+    return parsed(sql, Catalog(relations or (R, S)))
 
 
 def rows(*given_rows: Row, position: int | None = None) -> pl.DataFrame:
@@ -44,7 +45,11 @@ def standing(position: int, a: int, b: int) -> Standing:
 
 
 def delivered(*order: tuple[int, str, int], **columns: Any) -> pl.DataFrame:
-    schema = {"position": pl.Int64, "source": pl.String, "version": pl.Int64}
+    schema: dict[str, DataType | DataTypeClass] = {
+        "position": pl.Int64,
+        "source": pl.String,
+        "version": pl.Int64,
+    }
     known = {"committed_at": None, "skipped": 0, "questions": None, "shown": True} | columns
     schema |= {name: type_ for name, type_ in PROGRESS.items() if name in known}
     return pl.DataFrame([(*each, *known.values()) for each in order], schema, orient="row")

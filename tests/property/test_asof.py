@@ -17,7 +17,7 @@ from protocols.algebra.expressions import Column, Comparison, Condition, Literal
 from protocols.algebra.types import ColumnType
 from protocols.exchange.asof import Reading, as_answered, asof
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.questions import Snapshot
+from protocols.exchange.questions import Query, Snapshot
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom
@@ -156,6 +156,7 @@ def _read(history: History, read: Reading[Any], algebra: str) -> Bag:
     keys = rooms.delta(types, history.keys)
     reading = read(mailbox, history.atom, keys, history.cut, history.cut)
     (query,) = next(reading)
+    assert isinstance(query, Query)
     assert (query.columns, query.condition) == (history.atom.columns, history.atom.condition)
     found = Snapshot(rooms.delta(types, history.asked(history.version)), history.version)
     with pytest.raises(StopIteration) as done:

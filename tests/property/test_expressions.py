@@ -177,6 +177,8 @@ def _sql(condition: ex.Condition) -> str:
             return "(" + " AND ".join(map(_sql, parts)) + ")"
         case ex.Or(parts):
             return "(" + " OR ".join(map(_sql, parts)) + ")"
+        case ex.IsTrue():
+            raise AssertionError("no condition here is drawn with an expression")
 
 
 def _operand(operand: ex.Expression) -> str:

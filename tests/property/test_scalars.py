@@ -8,6 +8,7 @@ except with AND, OR and their equivalents, where a database may choose the order
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, NoReturn
 
@@ -255,9 +256,16 @@ def _refuse(_node: exp.Expr, reason: str) -> NoReturn:
 SCALARS = Scalars(lambda node: (node.name, TYPES[node.name]), _refuse, lambda _node: None)
 
 
+def selected(text: str) -> exp.Expr:
+    """The node of an expression."""
+    select = sqlglot.parse_one(f"SELECT {text}", read="duckdb")
+    assert isinstance(select, exp.Select)
+    return select.selects[0]
+
+
 def read(text: str) -> ex.Expression | None:
     """The expression of a text; None if it is refused."""
-    node = sqlglot.parse_one(f"SELECT {text}", read="duckdb").selects[0]
+    node = selected(text)
     try:
         expression, type_ = SCALARS.typed(node)
     except Refused:
@@ -272,7 +280,7 @@ FAILED = "failed"
 
 
 def by_reference(expression: ex.Expression, rows: list[Row]) -> list[Any]:
-    return [_or_failed(lambda row=row: value_of(expression, row)) for row in rows]
+    return [_or_failed(partial(value_of, expression, row)) for row in rows]
 
 
 def by_polars(expression: ex.Expression, rows: list[Row]) -> list[Any]:
@@ -305,7 +313,7 @@ def _all_or_each(evaluated: Callable[[list[Row]], list[Any]], rows: list[Row]) -
     whole = _or_failed(lambda: evaluated(rows))
     if whole is not FAILED:
         return list(whole)
-    return [_first(_or_failed(lambda row=row: evaluated([row]))) for row in rows]
+    return [_first(_or_failed(partial(evaluated, [row]))) for row in rows]
 
 
 def _first(values: Any) -> Any:

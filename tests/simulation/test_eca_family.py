@@ -32,11 +32,11 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.simulation.source import SimulatedSource
-from protocols.views.sql import parse_view
 from protocols.views.view import View
 from tests.cases.one_source_scenarios import one_source_scenario
 from tests.cases.random_scenarios import SHAPES
 from tests.harness.campaigns import planted
+from tests.harness.innerjoins import parsed
 from tests.harness.oracle import Oracle, Rows
 from tests.harness.places import ROOT
 
@@ -99,7 +99,8 @@ def _run(name: str, scenario: Scenario, seed: int, algebra: str = "bag", **more:
 
 def _trouble(name: str, scenario: Scenario, outcome: Outcome) -> str | None:
     """The fault in the states of a run: their order, their rows, or a missing state."""
-    oracle, held, position = Oracle(scenario), Counter(), -1
+    held: Counter[tuple[Any, ...]] = Counter()
+    oracle, position = Oracle(scenario), -1
     for state in outcome.states:
         held.update({} if state.change is None else dict(state.change.counts))
         if state.position <= position:
@@ -166,7 +167,7 @@ class Stage:
         scenario: Scenario,
         protocol: Callable[[View, Mailbox[Bag]], Maintaining[Bag]],
     ) -> None:
-        self.view = parse_view("V", scenario.view, scenario.catalog)
+        self.view = parsed(scenario.view, scenario.catalog)
         self.source = SimulatedSource("s", scenario.initial, scenario.updates)
         self.mailbox: Mailbox[Bag] = Mailbox({r: BagLog() for r in self.view.relations}, {"s": 0})
         self._protocol = protocol(self.view, self.mailbox)
@@ -480,7 +481,7 @@ def test_the_rule_of_eca_local_tells_deletions_from_everything_else(seed: int) -
     """`_only_deletes` looks at cancellation, not at signs; here it is compared with the signs."""
     form = one_source_scenario(0, all_keys=True).form
     scenario, rng, told = scenario_from_json(form), Random(seed), Counter[bool]()
-    view = parse_view("V", scenario.view, scenario.catalog)
+    view = parsed(scenario.view, scenario.catalog)
     mailbox: Mailbox[Bag] = Mailbox({r: BagLog() for r in view.relations}, {"s": 0})
     protocol = EcaLocal(view, mailbox, lambda: Bag(tuple(view.schema)))
     names = view.atoms[0].qualified_columns

@@ -65,7 +65,7 @@ def test_compensating_by_what_was_received_instead_of_the_version_is_caught(
         "version = received.received(question.source); readings = []",
     )
     monkeypatch.setattr(driver, "snapshot", correction.snapshot)
-    given = {"stale": False, "partitions": 1, "crashes": 0, "reads": "versions"}
+    given: dict[str, Any] = {"stale": False, "partitions": 1, "crashes": 0, "reads": "versions"}
     assert _hunted(runs=3 * SOON, **given).of("wrong")
 
 
@@ -264,7 +264,7 @@ def test_an_order_of_delivery_that_ignores_a_sources_own_is_caught(
 
 
 #: Function of sharing → piece of the code → its replacement.
-SHARING = {
+SHARING: dict[str, tuple[Callable[..., Any], str, str]] = {
     "questions that differ in their condition": (
         sharing._likeness,
         "question.condition, columns",

@@ -15,6 +15,7 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import build
 from protocols.simulation.campaign import Campaign
 from protocols.simulation.drawn import Shaped
+from protocols.views.partials import extended
 from tests.harness.campaigns import assert_right, planted
 
 _LARGEST = 2**63 - 1
@@ -56,6 +57,6 @@ def test_what_is_selected(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = _campaign("SELECT l.k, r.v FROM a.l JOIN a.r ON l.k = r.k AND l.v + r.v > 0")
     assert_right(campaign.over(_MANY))
-    eager = planted(batched_sweep.extended, "(where, step.residual)", "(step.residual, where)")
+    eager = planted(extended, "(where, step.residual)", "(step.residual, where)")
     monkeypatch.setattr(batched_sweep, "extended", eager)
     assert "NoValue" in str(campaign.over(_MANY, until_trouble=True).of("broke"))

@@ -6,8 +6,7 @@ from typing import Any
 import orjson
 import pytest
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.check import check
 from cli.simulate import simulate

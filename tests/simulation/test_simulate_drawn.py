@@ -13,6 +13,7 @@ from protocols.simulation.setting import setting_of
 from protocols.simulation.simulator import simulate
 from protocols.simulation.source import SimulatedSource
 from tests.harness.campaigns import first_wrong_position
+from tests.harness.innerjoins import inner
 from tests.harness.oracle import Oracle
 
 SWEEP = PROTOCOLS["sweep"]
@@ -26,7 +27,7 @@ def test_drawn_scenarios_are_possible_ones_and_cover_what_there_is() -> None:
     assert keyed == {True, False}
     types = {type_.name for s in scenarios for r in s.catalog for _, type_ in r.columns}
     assert types == set(LINKED)
-    atoms = {len(setting_of(s, SWEEP, "bag").view.atoms) for s in scenarios}
+    atoms = {len(inner(setting_of(s, SWEEP, "bag").view).atoms) for s in scenarios}
     assert atoms == {2, 3, 4, 5}
     assert any(len(update.changes) > 1 for s in scenarios for update in s.updates)
     assert any(None in row for s in scenarios for rows in s.initial.values() for row in rows.counts)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import duckdb
 import pytest
@@ -29,6 +30,7 @@ from protocols.views.tree import TreeView
 from protocols.views.view import View
 from tests.cases.random_scenarios import random_scenario
 from tests.harness.campaigns import first_wrong_position, planted
+from tests.harness.innerjoins import inner
 from tests.harness.oracle import Oracle
 
 SWEEP = PROTOCOLS["sweep"]
@@ -36,7 +38,7 @@ SWEEP = PROTOCOLS["sweep"]
 
 @pytest.mark.parametrize("name", ["sweep", "naive"])
 def test_the_judge_objects_exactly_when_duckdb_does(name: str) -> None:
-    verdicts = Counter()
+    verdicts: Counter[Any] = Counter()
     for seed in range(120):
         entry = PROTOCOLS[name]
         scenario = scenario_for(seed, entry).scenario
@@ -67,7 +69,7 @@ def test_the_judge_and_duckdb_see_the_same_view_at_every_vector() -> None:
     for seed in range(100):
         scenario = random_scenario(seed, globals_=True).scenario
         outcome = simulate(scenario, SWEEP, Schedule(seed, "bag"))
-        contents = Contents(setting_of(scenario, SWEEP, "bag").view, outcome.sources)
+        contents = Contents(inner(setting_of(scenario, SWEEP, "bag").view), outcome.sources)
         oracle = Oracle(scenario)
         for state in outcome.states:
             assert contents.at(state.vector) == oracle.at(state.vector), seed
@@ -76,7 +78,7 @@ def test_the_judge_and_duckdb_see_the_same_view_at_every_vector() -> None:
 
 
 def test_the_judge_and_the_checker_agree_about_every_run_of_the_control() -> None:
-    verdicts = Counter()
+    verdicts: Counter[Any] = Counter()
     naive = PROTOCOLS["naive"]
     for seed in range(2000, 2040):
         scenario = random_scenario(seed).scenario
@@ -132,7 +134,7 @@ def _outcome(seed: int = 3) -> tuple[View, Outcome]:
     scenario = random_scenario(seed, shape="chain", globals_=True).scenario
     outcome = simulate(scenario, SWEEP, Schedule(seed, "bag"))
     assert len(outcome.states) > 4
-    return setting_of(scenario, SWEEP, "bag").view, outcome
+    return inner(setting_of(scenario, SWEEP, "bag").view), outcome
 
 
 def _with_states(outcome: Outcome, states: tuple[object, ...]) -> Outcome:
@@ -172,7 +174,7 @@ def test_asking_once_too_often_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_breaks_is_told_from_one_that_is_wrong() -> None:
-    def broken(*_: object) -> Sweep[object]:
+    def broken(*_: object) -> Sweep[Any]:
         raise RuntimeError("no protocol today")
 
     tally = Campaign(Entry("sweep", broken, "breaks", DELIVERY)).over(range(3))

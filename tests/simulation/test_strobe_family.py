@@ -22,7 +22,7 @@ from protocols.checking.trace import Deliver
 from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
-from protocols.maintenance import keys, strobe
+from protocols.maintenance import strobe
 from protocols.maintenance.c_strobe import CStrobe
 from protocols.maintenance.g_strobe import GStrobe
 from protocols.maintenance.keys import WorkingCopy, apart
@@ -33,10 +33,11 @@ from protocols.simulation.algebras import ALGEBRAS
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.catalog import Relation
-from protocols.views.sql import parse_view
+from protocols.views.partials import total
 from protocols.views.view import View
 from tests.cases.keyed_scenarios import Keyed, keyed_scenario
 from tests.harness.campaigns import Campaign, planted
+from tests.harness.innerjoins import parsed
 from tests.harness.oracle import Oracle, Rows
 
 FAMILY = ("strobe", "t-strobe", "g-strobe", "c-strobe")
@@ -121,7 +122,7 @@ def test_the_checker_finds_the_level_that_is_claimed(protocol: str) -> None:
 
 def test_strobe_is_strong_but_not_complete() -> None:
     """It waits until no update is pending, so it skips states of the view."""
-    verdicts = Counter()
+    verdicts: Counter[str] = Counter()
     for seed in range(10):
         trace = read_trace(run("strobe", seed)[1].lines)
         verdicts[check(trace, PROTOCOLS["c-strobe"].level).verdict] += 1
@@ -154,7 +155,7 @@ def test_an_insertion_asks_every_other_atom_at_most_once_and_a_deletion_nobody(
     full = free = 0
     for seed in range(60):
         scenario, outcome = run(protocol, seed)
-        view = parse_view("v", scenario.view, scenario.catalog)
+        view = parsed(scenario.view, scenario.catalog)
         for position, inserted in _atoms_inserted_into(view, scenario, outcome).items():
             asked = outcome.queries.get(position, 0)
             assert asked <= inserted * (len(view.atoms) - 1), (seed, position)
@@ -171,7 +172,7 @@ def test_c_strobe_asks_for_each_set_of_other_atoms_at_most_once() -> None:
         scenario, outcome = run("c-strobe", seed)
         if outcome.crashes:
             continue  # an update that is resumed asks again
-        view = parse_view("v", scenario.view, scenario.catalog)
+        view = parsed(scenario.view, scenario.catalog)
         others = len(view.atoms) - 1
         for position, inserted in _atoms_inserted_into(view, scenario, outcome).items():
             asked = outcome.queries.get(position, 0)
@@ -269,7 +270,7 @@ def test_t_strobe_that_finds_a_row_from_two_atoms_is_caught(
 ) -> None:
     right = "self._keys.distinct(part for part in found if part is not None)"
     wrong = "strobe_total(part for part in found if part is not None)"
-    monkeypatch.setattr("protocols.maintenance.t_strobe.strobe_total", keys.total, raising=False)
+    monkeypatch.setattr("protocols.maintenance.t_strobe.strobe_total", total, raising=False)
     monkeypatch.setattr(TStrobe, "_on_inserts", planted(TStrobe._on_inserts, right, wrong))
     assert_caught("t-strobe")
 
@@ -348,7 +349,7 @@ def test_a_change_is_taken_apart_into_deleted_and_inserted_rows(algebra: str) ->
     rng = Random(7)
     make = ALGEBRAS[algebra]
     for _ in range(60):
-        rows = {}
+        rows: dict[tuple[Any, ...], int] = {}
         for key in range(rng.randint(0, 5)):
             for count in rng.choice(((1,), (-1,), (1, -1))):
                 row = (key, rng.choice((None, "", "x")), rng.choice((None, 0.5, float("inf"))))

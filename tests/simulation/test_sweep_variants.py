@@ -27,10 +27,10 @@ from protocols.maintenance.pipelined_sweep import PipelinedSweep
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.simulator import Outcome, Schedule, simulate
 from protocols.views.jointree import queries_per_batch
-from protocols.views.sql import parse_view
 from protocols.views.view import Atom, View
 from tests.cases.random_scenarios import random_scenario
 from tests.harness.campaigns import planted
+from tests.harness.innerjoins import parsed
 from tests.harness.oracle import Oracle, Rows
 
 COMPLETE = ("parallel-sweep", "pipelined-sweep", "batched-sweep")
@@ -131,7 +131,7 @@ def test_a_batch_asks_no_more_than_its_bound_whatever_its_size() -> None:
     reached = 0
     for seed in range(150):
         scenario = random_scenario(seed, updates=14).scenario
-        view = parse_view("v", scenario.view, scenario.catalog)
+        view = parsed(scenario.view, scenario.catalog)
         outcome = simulate(scenario, PROTOCOLS["batched-sweep"], Schedule(seed, "bag"))
         bound = queries_per_batch(view)
         most = max((n for position, n in outcome.queries.items() if position), default=0)
@@ -144,7 +144,7 @@ def test_nested_asks_at_most_n_minus_1_per_update_and_atom_and_less_under_load()
     asked = single = 0
     for seed in range(100):
         scenario = random_scenario(seed).scenario
-        view = parse_view("v", scenario.view, scenario.catalog)
+        view = parsed(scenario.view, scenario.catalog)
         changed = sum(
             atom.relation in update.changes for update in scenario.updates for atom in view.atoms
         )

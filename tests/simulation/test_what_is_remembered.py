@@ -36,9 +36,9 @@ def compared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """The number of groups compared after each install."""
     numbers: list[int] = []
 
-    def counting(*given: Any) -> Maintenance[Any, int]:
+    def counting(root: Any, core: Any, memories: Any, at: int) -> Maintenance[Any, int]:
         sample = Random(7) if request.param == "a sample" else None
-        number = yield from validate(*given, sample)
+        number = yield from validate(root, core, memories, at, sample)
         numbers.append(number)
         return number
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from infra.broker import BROKER_VARIABLE, which_broker
 from infra.brokercheck import answers
@@ -152,7 +152,9 @@ def test_the_data_of_a_killed_owner_are_there_for_the_next_one(tmp_path: Path) -
 
 
 def test_a_killed_watchdog_takes_the_broker_along(mortal_broker: LocalBroker) -> None:
-    java_of(mortal_broker).parent().kill()
+    watchdog = java_of(mortal_broker).parent()
+    assert watchdog is not None
+    watchdog.kill()
     eventually(lambda: not processes_that_mention(str(mortal_broker.data)))
 
 

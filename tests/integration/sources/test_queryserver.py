@@ -176,7 +176,7 @@ def test_an_answer_has_rows_version_and_sizes(client: SourceClient) -> None:
 
 def test_every_type_arrives_as_the_catalog_has_it(client: SourceClient) -> None:
     declared = {name: type_.dtype for name, type_ in TYPED.columns} | {COUNT: pl.Int64()}
-    everything = Query(TYPED, TYPED.column_names)
+    everything: Query[Frame] = Query(TYPED, TYPED.column_names)
     assert dict(client.ask(everything).rows.data.schema) == declared
     nulls = (None,) * len(ROW)
     client.commit([Transaction((RowChange("typed", ROW, 2), RowChange("typed", nulls, 1)))])
@@ -413,7 +413,7 @@ def test_off_loopback_needs_tls_and_a_token(host: str, certificate: tuple[Path, 
         {"tls_certificate": cert, "tls_key": key},
     ):
         with pytest.raises(WrongUse, match=r"--tls-cert, --tls-key\) and a token"):
-            Endpoint(host, **options)  # type: ignore[arg-type]
+            Endpoint(host, **options)
     assert not is_loopback(host)
     Endpoint(host, token="t", tls_certificate=cert, tls_key=key)
 
@@ -432,7 +432,11 @@ def test_with_tls_and_token_only_who_has_both_gets_in(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     cert, key = certificate
-    options = {"token": "geheim", "tls_certificate": str(cert), "tls_key": str(key)}
+    options: dict[str, Any] = {
+        "token": "geheim",
+        "tls_certificate": str(cert),
+        "tls_key": str(key),
+    }
     roots = cert.read_bytes()
     with served(made(tmp_path), host="0.0.0.0", **options) as running:
         address = running.address.replace("0.0.0.0", "127.0.0.1")

@@ -6,6 +6,7 @@ Everything is real except Spark; each view is compared at every position with Du
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -34,9 +35,9 @@ def take_noting_sweeps(world: World, job: OneView) -> list[int]:
     sizes: list[int] = []
     enqueue_each = Delivery.enqueue_each
 
-    def noting(delivery: Delivery, sources: object, which: object, version: np.ndarray) -> None:
+    def noting(delivery: Delivery[Any], sources: Any, which: Any, version: np.ndarray) -> None:
         sizes.append(len(version))
-        enqueue_each(delivery, sources, which, version)  # type: ignore[arg-type]
+        enqueue_each(delivery, sources, which, version)
 
     with mock.patch.object(Delivery, "enqueue_each", noting):
         job.take(world.records_after(job))

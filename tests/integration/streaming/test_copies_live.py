@@ -88,7 +88,7 @@ def test_operators_beyond_inner_joins_do_not_notice_who_answers(
 
 
 def test_executors_get_the_copies_and_ask_no_source(published: World) -> None:
-    given = {"executors": InThisProcess(3), "executor_rows": 1}
+    given: dict[str, Any] = {"executors": InThisProcess(3), "executor_rows": 1}
     job = over_copies(published, protocol="batched-sweep", **given)
     assert job.measures.batches_on_executors > 3
     assert published.assert_complete(job.tables) > 100

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -146,7 +147,7 @@ def test_what_two_atoms_of_a_slice_ask_alike_goes_out_once(world: World) -> None
         "SELECT r.id, one.y, two.y AS other FROM a.r r"
         " JOIN b.s one ON r.x = one.x JOIN b.s two ON r.x = two.x"
     )
-    given = {"sql": sql, "executors": InThisProcess(1), "executor_rows": 1}
+    given: dict[str, Any] = {"sql": sql, "executors": InThisProcess(1), "executor_rows": 1}
     with world.job(protocol="batched-sweep", **given) as job:
         start(job)
         world.sources["a"].commit(("r", (900, 1, "p"), 1))
@@ -200,7 +201,7 @@ def test_control_slices_without_compensation_are_caught(
 
 def test_a_source_that_is_away_is_named_and_nothing_of_the_batch_is_there(world: World) -> None:
     cluster = Meanwhile(InThisProcess(2), world.sources["b"].stop_server)
-    changes = {"executor_rows": 1, "patience_seconds": 0.5}
+    changes: dict[str, Any] = {"executor_rows": 1, "patience_seconds": 0.5}
     with world.job(protocol="batched-sweep", executors=cluster, **changes) as job:
         start(job)
         commit(world, 8)
@@ -373,14 +374,11 @@ def test_control_executors_of_spark_without_compensation_are_caught(
         def spoilt(batches: Any) -> Any:
             from protocols.maintenance import batched_sweep
 
-            right = batched_sweep.over_span
-            batched_sweep.over_span = lambda _mailbox, atom, _keys, found, *_: found.rows.select(
-                atom.renaming
-            )
-            try:
+            def as_answered(_mailbox: Any, atom: Any, _keys: Any, found: Any, *_: Any) -> Any:
+                return found.rows.select(atom.renaming)
+
+            with mock.patch.object(batched_sweep, "over_span", as_answered):
                 yield from task(shared)(batches)
-            finally:
-                batched_sweep.over_span = right
 
         return spoilt
 
@@ -392,7 +390,7 @@ def test_control_executors_of_spark_without_compensation_are_caught(
 
 def test_an_error_on_an_executor_is_the_error_of_the_job(world: World, spark: SparkSession) -> None:
     cluster = Meanwhile(Executors(lambda: spark), world.sources["b"].stop_server)
-    changes = {"executor_rows": 1, "patience_seconds": 0.5}
+    changes: dict[str, Any] = {"executor_rows": 1, "patience_seconds": 0.5}
     with world.job(protocol="batched-sweep", executors=cluster, **changes) as job:
         start(job)
         commit(world, 8)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check

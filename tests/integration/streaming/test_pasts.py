@@ -13,7 +13,7 @@ from protocols.errors import SourceViolation
 from sources.simulated.database import SourceDatabase
 from streaming.tracing import write_live_trace
 from tests.harness.brokertopics import write_topic
-from tests.harness.jobs import Source, start, whole_topic
+from tests.harness.jobs import Committed, Source, start, whole_topic
 from tests.harness.runs import Command
 from tests.harness.waiting import eventually
 from warehouse.standing import Standing
@@ -55,9 +55,9 @@ class Forked:
             self.b.publish()
         return present
 
-    def put_back(self, copy: Path, history: list[object]) -> None:
+    def put_back(self, copy: Path, history: list[Committed]) -> None:
         self._put(copy)
-        self.b.history = history  # type: ignore[assignment]
+        self.b.history = history
         self.b.publish()
 
     def _put(self, copy: Path) -> None:

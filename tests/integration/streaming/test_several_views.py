@@ -19,7 +19,7 @@ from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
 from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
-from sources.envelope import feed
+from sources.envelope import decode, feed
 from sources.wire.client import SourceClient
 from streaming.settings.configuration import Configuration, ViewSettings, read_configuration
 from tests.harness.jobs import KEYED, OneView, World, cut, records, start
@@ -122,8 +122,6 @@ class Counted:
         return counting
 
     def _decoding(self) -> Any:
-        decode = feed.decode
-
         def counting(values: Any, relations: Sequence[Any]) -> Any:
             self.records[relations[0].source] += len(values)
             return decode(values, relations)

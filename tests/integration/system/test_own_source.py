@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -90,7 +91,7 @@ class Shop:
         """The view as SQLite evaluates it."""
         return Counter(self._select(_SQL.replace("shop.", "")))
 
-    def _select(self, sql: str) -> list[tuple[object, ...]]:
+    def _select(self, sql: str) -> list[tuple[Any, ...]]:
         database = sqlite3.connect(self.directory / "shop.sqlite")
         try:
             return database.execute(sql).fetchall()

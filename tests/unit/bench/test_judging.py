@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -223,7 +224,7 @@ def test_the_command_prints_what_programs_read_and_draws(tmp_path: Path) -> None
     chosen = "viewsweep-engine,limit,duckdb-recompute,viewsweep-engine-groups"
     command = [sys.executable, "-m", "cli.main", "bench", "--json", "--engines"]
     plot = tmp_path / "bench.svg"
-    options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1", "--plot", plot]
+    options = ["--base-rows", "2000", "--updates", "400", "--repeats", "1", "--plot", str(plot)]
     done = subprocess.run([*command, chosen, *options], capture_output=True, check=True)
     report = orjson.loads(done.stdout)
     assert report["settings"]["base_rows"] == 2000
@@ -242,7 +243,7 @@ def test_the_command_prints_what_programs_read_and_draws(tmp_path: Path) -> None
     assert _drawn_in(tmp_path / "bench-variants.svg") == variants
 
 
-def _drawn_in(picture: Path) -> dict[str, float]:
+def _drawn_in(picture: Path) -> dict[str, Any]:
     """Each engine of the picture with the value beside which it stands."""
     labels = re.findall(r'aria-label="value: (.+?); name: (.+?);', picture.read_text())
     return {name: pytest.approx(float(value.replace(",", "")), abs=0.01) for value, name in labels}

@@ -2,6 +2,7 @@
 
 import random
 from itertools import product
+from typing import Any
 
 import polars as pl
 import pytest
@@ -86,7 +87,7 @@ def test_the_truth_of_insertions_leaves_out_all_else(burst: Burst) -> None:
     rows = {}
     inserted = 0
     for base in burst.bases:
-        by_version: dict[int, list[dict[str, object]]] = {}
+        by_version: dict[int, list[dict[str, Any]]] = {}
         for row in base.changes.rows(named=True):
             by_version.setdefault(row[VERSION], []).append(row)
         new = [r for group in by_version.values() if len(group) == 1 for r in group if r[COUNT] > 0]

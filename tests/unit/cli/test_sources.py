@@ -189,9 +189,9 @@ def init_two(sources: Command, directory: Path, *more: object) -> tuple[int, str
 
 
 def test_init_declares_further_keys_and_foreign_keys(sources: Command, tmp_path: Path) -> None:
-    options = ("--key", "item=id", "--key", "item=name", "--key", "desks=room,number")
-    options += ("--foreign-key", "item.boss=item", "--foreign-key", "desks.room=house.rooms")
-    options += ("--mandatory-foreign-key", "desks.owner=item(name)")
+    options = ["--key", "item=id", "--key", "item=name", "--key", "desks=room,number"]
+    options += ["--foreign-key", "item.boss=item", "--foreign-key", "desks.room=house.rooms"]
+    options += ["--mandatory-foreign-key", "desks.owner=item(name)"]
     code, said, _ = init_two(sources, tmp_path, *options)
     assert code == 0
     assert "boss BIGINT), key id, further key name, foreign key boss -> item\n" in said

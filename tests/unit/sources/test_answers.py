@@ -48,7 +48,7 @@ def frame(names: str, *rows: Sequence[Any]) -> Frame:
 
 
 def keyed_page(*keys: Sequence[Any], after: Any = None, limit: int = 9) -> str | None:
-    question = Query(KEYED, ("k", "l"), None, None, Page(after, limit))
+    question: Query[Frame] = Query(KEYED, ("k", "l"), None, None, Page(after, limit))
     return fault(question, frame("kl", *((*key, 1) for key in keys)))
 
 
@@ -89,7 +89,7 @@ def test_a_row_of_a_key_twice_is_a_fault() -> None:
 
 
 def test_read_row_by_row_a_key_may_come_in_two_states_but_no_row_twice() -> None:
-    question = Query(KEYED, ("k", "l", "x"))
+    question: Query[Frame] = Query(KEYED, ("k", "l", "x"))
     states = frame("klx", (1, "p", 5, 1), (1, "p", 6, 1))
     assert fault(question, states, once=False) is None
     again = fault(question, frame("klx", (1, "p", 5, 1), (1, "p", 5, 1)), once=False)
@@ -97,7 +97,9 @@ def test_read_row_by_row_a_key_may_come_in_two_states_but_no_row_twice() -> None
 
 
 def test_a_row_has_to_match_one_of_the_key_sets() -> None:
-    question = Query(BAG, ("x", "y"), None, (frame("x", (5, 1)), frame("y", ("p", 1))))
+    question: Query[Frame] = Query(
+        BAG, ("x", "y"), None, (frame("x", (5, 1)), frame("y", ("p", 1)))
+    )
     assert fault(question, frame("xy", (5, "q", 1), (6, "p", 1), (5, None, 1))) is None
     for row in ((6, "q", 1), (None, "q", 1), (None, None, 1)):
         said = fault(question, frame("xy", (5, "q", 1), row))
@@ -142,7 +144,7 @@ def test_a_date_that_no_calendar_has_is_a_fault(column: str, value: int) -> None
         {"d": [None, good["d"]], "m": [good["m"], None]},
         schema={name: TIMES.type_of(name).dtype for name in good},
     ).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-    question = Query(TIMES, ("d", "m"))
+    question: Query[Frame] = Query(TIMES, ("d", "m"))
     assert fault(question, Frame(data)) is None
     number = pl.Int32 if column == "d" else pl.Int64
     bad = pl.Series(column, [value, None], number).cast(data.schema[column])
@@ -159,7 +161,7 @@ def schema(**types: pa.DataType) -> pa.Schema:
 
 
 def test_a_schema_may_differ_in_what_means_the_same() -> None:
-    question = Query(BAG, ("x", "y"))
+    question: Query[Frame] = Query(BAG, ("x", "y"))
     for text in (pa.string(), pa.large_string(), pa.string_view()):
         assert schema_fault(question, schema(x=pa.int64(), y=text)) is None
         assert schema_fault(question, schema(y=text, _count=pa.int64(), x=pa.int64())) is None
@@ -187,7 +189,7 @@ def test_another_schema_is_a_fault(found: pa.Schema, said: str) -> None:
 
 
 def test_a_decimal_has_its_digits_and_a_time_no_zone() -> None:
-    question = Query(TIMES, ("m", "p"))
+    question: Query[Frame] = Query(TIMES, ("m", "p"))
     good = {"m": pa.timestamp("us"), "p": pa.decimal128(10, 2)}
     assert schema_fault(question, schema(**good)) is None
     for name, bad in (

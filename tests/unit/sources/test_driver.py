@@ -30,8 +30,9 @@ class Watched(SourceDatabase):
 def database(tmp_path: Path) -> Iterator[Watched]:
     SourceDatabase.create(tmp_path / "a.db", "a", CATALOG, {}).close()
     connection = duckdb.connect(str(tmp_path / "a.db"))
-    with Watched(tmp_path / "a.db", connection) as opened:
-        opened.groups = []
+    opened = Watched(tmp_path / "a.db", connection)
+    opened.groups = []
+    with opened:
         yield opened
 
 

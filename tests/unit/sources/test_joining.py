@@ -26,7 +26,6 @@ from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, WrongUse
 from protocols.exchange.questions import Joint
 from protocols.views.catalog import Relation, catalog_from_json
-from protocols.views.sql import parse_view
 from protocols.views.view import Atom, Link, View
 from sources.simulated.database import SourceDatabase
 from sources.simulated.joining import joined
@@ -36,6 +35,7 @@ from sources.wire.answers import fault, schema_fault
 from sources.wire.client import SourceClient
 from sources.wire.messages import counted, decode_question, encode_question
 from sources.wire.terms import Sum, in_groups
+from tests.harness.innerjoins import parsed
 
 CATALOG = catalog_from_json(
     {
@@ -82,7 +82,7 @@ def name_of(relation: Relation) -> str:
 
 def view(name: str) -> View:
     sql, relations = VIEWS[name]
-    return parse_view("v", sql.format(*map(name_of, relations)), CATALOG)
+    return parsed(sql.format(*map(name_of, relations)), CATALOG)
 
 
 def some_rows(dice: random.Random, relation: Relation, most: int) -> list[Row]:
@@ -295,6 +295,7 @@ def test_what_the_source_cannot_answer_is_refused(
 def test_a_ticket_that_is_no_question_is_refused() -> None:
     line, _, streams = encode_question(good()).partition(b"\n")
     header = orjson.loads(line)
+    spoil: dict[str, Any]
     for spoil in (
         {"terms": 5},
         {"terms": [{"x": 3}]},

@@ -24,6 +24,7 @@ from protocols.algebra.expressions import (
     Column,
     Comparison,
     Condition,
+    Expression,
     IsNull,
     Literal,
     Not,
@@ -105,7 +106,7 @@ def key_sets(draw: st.DrawFn) -> Frame:
 def comparisons(draw: st.DrawFn) -> Condition:
     column = draw(st.sampled_from(list(COLUMNS)))
     type_ = column_type(COLUMNS[column])
-    sides = [Column(column), Literal(draw(values(column)), type_)]
+    sides: list[Expression] = [Column(column), Literal(draw(values(column)), type_)]
     if draw(st.booleans()):
         sides.reverse()
     return Comparison(sides[0], draw(st.sampled_from(list(COMPARISONS))), sides[1])
@@ -234,7 +235,7 @@ def test_pages_put_together_are_the_relation_in_key_order(
     collected: list[Row] = []
     while True:
         page = Page(after, limit)
-        query = Query(KEYED, ("s", "b"), condition if positive else None, None, page)
+        query: Query[Frame] = Query(KEYED, ("s", "b"), condition if positive else None, None, page)
         table, _ = lookup(shared, query)
         assert fault(query, counted(table)) is None
         part = list(zip(*table.to_pydict().values(), strict=True))

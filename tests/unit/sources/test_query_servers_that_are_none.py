@@ -3,7 +3,7 @@
 The server is a real one, on a real port; the test only chooses its answers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,11 @@ def saying(*results: bytes) -> Iterator[str]:
         yield f"grpc://127.0.0.1:{server.port}"
 
 
+Run = Callable[..., tuple[int, str]]
+
+
 @pytest.fixture
-def viewsweep(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def viewsweep(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a command; returns its exit code and its one message."""
 
     def run(*arguments: object) -> tuple[int, str]:

@@ -12,20 +12,24 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import relation_from_json
 from protocols.views.sql import parse_view
 from sources.simulated.workloads import WORKLOADS, WorkloadSource, workload
+from sources.simulated.workloads.linked import LinkedSource
 from sources.transaction import Transaction
 
 SOURCES = [(each.name, source) for each in WORKLOADS.values() for source in each.sources]
 every_source = pytest.mark.parametrize(("name", "source"), SOURCES)
 
 
-def _first(source: WorkloadSource, count: int) -> list[Transaction]:
+AnySource = WorkloadSource | LinkedSource
+
+
+def _first(source: AnySource, count: int) -> list[Transaction]:
     return list(islice(source.transactions(), count))
 
 
 class Ledger:
     """Relations of a source that checks every change."""
 
-    def __init__(self, source: WorkloadSource) -> None:
+    def __init__(self, source: AnySource) -> None:
         self.relations = {relation.name: relation for relation in source.catalog}
         self.rows: Counter[tuple[str, tuple[Any, ...]]] = Counter()
         self.keys: Counter[tuple[str, Any]] = Counter()

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import io
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from streaming import liveview
-from streaming.figures import measuring
 from streaming.figures.heldback import HeldBack, Waiting
 from streaming.figures.measuring import Behind, Measures
 from streaming.figures.status import JobStatus, SourceStatus, ViewStatus, status_of
@@ -79,7 +79,7 @@ def test_how_far_the_views_are_behind_in_words() -> None:
 
 def test_a_wait_is_told_once_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = [100.0]
-    monkeypatch.setattr(measuring.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(time, "monotonic", lambda: moment[0])
     measures = Measures()
     with measures.waiting_for("answers of a"):
         moment[0] += 0.5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.errors import SourceViolation
 from protocols.views.catalog import Relation
-from tests.unit.warehouse.test_tables import R, S, delivered, deliveries, rows, standing, view
+from tests.harness.stored import R, S, delivered, deliveries, rows, standing, view
 from warehouse.counts import below_zero
 from warehouse.staging import Staging
 from warehouse.tables import ViewTables

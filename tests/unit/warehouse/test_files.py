@@ -14,7 +14,7 @@ from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
-from tests.unit.warehouse.test_tables import anew, deliveries, held, install, made, rows, standing
+from tests.harness.stored import anew, deliveries, held, install, made, rows, standing
 from warehouse import files
 from warehouse.tables import ViewTables
 

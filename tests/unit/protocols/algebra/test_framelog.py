@@ -85,7 +85,8 @@ def test_parts_are_put_away_only_when_there_is_no_room_for_them() -> None:
         files.append(rows.height)
         return rows
 
-    log = FrameLog(Room(frame([change(v) for v in range(100)]).estimated_size(), noting))
+    room = int(frame([change(v) for v in range(100)]).estimated_size())
+    log = FrameLog(Room(room, noting))
     for version in range(1, 1000):
         log.append(frame([change(version)]))
     assert 8 <= len(files) <= 12, "about 100 rows have room"

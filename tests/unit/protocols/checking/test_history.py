@@ -54,13 +54,13 @@ rows = st.tuples(values, values)
 @st.composite
 def histories(draw: st.DrawFn) -> list[Any]:
     """Initial bags, then transactions that delete only existing rows: (source, [(row, count)])."""
-    bags = {s: Counter(draw(st.lists(rows, max_size=3))) for s in PLACES}
+    bags: dict[str, Counter[Row]] = {s: Counter(draw(st.lists(rows, max_size=3))) for s in PLACES}
     told: list[Any] = [{s: list(bag.elements()) for s, bag in bags.items()}]
     for source in draw(st.lists(st.sampled_from("ab"), max_size=6)):
-        changes = []
+        changes: list[tuple[Row, int]] = []
         for _ in range(draw(st.integers(0, 2))):
             present = sorted(bags[source].elements(), key=repr)
-            if present and draw(st.booleans()):
+            if bool(present) and draw(st.booleans()):
                 changes.append((draw(st.sampled_from(present)), -1))
             else:
                 changes.append((draw(rows), 1))

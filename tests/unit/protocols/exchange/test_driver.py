@@ -400,6 +400,7 @@ def test_what_two_views_ask_alike_goes_out_once_and_each_is_told() -> None:
         delivery = Delivery(mailbox, list(RELATIONS), Known({}), refuse)
 
         def note(wanted: Wanted[Frame], _: Answer[Frame], found: Snapshot[Frame]) -> None:
+            assert isinstance(wanted.asker, Maintained)
             told.append((wanted.asker.name, found.version))
 
         view = Maintained(name, mailbox, delivery, note=note)

@@ -26,7 +26,7 @@ from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Joint, Page, Query, Question, Snapshot
 from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Catalog, Relation
-from protocols.views.sql import parse_view
+from tests.harness.innerjoins import parsed
 
 BIGINT = column_type("BIGINT")
 NAMES = ("a", "b", "c")
@@ -230,7 +230,7 @@ def test_key_sets_are_united_each_with_its_like_whatever_their_order() -> None:
 def test_three_questions_become_one_and_each_gets_its_own_columns_back() -> None:
     questions = [query(columns, {"a": [(n,)]}) for n, columns in enumerate(["a", "ba", "c"])]
     shared = Shared(questions)
-    held = Counter({(0, 7, 8): 1, (1, 7, 9): 2, (2, 5, 6): 1})
+    held: Counter[Row] = Counter({(0, 7, 8): 1, (1, 7, 9): 2, (2, 5, 6): 1})
     (united,) = shared.questions
     assert isinstance(united, Query)
     found = snapshots(questions, at_places(shared, [told(united, held)]))
@@ -239,7 +239,7 @@ def test_three_questions_become_one_and_each_gets_its_own_columns_back() -> None
 
 
 SQL = "SELECT x.a FROM one.r x JOIN one.r y ON x.b = y.b"
-VIEW = parse_view("v", SQL, Catalog((R, S)))
+VIEW = parsed(SQL, Catalog((R, S)))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,10 @@ def test_pages_and_joint_questions_are_never_merged(alone: Question[Frame]) -> N
 
 
 def test_what_an_answer_says_of_itself_stays() -> None:
-    parts = ((CONDITIONS[1](), Prefix(3)), (CONDITIONS[2](), Prefix(4)))
+    one, other = CONDITIONS[1](), CONDITIONS[2]()
+    assert one is not None
+    assert other is not None
+    parts = ((one, Prefix(3)), (other, Prefix(4)))
     shared = Shared([query("a", {"a": [(1,)]}), query("b", {"a": [(2,)]})])
     (united,) = shared.questions
     assert isinstance(united, Query)

@@ -212,8 +212,9 @@ def test_a_group_that_reads_its_input_whole_is_found(monkeypatch: pytest.MonkeyP
 def test_a_join_that_asks_by_fewer_columns_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fewer(self: Join, changed: Any) -> Iterator[tuple[Keys, Any]]:
         for keys, wanted in asked(self, changed):
-            is_wide = isinstance(keys, These) and keys.rows.width > 1
-            yield These(keys.rows[:, :1].unique()) if is_wide else keys, wanted
+            if isinstance(keys, These) and keys.rows.width > 1:
+                keys = These(keys.rows[:, :1].unique())
+            yield keys, wanted
 
     asked = Join._asked
     monkeypatch.setattr(Join, "_asked", fewer)

@@ -21,8 +21,7 @@ from protocols.maintenance.sweep import Sweep
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Schedule, simulate
 from protocols.simulation.source import SimulatedSource, restricted
-from protocols.views.sql import parse_view
-from protocols.views.view import View
+from tests.harness.innerjoins import parsed
 from tests.harness.places import ROOT
 
 FILE = ROOT / "examples" / "scenarios" / "figure-5.json"
@@ -35,7 +34,7 @@ class Figure5:
 
     def __init__(self) -> None:
         self.scenario: Scenario = scenario_from_json(json.loads(FILE.read_text()))
-        self.view: View = parse_view("V", self.scenario.view, self.scenario.catalog)
+        self.view = parsed(self.scenario.view, self.scenario.catalog)
         logs = {relation: BagLog() for relation in self.view.relations}
         self.mailbox: Mailbox[Bag] = Mailbox(logs, {"a": 0, "b": 0, "c": 0})
         self.sources: dict[str, SimulatedSource] = {}
@@ -62,6 +61,7 @@ class Figure5:
             queries = next(work)
             while True:
                 (query,) = queries
+                assert isinstance(query, Query)
                 (keys,) = query.keys or ()
                 answer = self.answer(query)
                 steps.append((query.relation.name, set(keys.counts), dict(answer.rows.counts)))
@@ -85,10 +85,11 @@ def test_the_sweep_of_r2_goes_left_to_r1_then_right_to_r3(figure: Figure5) -> No
 
 def test_the_answer_of_r1_loses_the_error_term_of_the_concurrent_delete(figure: Figure5) -> None:
     """The answer is {(1,3,5)}; compensated for -(2,3) it is {(1,3,5), (2,3,5)}."""
-    view = parse_view("V", "SELECT R1.A, R2.D FROM a.R1, b.R2 WHERE B = C", figure.scenario.catalog)
+    view = parsed("SELECT R1.A, R2.D FROM a.R1, b.R2 WHERE B = C", figure.scenario.catalog)
     r1 = view.atoms[0]
     reading = asof(figure.mailbox, r1, Bag(("B",), {(3,): 1}), cut=0, position=1)
     (query,) = next(reading)
+    assert isinstance(query, Query)
     answer = figure.answer(query)
     partial = Bag(("R2.C", "R2.D"), {(3, 5): 1})
     joined = answer.rows.select(r1.renaming).join(partial, [("R1.B", "R2.C")])

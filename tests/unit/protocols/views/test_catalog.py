@@ -16,9 +16,10 @@ BAD = [*BLANK, "a/b", "../a", "a\\b"]
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_name_of_a_source_is_refused_with_the_way_out(name: str) -> None:
-    for sources in ({name: {"relations": {"r": FORM}}}, {name: {"relations": {}}}):
+    relations: dict[str, Any]
+    for relations in ({"r": FORM}, {}):
         with pytest.raises(WrongUse, match="a name has at least one") as refused:
-            catalog_from_json(sources)
+            catalog_from_json({name: {"relations": relations}})
         assert str(refused.value).startswith(f"source {name!r}: ")
         assert "\n" not in str(refused.value)
 
@@ -156,6 +157,7 @@ def test_what_no_relation_is_refused_with_its_place() -> None:
         catalog_from_json({"a": {"relations": {}, "rows": []}})
     with pytest.raises(WrongUse, match=r"relation a.r has to be an object"):
         catalog_from_json({"a": {"relations": {"r": ["id"]}}})
+    body: Any
     for body in ([], {}, {"relations": []}):
         with pytest.raises(WrongUse, match=r"source a: .relations. has to map names"):
             catalog_from_json({"a": body})

@@ -11,7 +11,7 @@ from random import Random
 import duckdb
 import pytest
 import sqlglot
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
 from protocols.errors import ViewRefused
 from protocols.views.sql import parse_view

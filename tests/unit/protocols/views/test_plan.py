@@ -7,7 +7,7 @@ import pytest
 from protocols.algebra.expressions import conjuncts
 from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.plan import Plan, plan
-from protocols.views.sql import parse_view
+from tests.harness.innerjoins import parsed
 
 COLUMNS = {"x": "BIGINT", "y": "BIGINT", "z": "BIGINT"}
 CATALOG: Catalog = catalog_from_json(
@@ -20,7 +20,7 @@ TRIANGLE = "SELECT A.x FROM a.r A, b.r B, c.r C WHERE A.y = B.x AND B.y = C.x AN
 
 
 def _plan(sql: str, origin: int) -> Plan:
-    view = parse_view("v", sql, CATALOG)
+    view = parsed(sql, CATALOG)
     return plan(view, view.atoms[origin])
 
 
@@ -55,7 +55,7 @@ def test_two_links_to_one_column_need_one_key_column() -> None:
 
 def test_a_residual_is_tested_as_soon_as_its_columns_are_there_and_once() -> None:
     sql = CHAIN + " AND A.z < C.z AND A.z < E.z"
-    residuals = parse_view("v", sql, CATALOG).residuals
+    residuals = parsed(sql, CATALOG).residuals
     assert len(residuals) == 2
     for origin in range(5):
         way = _plan(sql, origin)

@@ -18,16 +18,16 @@ from protocols.algebra.expressions_polars import value_to_polars
 from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.frame import Frame
 from protocols.algebra.steps import Rows
-from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, column_type
+from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, SqlType, column_type
 from protocols.errors import NoValue, ViewRefused, WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.scalars import Scalars
-from protocols.views.sql import parse_view
 from protocols.views.view import View
 from sources.simulated.database import SourceDatabase
 from sources.simulated.lookup import lookup
 from sources.transaction import RowChange, Transaction
+from tests.harness.innerjoins import parsed
 
 COLUMNS = {
     "b": "BIGINT",
@@ -44,7 +44,7 @@ CATALOG: Catalog = catalog_from_json({"a": {"relations": {"r": {"columns": COLUM
 
 
 def _where(condition: str) -> View:
-    return parse_view("v", f"SELECT b FROM a.r WHERE\n{condition}", CATALOG)
+    return parsed(f"SELECT b FROM a.r WHERE\n{condition}", CATALOG)
 
 
 # -------------------------------------------------------------------------------------- refusals
@@ -138,10 +138,13 @@ def _scalars(special: Callable[[exp.Expr], Any] = lambda _node: None) -> Scalars
 
 
 def _node(text: str) -> exp.Expr:
-    return sqlglot.parse_one(f"SELECT {text}", read="duckdb").selects[0]
+    select = sqlglot.parse_one(f"SELECT {text}", read="duckdb")
+    assert isinstance(select, exp.Select)
+    found: exp.Expr = select.selects[0]
+    return found
 
 
-def _read(text: str) -> tuple[ex.Expression, ColumnType]:
+def _read(text: str) -> tuple[ex.Expression, SqlType]:
     return _scalars().typed(_node(text))
 
 
@@ -264,6 +267,7 @@ def test_no_rows_have_no_values_of_the_right_type() -> None:
     for text in ("b + 1", "p * 1.5", "UPPER(s)", "s LIKE 'a%'", "y + 1", "GREATEST(b, 1)"):
         expression, type_ = _read(text)
         found = _frame([]).with_columns(value_to_polars(expression).alias("_"))
+        assert isinstance(type_, ColumnType)
         assert (found.height, found.schema["_"]) == (0, type_.dtype)
 
 

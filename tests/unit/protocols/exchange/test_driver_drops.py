@@ -1,7 +1,6 @@
 """A view that fails is dropped from the driver: the others go on, and nothing is kept for it."""
 
 import pytest
-from test_exchange_driver import NOTHING, RELATIONS, VECTOR, Known, Story, changes
 
 from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog
@@ -15,6 +14,14 @@ from protocols.exchange.maintained import Asker, Maintained
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Answer, Query
 from protocols.maintenance.registry import PROTOCOLS
+from tests.unit.protocols.exchange.test_driver import (
+    NOTHING,
+    RELATIONS,
+    VECTOR,
+    Known,
+    Story,
+    changes,
+)
 
 A, B = RELATIONS["a"], RELATIONS["b"]
 
