@@ -108,7 +108,9 @@ class Feed:
         self.next[partition] = max(self.next[partition], decoded.next_offset)
         self.fault = decoded.fault
         fresh = self._fresh(decoded)
-        if len(self._partitions) > 1 and len(fresh.heads):
+        if not len(fresh.heads):
+            return
+        if len(self._partitions) > 1:
             fresh = self._in_order(fresh)
         fresh = self._up_to_a_gap(fresh)
         if not len(fresh.heads):
