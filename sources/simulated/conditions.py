@@ -32,6 +32,7 @@ from protocols.algebra.expressions import (
     parts_of,
 )
 from protocols.algebra.functions import FUNCTIONS
+from protocols.algebra.types import SqlType
 
 #: Errors of DuckDB where a value does not exist: an overflow, a bad cast, a division by zero.
 NO_VALUE = (
@@ -59,6 +60,16 @@ def size_of(what: Condition | Expression) -> int:
     return 1 + values + sum(map(size_of, parts_of(what)))
 
 
+def bound(value: Any, type_: SqlType) -> Any:
+    """The value as a parameter that is cast to its type.
+
+    A decimal goes as text: DuckDB binds one with 38 places after the point and zeroes in front as
+    a DOUBLE.
+    """
+    is_decimal = value is not None and type_.family == "DECIMAL"
+    return format(value, "f") if is_decimal else value
+
+
 def condition_to_sql(
     condition: Condition, place: Callable[[str], str], parameters: list[Any]
 ) -> str:
@@ -75,7 +86,7 @@ def condition_to_sql(
             return f"{operand(left)} {op} {operand(right)}"
         case In(part, values, type_):
             text = operand(part)
-            parameters.extend(values)
+            parameters.extend(bound(value, type_) for value in values)
             return f"{text} IN ({', '.join([f'?::{type_.name}'] * len(values))})"
         case IsNull(part):
             return f"{operand(part)} IS NULL"
@@ -106,7 +117,7 @@ def value_to_sql(expression: Expression, place: Callable[[str], str], parameters
         case Column(name):
             return place(name)
         case Literal(constant, type_):
-            parameters.append(constant)
+            parameters.append(bound(constant, type_))
             return f"?::{type_.name}"
         case Call(function, arguments, type_):
             text = FUNCTIONS[function].sql(type_, list(map(inner, arguments)))

@@ -39,7 +39,7 @@ from protocols.errors import WrongUse
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation
 from sources.simulated.access import FEW_KEYS
-from sources.simulated.conditions import NO_VALUE, filter_to_sql, size_of
+from sources.simulated.conditions import NO_VALUE, bound, filter_to_sql, size_of
 from sources.simulated.database import SourceDatabase
 from sources.simulated.rows import quoted, registered, table_name
 from sources.simulated.turns import Turn
@@ -223,8 +223,15 @@ def _keys(relation: Relation, keys: Frame, number: int, parameters: list[Any]) -
 
 def _lists(relation: Relation, keys: Frame, columns: Sequence[str], parameters: list[Any]) -> str:
     """The keys as a table built from parameters, one list per column."""
-    parameters += [keys.data[name].to_list() for name in columns]
-    lists = [f"unnest(?::{relation.type_of(c).name}[]) AS {quoted(c)}" for c in columns]
+    types = [relation.type_of(name) for name in columns]
+    parameters += [
+        [bound(value, type_) for value in keys.data[name]]
+        for name, type_ in zip(columns, types, strict=True)
+    ]
+    lists = [
+        f"unnest(?::{type_.name}[]) AS {quoted(name)}"
+        for name, type_ in zip(columns, types, strict=True)
+    ]
     return f"(SELECT {', '.join(lists)})"
 
 

@@ -25,6 +25,7 @@ from protocols.algebra.expressions import (
     Comparison,
     Condition,
     Expression,
+    In,
     IsNull,
     Literal,
     Not,
@@ -262,6 +263,24 @@ def test_names_that_look_like_sql_are_only_names(database: SourceDatabase) -> No
         query = Query(ODD, (plain, odd), condition, (frame(ODD, (odd,), content),))
         table, _ = lookup(database, query)
         assert table.to_pydict() == {plain: [4], odd: [3]}
+
+
+def test_decimals_of_38_places_are_asked_for_exactly(tmp_path: Path) -> None:
+    """DuckDB binds one that begins with zeroes as a DOUBLE, which has 17 digits."""
+    columns = {"id": "BIGINT", "x": "DECIMAL(38,38)"}
+    catalog = catalog_from_json({"a": {"relations": {"r": {"columns": columns}}}})
+    [r] = catalog.relations
+    values = [decimal.Decimal(f"0.0{'1234567890' * 3}123456{last}") for last in (7, 8)]
+    stored = pl.DataFrame({"id": [7, 8], "x": pl.Series(values, dtype=r.type_of("x").dtype)})
+    second = Literal(values[1], r.type_of("x"))
+    with SourceDatabase.create(tmp_path / "a.db", "a", catalog, {"r": stored}) as database:
+        for query in (
+            Query(r, ("id",), Comparison(Column("x"), "=", second)),
+            Query(r, ("id",), In(Column("x"), (values[1],), r.type_of("x"))),
+            Query(r, ("id",), None, (frame(r, ("x",), [(values[1],)]),)),
+            Query(r, ("id",), None, (frame(r, ("x",), [(values[1],), (decimal.Decimal(0),)]),)),
+        ):
+            assert found(database, query) == {(8,): 1}
 
 
 def test_no_columns_at_all_are_answered_with_the_number_of_rows(database: SourceDatabase) -> None:
