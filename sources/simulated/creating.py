@@ -42,6 +42,7 @@ def create_file(
     indexes: Mapping[str, Sequence[str]],
 ) -> None:
     """Creates the file of a source whose version 0 holds these rows, completely or not at all."""
+    refuse_name_of_schema(path)
     if path.exists():
         raise WrongUse(f"{path} already exists; remove it or choose another database")
     if not path.absolute().parent.is_dir():
@@ -67,6 +68,16 @@ def create_file(
         raise Unreachable(f"source {source}: cannot create {path}: {error}") from error
     finally:
         _discard(part)
+
+
+def refuse_name_of_schema(path: Path) -> None:
+    """WrongUse for a file whose name DuckDB would mistake for a schema in it."""
+    name = path.name.partition(".")[0].lower()
+    if name in ("relations", "source"):
+        raise WrongUse(
+            f"{path}: the file of a source cannot be called {name}, which is the name of a schema"
+            " in it; give it another name"
+        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import duckdb
 import orjson
 
 from protocols.errors import SourceViolation, WrongUse
-from sources.simulated.creating import FORMAT, begin_history
+from sources.simulated.creating import FORMAT, begin_history, refuse_name_of_schema
 from sources.simulated.rows import all_rows, roll_back
 
 #: The formats before sources had a history, and before they recorded their last part of a global
@@ -20,6 +20,7 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """Opens a connection to the file, which is locked until the connection is closed."""
     if not path.is_file():
         raise WrongUse(f"there is no source database at {path}; create one with 'sources init'")
+    refuse_name_of_schema(path)
     try:
         return duckdb.connect(str(path))
     except duckdb.Error as error:

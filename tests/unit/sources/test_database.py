@@ -280,6 +280,16 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+def test_a_file_with_the_name_of_a_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "Source.db"
+    with pytest.raises(WrongUse, match=r"Source\.db: the file of a source cannot be called source"):
+        SourceDatabase.create(path, "shop", CATALOG, {})
+    SourceDatabase.create(tmp_path / "shop.db", "shop", CATALOG, {}).close()
+    (tmp_path / "shop.db").rename(path)
+    with pytest.raises(WrongUse, match="give it another name"):
+        SourceDatabase.open(path)
+
+
 def test_a_catalog_of_another_source_is_refused(tmp_path: Path) -> None:
     foreign = Catalog((Relation("other", "r", CATALOG.relations[0].columns),))
     with pytest.raises(WrongUse, match=r"cannot hold other\.r"):
