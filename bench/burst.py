@@ -25,7 +25,7 @@ FOREVER = 2**62
 
 
 @dataclass(frozen=True)
-class Settings:
+class BurstSettings:
     """The settings of a measurement, printed beside every figure."""
 
     workload: str = "chain4"
@@ -92,7 +92,7 @@ class Base:
 class Burst:
     """The relations of a workload with the updates of a burst, and the right view."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BurstSettings) -> None:
         found = linked(settings.workload)
         if found is None:
             raise WrongUse(

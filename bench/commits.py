@@ -44,7 +44,7 @@ _VIEW = parse_view(
 _TEXTS = np.array([f"some text {number}" for number in range(1000)], object)
 
 
-class Kept:
+class ChangingView:
     """A view whose rows are modified, a few in each commit."""
 
     def __init__(self, directory: Path, rows: int, tidy_every: int) -> None:
@@ -117,7 +117,7 @@ def _cpu(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def _measured(kept: Kept, rows: int) -> dict[str, float]:
+def _measured(kept: ChangingView, rows: int) -> dict[str, float]:
     tables = kept.tables
     return {
         "append": _cpu(lambda: kept.commit(rows)),
@@ -131,9 +131,9 @@ def _measured(kept: Kept, rows: int) -> dict[str, float]:
 def ages(young: int, old: int, rows: int, changed: int, tidy_every: int) -> list[dict[str, Any]]:
     """One row per operation: milliseconds of CPU after `young` and after `old` commits."""
     with workplace("bench") as directory:
-        aged = Kept(directory / "old", rows, tidy_every)
+        aged = ChangingView(directory / "old", rows, tidy_every)
         aged.live(old, changed)
-        fresh = Kept(directory / "young", rows, tidy_every)
+        fresh = ChangingView(directory / "young", rows, tidy_every)
         fresh.live(young, changed)
         turns = [(_measured(fresh, changed), _measured(aged, changed)) for _ in range(15)]
         for kept in (fresh, aged):
@@ -153,7 +153,9 @@ def sizes(changed: int) -> list[dict[str, Any]]:
     """One row per size of `current`: milliseconds of CPU to take over the same change."""
     found = []
     with workplace("bench") as directory:
-        views = {rows: Kept(directory / str(rows), rows, 0) for rows in (10**4, 10**5, 10**6)}
+        views = {
+            rows: ChangingView(directory / str(rows), rows, 0) for rows in (10**4, 10**5, 10**6)
+        }
         costs: dict[int, list[float]] = {rows: [] for rows in views}
         for _ in range(5):
             for rows, kept in views.items():

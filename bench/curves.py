@@ -20,7 +20,7 @@ import polars as pl
 import typer
 from rich.console import Console
 
-from bench.burst import Burst, Settings
+from bench.burst import Burst, BurstSettings
 from bench.engines.alone import EngineAlone
 from infra.charts import Chart, drawn
 from protocols.views.jointree import queries_per_batch
@@ -34,7 +34,7 @@ _UPDATES = 400
 
 
 @dataclass(frozen=True)
-class Cost:
+class BatchCost:
     """The cost of a number of batches."""
 
     workload: str
@@ -49,7 +49,7 @@ class Cost:
     source_us_per_update: float
 
 
-def cost(burst: Burst, batch: int, batches: int | None = None) -> Cost:
+def cost(burst: Burst, batch: int, batches: int | None = None) -> BatchCost:
     """Sweeps so many batches of this size, or all of the burst."""
     engine = EngineAlone(burst)
     _one_batch(engine, batch, 1)
@@ -63,7 +63,7 @@ def cost(burst: Burst, batch: int, batches: int | None = None) -> Cost:
         most = max(most, asked.questions - before)
     at_sources = asked.cpu_seconds - cpu_before
     updates = batches * batch
-    return Cost(
+    return BatchCost(
         burst.settings.workload,
         burst.settings.base_rows,
         batch,
@@ -100,12 +100,12 @@ class Sizes:
 QUICK = Sizes((1, 10, 100), (2_000, 4_000, 8_000), 4_000, (10, 100), 100, 1)
 
 
-def by_batch(sizes: Sizes) -> dict[str, list[Cost]]:
+def by_batch(sizes: Sizes) -> dict[str, list[BatchCost]]:
     """Shape → the costs at each size of a batch."""
-    found: dict[str, list[Cost]] = {}
+    found: dict[str, list[BatchCost]] = {}
     for shape in _SHAPES:
         updates = sizes.batches[-1] * (_BATCHES + 1)
-        burst = Burst(Settings(shape, base_rows=sizes.base, updates=updates))
+        burst = Burst(BurstSettings(shape, base_rows=sizes.base, updates=updates))
         found[shape] = [cost(burst, each, _as_many(each)) for each in sizes.batches]
     return found
 
@@ -114,29 +114,29 @@ def _as_many(batch: int) -> int:
     return max(_BATCHES, _UPDATES // batch)
 
 
-def by_base(sizes: Sizes) -> dict[int, list[Cost]]:
+def by_base(sizes: Sizes) -> dict[int, list[BatchCost]]:
     """Size of a batch → the costs at each size of the base."""
-    settings = [Settings("chain4", base_rows=base) for base in sizes.bases]
+    settings = [BurstSettings("chain4", base_rows=base) for base in sizes.bases]
     bursts = _bursts(settings, sizes.base_batches[-1])
     return {batch: _medians(bursts, batch, sizes.repeats) for batch in sizes.base_batches}
 
 
-def by_relations(sizes: Sizes) -> list[Cost]:
+def by_relations(sizes: Sizes) -> list[BatchCost]:
     """The costs for chains of each length.
 
     The updates of each relation take their own path through the others: n(n - 1) legs. The more
     relations there are, the fewer rows of a batch each leg has. So the fixed cost of a leg bends
     the curve upwards a little; with larger batches it is straighter.
     """
-    settings = [Settings(name, base_rows=sizes.base) for name in _RELATIONS]
+    settings = [BurstSettings(name, base_rows=sizes.base) for name in _RELATIONS]
     return _medians(_bursts(settings, sizes.batch), sizes.batch, sizes.repeats)
 
 
-def _bursts(settings: Sequence[Settings], batch: int) -> list[Burst]:
+def _bursts(settings: Sequence[BurstSettings], batch: int) -> list[Burst]:
     return [Burst(replace(each, updates=batch * (_BATCHES + 1))) for each in settings]
 
 
-def _medians(bursts: Sequence[Burst], batch: int, repeats: int) -> list[Cost]:
+def _medians(bursts: Sequence[Burst], batch: int, repeats: int) -> list[BatchCost]:
     rounds = [[cost(burst, batch) for burst in bursts] for _ in range(repeats)]
     return [
         replace(
@@ -149,9 +149,9 @@ def _medians(bursts: Sequence[Burst], batch: int, repeats: int) -> list[Cost]:
 
 
 def charts(
-    batches: Mapping[str, Sequence[Cost]],
-    bases: Mapping[int, Sequence[Cost]],
-    relations: Sequence[Cost],
+    batches: Mapping[str, Sequence[BatchCost]],
+    bases: Mapping[int, Sequence[BatchCost]],
+    relations: Sequence[BatchCost],
 ) -> list[Chart]:
     """The plots."""
     asked: dict[str, Sequence[tuple[float, float]]] = {
@@ -183,8 +183,10 @@ def charts(
     ]
 
 
-def _times(costs: Sequence[Cost], by_name: bool = False) -> dict[str, list[tuple[float, float]]]:
-    def x(cost: Cost) -> float:
+def _times(
+    costs: Sequence[BatchCost], by_name: bool = False
+) -> dict[str, list[tuple[float, float]]]:
+    def x(cost: BatchCost) -> float:
         return int(cost.workload[-1]) if by_name else cost.base_rows
 
     return {

@@ -31,7 +31,7 @@ _BEFORE, _AFTER = "before", "after"
 _RECORD = "_record"
 
 
-class Feed:
+class EngineTopics:
     """The topics of one run of one engine."""
 
     def __init__(self, bootstrap: str, burst: Burst, name: str) -> None:
@@ -128,7 +128,7 @@ def _braces(text: pl.Expr) -> pl.Expr:
 
 
 @dataclass
-class Output:
+class EngineOutput:
     """An engine's output so far, decoded: view columns, `_count`, and `time` if it has one."""
 
     burst: Burst
@@ -176,7 +176,7 @@ def decoded_output(burst: Burst, values: list[bytes]) -> pl.DataFrame:
 class Drain:
     """Reads an engine's output."""
 
-    def __init__(self, bootstrap: str, feed: Feed, burst: Burst) -> None:
+    def __init__(self, bootstrap: str, feed: EngineTopics, burst: Burst) -> None:
         settings = {
             "bootstrap.servers": bootstrap,
             "group.id": feed.out,
@@ -191,13 +191,13 @@ class Drain:
     def close(self) -> None:
         self._consumer.close()
 
-    def until(self, rows: int, alive: Callable[[], None]) -> Output:
+    def until(self, rows: int, alive: Callable[[], None]) -> EngineOutput:
         """The output until the view has so many rows and no record comes any more.
 
         If the engine falls silent with another number of rows, returns the output so far, to be
         judged. `alive` raises when the engine has ended.
         """
-        output = Output(self._burst, rows=self._rows)
+        output = EngineOutput(self._burst, rows=self._rows)
         news = time.monotonic()
         for values, stamp in self._batches():
             if values:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bench.attacks import Outcome, Settings
+from bench.attacks import AttackOutcome, AttackSettings
 
 #: Module of `bench.attacks` → a description of its attacks.
 FAMILIES = {
@@ -45,9 +45,9 @@ def main(
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}; there are {', '.join(FAMILIES)}")
     directory = Path(tempfile.mkdtemp(prefix="viewsweep-hostile-"))
-    outcomes: dict[str, list[Outcome]] = {}
+    outcomes: dict[str, list[AttackOutcome]] = {}
     for name in family or FAMILIES:
-        outcomes[name] = list(_told(name, Settings(directory / name, short, seed)))
+        outcomes[name] = list(_told(name, AttackSettings(directory / name, short, seed)))
     if as_json:
         print(json.dumps({name: [asdict(each) for each in of] for name, of in outcomes.items()}))
     else:
@@ -58,13 +58,13 @@ def main(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def survived(name: str, settings: Settings) -> Iterator[Outcome]:
+def survived(name: str, settings: AttackSettings) -> Iterator[AttackOutcome]:
     """The outcomes of one family's attacks."""
     settings.directory.mkdir(parents=True, exist_ok=True)
     yield from importlib.import_module(f"bench.attacks.{name}").outcomes(settings)
 
 
-def _told(name: str, settings: Settings) -> Iterator[Outcome]:
+def _told(name: str, settings: AttackSettings) -> Iterator[AttackOutcome]:
     """The same, each printed when it is known: some families take minutes."""
     console = Console(stderr=True)
     console.print(f"{name}: {FAMILIES[name]}")
@@ -76,7 +76,7 @@ def _told(name: str, settings: Settings) -> Iterator[Outcome]:
         yield outcome
 
 
-def _show(outcomes: dict[str, list[Outcome]]) -> None:
+def _show(outcomes: dict[str, list[AttackOutcome]]) -> None:
     table = Table("family", "attack", "cases", "result", "", box=None)
     for name, of_family in outcomes.items():
         for each in of_family:

@@ -14,7 +14,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from bench.burst import Settings
+from bench.burst import BurstSettings
 from bench.engines.path import WholePath
 from bench.sidebyside import side_by_side
 from infra.charts import Chart, drawn
@@ -31,7 +31,7 @@ def main(
     large: Annotated[int, typer.Option(help="Updates of the large burst; 0 for none.")] = _LARGE,
 ) -> None:
     """Measure the peak memory of the job; print the figures as JSON."""
-    settings = [Settings(base_rows=base, updates=updates, states=2) for base in _BASES]
+    settings = [BurstSettings(base_rows=base, updates=updates, states=2) for base in _BASES]
     if large:
         settings.append(replace(settings[_BASES.index(1_000_000)], updates=large))
     rows = [_measured(each) for each in settings]
@@ -44,7 +44,7 @@ def main(
     raise typer.Exit(int(not all(row["right"] and not row["wrong_states"] for row in rows)))
 
 
-def _measured(settings: Settings) -> dict[str, Any]:
+def _measured(settings: BurstSettings) -> dict[str, Any]:
     say = Console(stderr=True).print
     say(f"{settings.updates:,} updates over {settings.base_rows:,} base rows", highlight=False)
     # Another process reads the first state, which is large.

@@ -80,7 +80,7 @@ SIZES = (60, 600, 6_000, 60_000)
 _LINE = ["orderkey", "linenumber"]
 
 
-class Kept:
+class OuterViewKept:
     """A view kept by the engine alone over these relations; only lineitem changes."""
 
     def __init__(self, sql: str, rows: Mapping[str, pl.DataFrame], directory: Path) -> None:
@@ -175,7 +175,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredView:
     """The figures of one view for one kind of change and one size of batch."""
 
     view: str
@@ -202,16 +202,19 @@ class Report:
 
     #: Term → its rows in V3.
     terms: Mapping[str, int]
-    measured: Sequence[Measured]
+    measured: Sequence[MeasuredView]
 
 
 def measure(scale: float, repeats: int, directory: Path, sizes: Sequence[int] = SIZES) -> Report:
     """Measures insertions and deletions of all sizes, the views in turns; medians."""
     rows = tpch(scale)
     lines = rows["lineitem"].sample(max(sizes) * 2, seed=2)
-    kept = {name: Kept(sql, rows, directory / name) for name, sql in ((V3, OUTER), (_CORE, CORE))}
+    kept = {
+        name: OuterViewKept(sql, rows, directory / name)
+        for name, sql in ((V3, OUTER), (_CORE, CORE))
+    }
     terms = _terms(kept[V3].current())
-    runs: dict[tuple[str, str, int], list[Measured]] = {}
+    runs: dict[tuple[str, str, int], list[MeasuredView]] = {}
     for size in sizes:
         for _ in range(repeats):
             for count in (-1, 1):
@@ -225,7 +228,9 @@ def measure(scale: float, repeats: int, directory: Path, sizes: Sequence[int] = 
     return Report(terms, [_median(several) for several in runs.values()])
 
 
-def _changed(kept: Mapping[str, Kept], lines: pl.DataFrame, count: int) -> Iterator[Measured]:
+def _changed(
+    kept: Mapping[str, OuterViewKept], lines: pl.DataFrame, count: int
+) -> Iterator[MeasuredView]:
     """The figures of one batch: of both views, and of Griffin and Kumar's expressions."""
     change, size = "insert" if count > 0 else "delete", lines.height
     held = kept[V3].rows
@@ -236,7 +241,7 @@ def _changed(kept: Mapping[str, Kept], lines: pl.DataFrame, count: int) -> Itera
         applying = each.apply(changes, size)
         affected[name] = folded(changes.drop(POSITION))
         terms = _terms(affected[name])
-        yield Measured(
+        yield MeasuredView(
             name, change, size, engine, each.asking, applying, each.questions, each.rows_read, terms
         )
     begun = time.process_time()
@@ -244,10 +249,10 @@ def _changed(kept: Mapping[str, Kept], lines: pl.DataFrame, count: int) -> Itera
     seconds = time.process_time() - begun
     if not same_rows(folded(found), affected[V3]):
         raise SystemExit(f"{size} rows, {change}: Griffin and Kumar's change of V3 is another one")
-    yield Measured(_GRIFFIN_KUMAR, change, size, seconds)
+    yield MeasuredView(_GRIFFIN_KUMAR, change, size, seconds)
 
 
-def _median(several: Sequence[Measured]) -> Measured:
+def _median(several: Sequence[MeasuredView]) -> MeasuredView:
     """The same figures with the medians of the times."""
     times = ("engine", "asking", "applying")
     return replace(

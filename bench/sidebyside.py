@@ -14,8 +14,8 @@ from os import cpu_count
 from statistics import median
 from typing import Any
 
-from bench.burst import Burst, Settings, evaluated, same_rows, unfolded
-from bench.engines.engine import Engine, Outcome, Place
+from bench.burst import Burst, BurstSettings, evaluated, same_rows, unfolded
+from bench.engines.engine import Engine, EngineOutcome, EnginePlace
 from bench.vectors import Histories
 from infra.broker import which_broker
 from infra.errors import InfraError
@@ -24,11 +24,11 @@ from protocols.errors import ViewsweepError
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """One run of an engine, judged."""
 
     #: The outcome without its rows and states, which are large.
-    outcome: Outcome
+    outcome: EngineOutcome
     #: Whether the result is the truth; None if the engine does not compute the view.
     right: bool | None
     wrong_states: int
@@ -40,11 +40,11 @@ class Judged:
 
 
 @dataclass
-class Line:
+class EngineLine:
     """The runs of one engine."""
 
     engine: Engine
-    runs: list[Judged] = field(default_factory=list)
+    runs: list[JudgedRun] = field(default_factory=list)
     #: The command that would install it.
     missing: str | None = None
     #: The error that ended a run of it.
@@ -82,21 +82,21 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchReport:
     """The measurements and their settings."""
 
     settings: dict[str, Any]
-    lines: list[Line]
+    lines: list[EngineLine]
 
     def to_json(self) -> dict[str, Any]:
         return {"settings": self.settings, "rows": [line.to_json() for line in self.lines]}
 
 
 def side_by_side(
-    engines: Sequence[Engine], settings: Settings, repeats: int, say: Callable[[str], None]
-) -> Report:
+    engines: Sequence[Engine], settings: BurstSettings, repeats: int, say: Callable[[str], None]
+) -> BenchReport:
     """Measures the engines that are installed; the others say how to install them."""
-    lines = [Line(engine, missing=engine.missing()) for engine in engines]
+    lines = [EngineLine(engine, missing=engine.missing()) for engine in engines]
     jury = Jury(Burst(settings))
     with ExitStack() as running:
         broker = _Broker(running, say)
@@ -106,7 +106,7 @@ def side_by_side(
                     say(f"{line.engine.name}, run {repeat} of {repeats}")
                     _run_once(line, jury, broker, say)
     found = {**settings.to_json(), "updates": jury.burst.updates, "repeats": repeats}
-    return Report({**found, "machine": _machine()}, lines)
+    return BenchReport({**found, "machine": _machine()}, lines)
 
 
 class Jury:
@@ -119,16 +119,16 @@ class Jury:
     def _histories(self) -> Histories:
         return Histories(self.burst)
 
-    def judged(self, outcome: Outcome) -> Judged:
+    def judged(self, outcome: EngineOutcome) -> JudgedRun:
         burst = self.burst
         truth = burst.truth_of_inserts if outcome.inserts_only else burst.truth
         if outcome.sql is not None:
             truth = evaluated(outcome.sql, {base.relation: base.final for base in burst.bases})
         right = None if outcome.rows is None else same_rows(unfolded(outcome.rows), truth)
         figures = replace(outcome, rows=None, states=[], vectors=[])
-        return Judged(figures, right, self._wrong_states(outcome), len(outcome.states))
+        return JudgedRun(figures, right, self._wrong_states(outcome), len(outcome.states))
 
-    def _wrong_states(self, outcome: Outcome) -> int:
+    def _wrong_states(self, outcome: EngineOutcome) -> int:
         """The number of states that never existed: at no vector, or not at the one they claim."""
         if outcome.sql is None:
             return [self._histories.explain(state) for state in outcome.states].count(None)
@@ -154,12 +154,12 @@ class _Broker:
         return self._bootstrap
 
 
-def _run_once(line: Line, jury: Jury, broker: _Broker, say: Callable[[str], None]) -> None:
+def _run_once(line: EngineLine, jury: Jury, broker: _Broker, say: Callable[[str], None]) -> None:
     """Does one run; an engine that fails is not tried again."""
     with workplace("bench") as ours:
         # A unique name, which the topics get as well: the broker serves many runs.
         (directory := ours / ours.name).mkdir()
-        place = Place(directory, broker.bootstrap, lambda what: say(f"  {what}"))
+        place = EnginePlace(directory, broker.bootstrap, lambda what: say(f"  {what}"))
         try:
             judged = jury.judged(line.engine.measure(jury.burst, place))
         except (ViewsweepError, InfraError) as error:
@@ -175,7 +175,7 @@ def _median(values: Sequence[float]) -> float | None:
     return median(values) if values else None
 
 
-def _steps(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _steps(outcomes: Sequence[EngineOutcome]) -> dict[str, float]:
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.steps)
     return {name: median(o.steps.get(name, 0.0) for o in outcomes) for name in names}
 

@@ -88,12 +88,12 @@ def bench(options: Benched) -> None:
 
 def _report(options: Benched) -> dict[str, Any]:
     # Imported here: the engines import Spark and more, which no other command needs.
-    from bench.burst import Settings
+    from bench.burst import BurstSettings
     from bench.engines import engines as engines_of
     from bench.engines.path import SteadyPath
     from bench.sidebyside import side_by_side
 
-    settings = Settings(options.workload)
+    settings = BurstSettings(options.workload)
     if options.quick:
         settings = replace(settings, base_rows=20_000, updates=4_000, batch=1_000, states=10)
     settings = replace(

@@ -18,7 +18,7 @@ from cli.markdown import around, put, table, write
 from infra.charts import Chart, drawn, refuse_without_altair
 from infra.options import taking
 from protocols.maintenance.registry import PROTOCOLS, Entry, protocol
-from protocols.simulation.comparison import Comparison, Line, Settings
+from protocols.simulation.comparison import ComparedProtocols, ComparisonSettings, ProtocolLine
 from protocols.simulation.comparison import compare as measure
 
 _COMPARED = "compare"
@@ -35,13 +35,13 @@ class Compared:
     ] = None
     relations: Annotated[
         int, typer.Option(min=2, max=7, help="Relations in the chain of the table.")
-    ] = Settings.relations
+    ] = ComparisonSettings.relations
     updates: Annotated[int, typer.Option(min=10, help="Updates per measured run.")] = (
-        Settings.updates
+        ComparisonSettings.updates
     )
     runs: Annotated[
         int, typer.Option(min=1, help="Random runs per protocol that the checker judges.")
-    ] = Settings.runs
+    ] = ComparisonSettings.runs
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     plot: Annotated[
         Path | None, typer.Option(help="Draw messages per update into this file (SVG).")
@@ -52,11 +52,13 @@ class Compared:
     ] = None
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> ComparisonSettings:
         """The settings of the comparison."""
         names = tuple(protocol(name).name for name in self.only or PROTOCOLS)
-        sizes = tuple(sorted({*Settings.sizes, self.relations}))
-        return Settings(names, self.relations, sizes=sizes, updates=self.updates, runs=self.runs)
+        sizes = tuple(sorted({*ComparisonSettings.sizes, self.relations}))
+        return ComparisonSettings(
+            names, self.relations, sizes=sizes, updates=self.updates, runs=self.runs
+        )
 
 
 @taking(Compared)
@@ -132,7 +134,7 @@ _HEADINGS = (
 )
 
 
-def _cells(line: Line) -> list[str]:
+def _cells(line: ProtocolLine) -> list[str]:
     rest, load = line.at_rest, line.under_load
 
     def both(attribute: str, digits: int = 2) -> str:
@@ -154,7 +156,7 @@ def _cells(line: Line) -> list[str]:
     ]
 
 
-def _caption(settings: Settings) -> str:
+def _caption(settings: ComparisonSettings) -> str:
     return (
         f"Per update, over a chain of {settings.relations} relations: without concurrency →"
         f" with {settings.paces[-1]:g} updates per round trip. Messages are pairs of question and"
@@ -164,7 +166,7 @@ def _caption(settings: Settings) -> str:
     )
 
 
-def _show(found: Comparison) -> None:
+def _show(found: ComparedProtocols) -> None:
     console = _console()
     shown = Table(box=None, pad_edge=False)
     for number, heading in enumerate(_HEADINGS):
@@ -179,7 +181,7 @@ def _show(found: Comparison) -> None:
         console.print(f"{mark} {escape(claim.words)}\n         {escape(claim.figures)}")
 
 
-def _markdown(found: Comparison) -> str:
+def _markdown(found: ComparedProtocols) -> str:
     lines = [table(_HEADINGS, [_cells(line) for line in found.lines])]
     lines += ["", _caption(found.settings), ""]
     for claim in found.claims:
@@ -188,7 +190,7 @@ def _markdown(found: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _charts(found: Comparison) -> list[Chart]:
+def _charts(found: ComparedProtocols) -> list[Chart]:
     by_pace, by_size = {}, {}
     for line in found.lines:
         name = line.entry.name

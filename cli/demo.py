@@ -43,7 +43,7 @@ _FURTHER_ON = (
 
 
 @dataclass(frozen=True)
-class Shown:
+class DemoOptions:
     """The demo's protocol, view and load."""
 
     protocol: Annotated[
@@ -105,8 +105,8 @@ class Shown:
         return Load(chosen.name, updates, rate, self.seed, view=self.view)
 
 
-@taking(Shown)
-def demo(options: Shown) -> None:
+@taking(DemoOptions)
+def demo(options: DemoOptions) -> None:
     """Run everything: broker, sources, job, and the checker's verdict on the run.
 
     Exit code 0 when the run was as consistent as the protocol claims, 1 when it was not; with

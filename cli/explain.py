@@ -39,7 +39,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExplainOptions:
     """A view, its relations, and the form of the explanation."""
 
     view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)]
@@ -76,8 +76,8 @@ class Asked:
             raise WrongUse("either --json or --mermaid")
 
 
-@taking(Asked)
-def explain(options: Asked) -> None:
+@taking(ExplainOptions)
+def explain(options: ExplainOptions) -> None:
     """Explain a view: its meaning, the questions that updates lead to, and cheaper variants.
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
@@ -145,7 +145,7 @@ def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
         raise WrongUse(f"{file}: {error}") from None
 
 
-def _catalog(options: Asked) -> tuple[Catalog, Indexes]:
+def _catalog(options: ExplainOptions) -> tuple[Catalog, Indexes]:
     """The sources' relations, and their indexes as far as they are known."""
     if options.config is not None:
         return _held_by_sources(options.config)

@@ -14,7 +14,7 @@ from protocols.errors import WrongUse
 from sources.bootstrap import checked_bootstrap
 from sources.simulated.connections import allow_many_connections
 from sources.simulated.database import SourceDatabase
-from sources.simulated.drive import Drive, Driver
+from sources.simulated.drive import Drive, WorkloadDriver
 from sources.simulated.queryserver import Endpoint, QueryServer
 from sources.simulated.workloads import workload
 from sources.transaction import Transaction
@@ -99,12 +99,12 @@ class Served:
             commit=self.largest_commit * MB,
         )
 
-    def driver(self, source: SourceDatabase) -> Driver | None:
+    def driver(self, source: SourceDatabase) -> WorkloadDriver | None:
         """The driver that commits the workload, if there is one."""
         if self.workload_name is None:
             return None
         transactions = _workload_of(source, self.workload_name, self.seed)
-        return Driver(source, Drive(transactions, self.rate, self.transactions, self.after))
+        return WorkloadDriver(source, Drive(transactions, self.rate, self.transactions, self.after))
 
 
 @taking(Served)

@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from cli.simulateoptions import Options
-from cli.simulatereport import KINDS, Report, lines, told
+from cli.simulateoptions import SimulateOptions
+from cli.simulatereport import KINDS, SimulationReport, lines, told
 from infra.options import taking
 from protocols.errors import ViewRefused, ViewsweepError, WrongUse
 from protocols.maintenance.registry import protocol as protocol_named
@@ -41,8 +41,8 @@ from protocols.simulation.shrinking import shrunk
 _PATIENCE = 5.0
 
 
-@taking(Options)
-def simulate(options: Options) -> None:
+@taking(SimulateOptions)
+def simulate(options: SimulateOptions) -> None:
     """Simulate a protocol under random schedules, or all of them. Knobs not given are drawn."""
     try:
         options.refuse_contradictions()
@@ -60,7 +60,7 @@ def simulate(options: Options) -> None:
     raise typer.Exit(report.exit_code)
 
 
-def _report(options: Options) -> Report:
+def _report(options: SimulateOptions) -> SimulationReport:
     """The report of the mode asked for."""
     if options.replay is not None:
         return _replayed(options, options.replay)
@@ -89,7 +89,7 @@ def _shaped(path: Path) -> Shaped:
 # The modes ----------------------------------------------------------------------------------------
 
 
-def _campaign(options: Options) -> Report:
+def _campaign(options: SimulateOptions) -> SimulationReport:
     """Does one run, or one for each seed."""
     entry = options.entry()
     given = None if options.random else _shaped(options.scenario or Path())
@@ -100,7 +100,7 @@ def _campaign(options: Options) -> Report:
     mode += " --views" if options.views else ""
     several = len(seeds) > 1
     words = f"--seeds {seeds[0]}..{seeds[-1]}" if several else f"--seed {seeds[0]}"
-    report = Report(entry, options.repeated(mode, words))
+    report = SimulationReport(entry, options.repeated(mode, words))
     report.knobs = _announce(options, campaign)
     progress = _Progress(len(seeds))
     if several:
@@ -123,7 +123,7 @@ def _campaign(options: Options) -> Report:
     return report
 
 
-def _announce(options: Options, campaign: Campaign) -> dict[str, Any]:
+def _announce(options: SimulateOptions, campaign: Campaign) -> dict[str, Any]:
     """Prints seed and knobs, before anything else; returns the knobs."""
     seeds = options.range_of_seeds
     options.say(f"protocol {campaign.entry.name}, which claims {campaign.entry.level}")
@@ -162,12 +162,12 @@ class _Progress:
         return time.monotonic() - self.begun
 
 
-def _explored(options: Options) -> Report:
+def _explored(options: SimulateOptions) -> SimulationReport:
     """Runs all schedules of a scenario."""
     entry, shaped = options.entry(), _shaped(options.scenario or Path())
     reads = options.knobs.get("reads", "versions")
     exploration = Exploration(shaped.scenario, entry, reads)
-    report = Report(entry, options.repeated("--exhaustive", ""), schedules=0)
+    report = SimulationReport(entry, options.repeated("--exhaustive", ""), schedules=0)
     options.say(f"protocol {entry.name}, which claims {entry.level}")
     name = shaped.form.get("name") or shaped.shape
     options.say(f"scenario {name}, all schedules, reads {reads}")
@@ -198,11 +198,11 @@ def _explored(options: Options) -> Report:
     return report
 
 
-def _replayed(options: Options, path: Path) -> Report:
+def _replayed(options: SimulateOptions, path: Path) -> SimulationReport:
     """Repeats a run from a file."""
     written = written_run_from_json(_read(path))
     entry = protocol_named(options.protocol or written.protocol)
-    report = Report(entry, f"viewsweep simulate --replay {path} --protocol {entry.name}")
+    report = SimulationReport(entry, f"viewsweep simulate --replay {path} --protocol {entry.name}")
     options.say(f"protocol {entry.name}, which claims {entry.level}")
     if isinstance(written.schedule, Schedule):
         options.say(f"knobs {written.schedule.in_words()}")
@@ -223,7 +223,7 @@ def _replayed(options: Options, path: Path) -> Report:
 # The files ----------------------------------------------------------------------------------------
 
 
-def _write_trace(options: Options, outcome: Outcome | None) -> None:
+def _write_trace(options: SimulateOptions, outcome: Outcome | None) -> None:
     if options.trace is None:
         return
     if outcome is None:
@@ -235,7 +235,7 @@ def _write_trace(options: Options, outcome: Outcome | None) -> None:
         raise WrongUse(f"{options.trace} cannot be written: {error.strerror or error}") from None
 
 
-def _write_down(options: Options, campaign: Campaign, report: Report) -> None:
+def _write_down(options: SimulateOptions, campaign: Campaign, report: SimulationReport) -> None:
     """Writes the first failing run of each kind to a file, shrunk unless --no-shrink."""
     for _, kind in KINDS:
         for seed, trouble in report.tally.of(kind)[:1]:
@@ -252,7 +252,7 @@ def _write_down(options: Options, campaign: Campaign, report: Report) -> None:
                     Console(stderr=True).print(Text(trouble.traceback))
 
 
-def _saved(options: Options, written: WrittenRun, name: str) -> str:
+def _saved(options: SimulateOptions, written: WrittenRun, name: str) -> str:
     path = options.failures / f"{name}.json"
     try:
         options.failures.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ _EXAMPLE = "examples/scenarios/three-sources-four-updates.json"
 
 
 @dataclass(frozen=True)
-class Options:
+class SimulateOptions:
     """The command line, as it was given."""
 
     scenario: Annotated[

@@ -12,7 +12,7 @@ _TOLD = 10
 
 
 @dataclass
-class Report:
+class SimulationReport:
     """The result of the command."""
 
     protocol: Entry
@@ -77,7 +77,7 @@ KINDS: tuple[tuple[str, Any], ...] = (
 )
 
 
-def lines(report: Report) -> Iterator[tuple[str, str]]:
+def lines(report: SimulationReport) -> Iterator[tuple[str, str]]:
     tally = report.tally
     exhaustive = report.schedules is not None
     what = "schedule" if exhaustive else "run"

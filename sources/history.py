@@ -22,14 +22,14 @@ DIGITS = 15
 DIGEST = f"[0-9a-fA-F]{{{DIGITS}}}"
 
 
-class History:
+class CommitHistory:
     """A history that grows with each commit."""
 
     def __init__(self, digest: int) -> None:
         self.digest = digest
 
     @classmethod
-    def begun(cls, identity: str, catalog: str, version: int = 0) -> "History":
+    def begun(cls, identity: str, catalog: str, version: int = 0) -> "CommitHistory":
         """The history of a new source, or of an old one whose earlier versions are not recorded."""
         return cls(_hash(UNKNOWN, f"{identity} {version} {catalog}".encode()))
 

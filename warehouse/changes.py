@@ -20,7 +20,7 @@ _FOLDED = "viewsweep/folded"
 _ORDER = "viewsweep/order"
 
 
-class Changes:
+class ChangesTable:
     """All changes of a view, and what can be read of them; at most one writer at a time."""
 
     def __init__(self, directory: Path, view: AnyView) -> None:

@@ -13,21 +13,21 @@ from protocols.algebra.frame import compared
 from protocols.errors import SourceViolation, Unreachable
 from protocols.views.tree import AnyView
 from warehouse import delta
-from warehouse.changes import Changes, folded_in
+from warehouse.changes import ChangesTable, folded_in
 from warehouse.counts import below_zero, shown
-from warehouse.progress import Progress
+from warehouse.progress import ProgressTable
 from warehouse.standing import POSITION_REACHED
 
 
-class Current:
+class CurrentTable:
     """The rows of a view with their counts, at a position that it has reached."""
 
     def __init__(
         self,
         directory: Path,
         view: AnyView,
-        changes: Changes,
-        progress: Progress,
+        changes: ChangesTable,
+        progress: ProgressTable,
         say: Callable[[str], None],
     ) -> None:
         self.path = directory / "current"

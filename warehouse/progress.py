@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from protocols.errors import WrongUse
 from protocols.exchange.deliveries import Deliveries, Numbers
 from warehouse import delta
-from warehouse.changes import Changes
+from warehouse.changes import ChangesTable
 from warehouse.standing import POSITION_REACHED
 
 QUESTION = pl.Struct(
@@ -39,10 +39,10 @@ PROGRESS: dict[str, pl.DataType | type[pl.DataType]] = {
 _NOTED = {name: type_ for name, type_ in PROGRESS.items() if name != "installed_at"}
 
 
-class Progress:
+class ProgressTable:
     """All delivered transactions of a view."""
 
-    def __init__(self, directory: Path, changes: Changes, say: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, changes: ChangesTable, say: Callable[[str], None]) -> None:
         self.path = directory / "progress"
         self._changes = changes
         self._say = say

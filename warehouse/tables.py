@@ -26,15 +26,15 @@ from protocols.errors import WrongUse
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.views.tree import AnyView
 from warehouse import delta, files
-from warehouse.changes import Changes
-from warehouse.current import Current
+from warehouse.changes import ChangesTable
+from warehouse.current import CurrentTable
 from warehouse.definition import (
     is_kept,
     read_definition,
     refuse_another_view,
     write_definition,
 )
-from warehouse.progress import Progress
+from warehouse.progress import ProgressTable
 from warehouse.standing import Standing
 
 
@@ -57,9 +57,9 @@ class ViewTables:
             """Reports damage and its repair."""
             report(f"view {view.name}: {what}")
 
-        self._changes = Changes(self.directory, view)
-        self._progress = Progress(self.directory, self._changes, say)
-        self._current = Current(self.directory, view, self._changes, self._progress, say)
+        self._changes = ChangesTable(self.directory, view)
+        self._progress = ProgressTable(self.directory, self._changes, say)
+        self._current = CurrentTable(self.directory, view, self._changes, self._progress, say)
         self._keep_minutes = delta.KEEP_MINUTES
         if self.exists and read_definition(self.directory) is None:
             raise WrongUse(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Settings:
+class AttackSettings:
     """The number of attacks, their directory and their seed."""
 
     #: An empty directory for the files of the attacks.
@@ -22,7 +22,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AttackOutcome:
     """One attack, or many of one kind."""
 
     #: For example: "DECIMAL text 1e-77 in 600 records".

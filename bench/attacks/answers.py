@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import flight
 
-from bench.attacks import Outcome, Settings
+from bench.attacks import AttackOutcome, AttackSettings
 from infra.localbroker import LocalBroker
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError
@@ -358,12 +358,12 @@ LIES = (*_SHORT, *_MORE, *_JOINT)
 # ------------------------------------------------------------------------------------------ attacks
 
 
-def outcomes(settings: Settings) -> Iterator[Outcome]:
+def outcomes(settings: AttackSettings) -> Iterator[AttackOutcome]:
     """The outcome of each lie."""
     yield from attacked(settings, _SHORT if settings.short else LIES)
 
 
-def attacked(settings: Settings, lies: Sequence[Lie]) -> Iterator[Outcome]:
+def attacked(settings: AttackSettings, lies: Sequence[Lie]) -> Iterator[AttackOutcome]:
     """The outcomes of these lies, and the view after an honest job."""
     joint = [lie for lie in lies if lie in _JOINT]
     others = [lie for lie in lies if lie not in _JOINT]
@@ -378,7 +378,7 @@ def attacked(settings: Settings, lies: Sequence[Lie]) -> Iterator[Outcome]:
                 yield from attacked_.outcomes(joint)
 
 
-def _world(settings: Settings, broker: LocalBroker, name: str, story: Story) -> World:
+def _world(settings: AttackSettings, broker: LocalBroker, name: str, story: Story) -> World:
     directory = settings.directory / name
     directory.mkdir()
     return World(directory, broker.bootstrap, name, story)
@@ -428,7 +428,7 @@ class _Attacked:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def outcomes(self, lies: Sequence[Lie]) -> Iterator[Outcome]:
+    def outcomes(self, lies: Sequence[Lie]) -> Iterator[AttackOutcome]:
         """Tells the lies about the first state first, since there is only one."""
         self._commit(self._rows)
         for lie in lies:
@@ -446,15 +446,15 @@ class _Attacked:
             self._world.sources[name].commit(*changes)
         self._world.wait_until_published()
 
-    def _outcome(self, lie: Lie) -> Outcome:
+    def _outcome(self, lie: Lie) -> AttackOutcome:
         before = self._installed()
         ended = self._ended(lie)
         if self._installed() != before:
             self._make_anew(lie)
-            return Outcome(lie.name, "was installed", good=False)
+            return AttackOutcome(lie.name, "was installed", good=False)
         if not any(liar.lies for liar in self._liars):
-            return Outcome(lie.name, "was not told", good=False)
-        return Outcome(lie.name, _briefly(ended), good=lie.said in ended)
+            return AttackOutcome(lie.name, "was not told", good=False)
+        return AttackOutcome(lie.name, _briefly(ended), good=lie.said in ended)
 
     def _ended(self, lie: Lie | None) -> str:
         """Starts a job, lets it take all records, and returns the message that it ends with."""
@@ -493,18 +493,18 @@ class _Attacked:
             source.commit(*((name, row, -count) for name, row, count in self._news[source.name]))
         self._commit(self._news)
 
-    def _afterwards(self) -> Outcome:
+    def _afterwards(self) -> AttackOutcome:
         """Lets an honest job bring the view to the end, and compares every state with DuckDB."""
         attack = f"an honest job after them ({self._protocol})"
         if (said := self._ended(None)) != "nothing was said":
-            return Outcome(attack, said, good=False)
+            return AttackOutcome(attack, said, good=False)
         with self._world.job(protocol=self._protocol) as job:
             start(job)
             try:
                 positions = self._world.assert_right(job.tables)
             except AssertionError as wrong:
-                return Outcome(attack, f"the view is wrong: {wrong}", good=False)
-        return Outcome(attack, f"the view is right at {positions + 1} positions", good=True)
+                return AttackOutcome(attack, f"the view is wrong: {wrong}", good=False)
+        return AttackOutcome(attack, f"the view is right at {positions + 1} positions", good=True)
 
 
 def _briefly(message: str) -> str:

@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import flight
 
-from bench.attacks import Outcome, Settings
+from bench.attacks import AttackOutcome, AttackSettings
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import And, Column, Comparison, Condition, IsNull, Literal
 from protocols.algebra.expressions_wire import to_json
@@ -30,7 +30,7 @@ from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.questions import Joint, Query
 from protocols.views.catalog import catalog_from_json
-from protocols.views.view import Atom, Link, Output, View
+from protocols.views.view import Atom, Link, OutputColumn, View
 from sources.simulated.database import SourceDatabase
 from sources.wire.bounds import MB
 from sources.wire.client import SourceClient
@@ -98,8 +98,8 @@ class _Attack:
 
 
 def outcomes(
-    settings: Settings, options: Sequence[str] = PROTECTED, only: str = ""
-) -> Iterator[Outcome]:
+    settings: AttackSettings, options: Sequence[str] = PROTECTED, only: str = ""
+) -> Iterator[AttackOutcome]:
     """Tries each attack on one server, which has to survive all of them."""
     with _served(settings.directory, options) as server:
         for attack in _attacks(settings):
@@ -107,18 +107,18 @@ def outcomes(
                 yield _outcome(server, attack)
 
 
-def _outcome(server: _Server, attack: _Attack) -> Outcome:
+def _outcome(server: _Server, attack: _Attack) -> AttackOutcome:
     try:
         server.forget()
         result = attack.run(server)
         right = _honest(server)
         memory = server.memory()
     except OSError as error:
-        return Outcome(attack.name, f"the server is gone: {error}", False, attack.cases)
+        return AttackOutcome(attack.name, f"the server is gone: {error}", False, attack.cases)
     good = right and memory <= _MOST_MEMORY
     honest = "answered" if right else "NOT answered"
     told = f"{result}; {memory} MB of at most {_MOST_MEMORY}; an honest question is {honest}"
-    return Outcome(attack.name, told, good, attack.cases)
+    return AttackOutcome(attack.name, told, good, attack.cases)
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def _honest(server: _Server) -> bool:
 # ----------------------------------------------------------------------------------- the attacks
 
 
-def _attacks(settings: Settings) -> Iterator[_Attack]:
+def _attacks(settings: AttackSettings) -> Iterator[_Attack]:
     few = settings.short
     yield _Attack("50,000 conditions", 1, lambda s: _asked(s, Query(_R, ("id",), _and(50_000))))
     yield _Attack("6,000 conditions", 1, lambda s: _asked(s, Query(_R, ("id",), _and(6000))))
@@ -211,7 +211,7 @@ def _sets(number: int) -> Query[Frame]:
 def _joint(link: str | None = None) -> Joint[Frame]:
     atoms = tuple(Atom(n, f"a{n}", _R, ("id", "same"), None) for n in range(3))
     links = tuple(Link((n, link), (n + 1, link)) for n in range(2)) if link else ()
-    outputs = tuple(Output(f"o{n}", f"a{n}.id", _BIGINT) for n in range(3))
+    outputs = tuple(OutputColumn(f"o{n}", f"a{n}.id", _BIGINT) for n in range(3))
     return Joint(View("", "", atoms, links, (), outputs), ({},))
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from bench.attacks import Outcome, Settings
+from bench.attacks import AttackOutcome, AttackSettings
 from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
@@ -37,7 +37,7 @@ Damage = Callable[[Path], object]
 
 
 @dataclass(frozen=True)
-class Case:
+class DamageCase:
     """One kind of damage."""
 
     attack: str
@@ -97,44 +97,48 @@ def _gone(*names: str) -> Damage:
     return damage
 
 
-def _cases() -> Iterator[Case]:
+def _cases() -> Iterator[DamageCase]:
     for way in _WAYS:
         word = way.__name__.replace("_", " ")
         whole = way is lost
-        yield Case(
+        yield DamageCase(
             f"last log entry of changes {word}", _done_to(newest("changes"), way), "cut back"
         )
         for name in ("progress", "current"):
             entry = newest(name)
             said = "" if whole else "treated as never committed"
-            yield Case(f"last log entry of {name} {word}", _done_to(entry, way), said)
+            yield DamageCase(f"last log entry of {name} {word}", _done_to(entry, way), said)
             data, said = each(f"{name}/*.parquet"), f"{name} is recreated"
-            yield Case(f"files of {name} {word}", _done_to(data, way), said)
+            yield DamageCase(f"files of {name} {word}", _done_to(data, way), said)
         data = each("changes/*.parquet")
-        yield Case(f"files of changes {word}", _done_to(data, way), ".parquet", refused=True)
+        yield DamageCase(f"files of changes {word}", _done_to(data, way), ".parquet", refused=True)
         running = _done_to(each("current/*.parquet"), way)
         said = "current is recreated"
-        yield Case(f"files of current {word} under the job", running, said, running=True)
+        yield DamageCase(f"files of current {word} under the job", running, said, running=True)
         for name in ("changes", "progress", "current"):
             sums = each(f"{name}/_delta_log/*.checkpoint.parquet")
             said = "" if whole else "the commits are read instead"
-            yield Case(f"log checkpoint of {name} {word}", _done_to(sums, way), said)
+            yield DamageCase(f"log checkpoint of {name} {word}", _done_to(sums, way), said)
             hint = each(f"{name}/_delta_log/_last_checkpoint")
-            yield Case(f"_last_checkpoint of {name} {word}", _done_to(hint, way))
+            yield DamageCase(f"_last_checkpoint of {name} {word}", _done_to(hint, way))
         if not whole:
             said = "view.json"
-            yield Case(f"view.json {word}", _done_to(each("view.json"), way), said, refused=True)
-    yield Case("changes deleted", _gone("changes"), "recreated from its first state")
-    yield Case("changes and current deleted", _gone("changes", "current"), "recreated")
-    yield Case("changes and progress deleted", _gone("changes", "progress"), "recreated")
-    yield Case("progress deleted", _gone("progress"))
-    yield Case("current deleted", _gone("current"))
-    yield Case("current deleted under the job", _gone("current"), "recreate", running=True)
-    yield Case(
+            yield DamageCase(
+                f"view.json {word}", _done_to(each("view.json"), way), said, refused=True
+            )
+    yield DamageCase("changes deleted", _gone("changes"), "recreated from its first state")
+    yield DamageCase("changes and current deleted", _gone("changes", "current"), "recreated")
+    yield DamageCase("changes and progress deleted", _gone("changes", "progress"), "recreated")
+    yield DamageCase("progress deleted", _gone("progress"))
+    yield DamageCase("current deleted", _gone("current"))
+    yield DamageCase("current deleted under the job", _gone("current"), "recreate", running=True)
+    yield DamageCase(
         "changes deleted under the job", _gone("changes"), "was removed", refused=True, running=True
     )
-    yield Case("view.json deleted", lambda view: (view / "view.json").unlink(), "", refused=True)
-    yield Case("everything deleted", lambda view: shutil.rmtree(view))
+    yield DamageCase(
+        "view.json deleted", lambda view: (view / "view.json").unlink(), "", refused=True
+    )
+    yield DamageCase("everything deleted", lambda view: shutil.rmtree(view))
 
 
 #: A few of each kind, for `make test`.
@@ -148,7 +152,7 @@ _SHORT = {
 }
 
 
-def outcomes(settings: Settings, only: Collection[str] = ()) -> Iterator[Outcome]:
+def outcomes(settings: AttackSettings, only: Collection[str] = ()) -> Iterator[AttackOutcome]:
     """The outcome of each damage, or of some of them."""
     chosen = only or (_SHORT if settings.short else ())
     with LocalBroker(settings.directory / "broker") as broker:
@@ -209,7 +213,7 @@ class _Lake:
         finally:
             shutil.rmtree(self._tables, ignore_errors=True)
 
-    def outcome_of(self, case: Case) -> Outcome:
+    def outcome_of(self, case: DamageCase) -> AttackOutcome:
         """Damages a copy and restarts a job on it."""
         self._world.reports.clear()
         with self._copied() as view:
@@ -225,9 +229,9 @@ class _Lake:
                 said = [line for line in self._world.reports if case.said in line]
                 good = (bool(said) or not case.said) and not case.refused
                 result += "" if good else f", but nobody said {case.said!r}"
-        return Outcome(case.attack, result, good)
+        return AttackOutcome(case.attack, result, good)
 
-    def _restarted(self, case: Case, view: Path) -> str:
+    def _restarted(self, case: DamageCase, view: Path) -> str:
         if not case.running:
             case.damage(view)
         with self._world.job(protocol="batched-sweep") as job:
@@ -253,7 +257,7 @@ class _Lake:
 
     # -- under the real command ------------------------------------------------------------------
 
-    def outcomes_of_checkpoints(self, short: bool) -> Iterator[Outcome]:
+    def outcomes_of_checkpoints(self, short: bool) -> Iterator[AttackOutcome]:
         """Damages Spark's checkpoint between two runs."""
         with self._copied() as view:
             ran = self._ran()
@@ -268,20 +272,22 @@ class _Lake:
                 self._commit(5)
                 yield self._outcome_of_run(f"Spark's checkpoint: {attack}", view)
 
-    def _outcome_of_run(self, attack: str, view: Path) -> Outcome:
+    def _outcome_of_run(self, attack: str, view: Path) -> AttackOutcome:
         ran = self._ran()
         if ran.returncode or "Traceback" in ran.stderr:
-            return Outcome(attack, f"exit {ran.returncode}: {ran.stderr.strip()[-300:]}", False)
+            return AttackOutcome(
+                attack, f"exit {ran.returncode}: {ran.stderr.strip()[-300:]}", False
+            )
         if "checkpoint cannot be used" not in ran.stderr:
-            return Outcome(attack, "goes on, and says nothing", False)
+            return AttackOutcome(attack, "goes on, and says nothing", False)
         with self._world.job(protocol="batched-sweep") as job:
             job.check()
             try:
-                return Outcome(
+                return AttackOutcome(
                     attack, self._judged(job.tables), (view / "checkpoint.aside").exists()
                 )
             except AssertionError as wrong:
-                return Outcome(attack, f"WRONG: {str(wrong)[:200]}", False)
+                return AttackOutcome(attack, f"WRONG: {str(wrong)[:200]}", False)
 
     def _ran(self) -> "subprocess.CompletedProcess[str]":
         file = self._world.write_configuration()
@@ -291,7 +297,7 @@ class _Lake:
         )
 
 
-def _refused(case: Case, error: ViewsweepError, view: Path) -> tuple[str, bool]:
+def _refused(case: DamageCase, error: ViewsweepError, view: Path) -> tuple[str, bool]:
     """The refusal, and whether it was due and names the place and the way out."""
     message = str(error).replace(f"{view.parent}/", "")
     good = case.refused and error.exit_code in (2, 3) and "\n" not in message

@@ -25,13 +25,13 @@ import polars as pl
 from deltalake import DeltaTable, write_deltalake
 from polars.testing import assert_frame_equal
 
-from bench.attacks import Outcome, Settings
+from bench.attacks import AttackOutcome, AttackSettings
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation, catalog_from_json
 from sources.envelope import BadRecord, Records, encode_transaction, images
 from sources.envelope.byrecord import read_by_record
 from sources.envelope.columns import read_in_columns
-from sources.envelope.form import Batch
+from sources.envelope.form import RequestedRelations
 from sources.transaction import RowChange, Transaction
 
 #: Cases of a kind.
@@ -57,7 +57,7 @@ _CATALOG = catalog_from_json(
     }
 )
 _RELATION: Relation = _CATALOG.relations[0]
-_BATCH = Batch([_RELATION])
+_BATCH = RequestedRelations([_RELATION])
 #: From 500 records on `decode` reads in columns.
 _SMALL, _LARGE = 3, 500
 #: The place in a record for text that orjson would not write.
@@ -75,8 +75,8 @@ class _Found:
 
 
 def outcomes(
-    settings: Settings, kinds: Sequence[str] = (), unguarded: bool = False
-) -> Iterator[Outcome]:
+    settings: AttackSettings, kinds: Sequence[str] = (), unguarded: bool = False
+) -> Iterator[AttackOutcome]:
     """Kind by kind; `unguarded`, the control, casts values without a check of their form."""
     settings.directory.mkdir(parents=True, exist_ok=True)
     left = list(kinds or _KINDS)
@@ -102,18 +102,18 @@ def outcomes(
             record = settings.directory / "case"
             kept = record.rename(settings.directory / f"{left[0]}.crashed".replace(" ", "-"))
             words = (settings.directory / "stderr").read_text().strip().partition("\n")[0]
-            yield Outcome(left.pop(0), f"exit {code} at {kept.name}: {words}", False)
+            yield AttackOutcome(left.pop(0), f"exit {code} at {kept.name}: {words}", False)
 
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def _outcome(kind: str, counts: dict[str, int], wrong: list[str]) -> Outcome:
+def _outcome(kind: str, counts: dict[str, int], wrong: list[str]) -> AttackOutcome:
     told = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
     if wrong:
         told = f"{len(wrong)} wrong, the first: {wrong[0]}; {told}"
-    return Outcome(kind, told, not wrong, sum(counts.values()) + len(wrong))
+    return AttackOutcome(kind, told, not wrong, sum(counts.values()) + len(wrong))
 
 
 # -- reading ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from bench.burst import Burst
 
 
 @dataclass(frozen=True)
-class Place:
+class EnginePlace:
     """The directory and the broker of an engine."""
 
     #: The engine's own, empty at first.
@@ -26,7 +26,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EngineOutcome:
     """The result of an engine for a burst."""
 
     #: From the moment when the whole burst was there to the moment of the result.
@@ -69,6 +69,6 @@ class Engine(Protocol):
         """None when it can run here, else the command that installs it."""
         ...
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
         """Runs the burst once."""
         ...

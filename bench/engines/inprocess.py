@@ -20,9 +20,9 @@ import duckdb
 import orjson
 import polars as pl
 
-from bench.burst import UNTIL, Burst, Settings, evaluated, folded
+from bench.burst import UNTIL, Burst, BurstSettings, evaluated, folded
 from bench.engines.alone import EngineAlone
-from bench.engines.engine import Outcome, Place
+from bench.engines.engine import EngineOutcome, EnginePlace
 from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import COUNT, POSITION
@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 1800
 
 
 @dataclass
-class Run:
+class BurstRun:
     """The result of a function for the burst."""
 
     seconds: float
@@ -49,7 +49,7 @@ class Run:
     vectors: list[dict[str, int]] = field(default_factory=list)
 
 
-def engine_alone(burst: Burst, view: str | None = None) -> Run:
+def engine_alone(burst: Burst, view: str | None = None) -> BurstRun:
     """Sweeps the whole burst as one batch; all of it is concurrent with every answer."""
     sql = burst.workload.view_named(view)
     engine = EngineAlone(burst, sql)
@@ -64,7 +64,7 @@ def engine_alone(burst: Burst, view: str | None = None) -> Run:
     cuts = [cut for cut in burst.cuts_of(view) if cut <= engine.updates]
     vectors = [] if view is None else [engine.vector_at(cut) for cut in cuts]
     states = [at(cut) for cut in cuts]
-    return Run(seconds, at(engine.updates), states, steps, engine.updates, vectors)
+    return BurstRun(seconds, at(engine.updates), states, steps, engine.updates, vectors)
 
 
 def _states(first: pl.DataFrame, placed: pl.DataFrame) -> Callable[[int], pl.DataFrame]:
@@ -80,7 +80,7 @@ def _states(first: pl.DataFrame, placed: pl.DataFrame) -> Callable[[int], pl.Dat
 # ------------------------------------------------------------------------------------- the limit
 
 
-def limit(burst: Burst) -> Run:
+def limit(burst: Burst) -> BurstRun:
     """Joins the changes of every relation with the other relations as they are at the end."""
     there = {base.relation: base.final for base in burst.bases}
     seconds = 0.0
@@ -101,19 +101,19 @@ def limit(burst: Burst) -> Run:
             *(pl.col(column).alias(name) for name, column in burst.view.projection), COUNT, VERSION
         )
         seconds += time.perf_counter() - begun
-    return Run(seconds, None)
+    return BurstRun(seconds, None)
 
 
 # ------------------------------------------------------------------------------ DuckDB recompute
 
 
-def recompute(burst: Burst) -> Run:
+def recompute(burst: Burst) -> BurstRun:
     """Deletes, inserts and evaluates, batch by batch."""
     with duckdb.connect() as database:
         for base in burst.bases:
             _make(database, base.relation, base.rows)
             database.register(f"lives_{base.relation.name}", base.history.to_arrow())
-        result = Run(0.0, None)
+        result = BurstRun(0.0, None)
         ends = _ends(burst)
         looked_at = set(ends[:: max(1, len(ends) // burst.settings.states)])
         after = 0
@@ -158,7 +158,7 @@ def _counted(database: duckdb.DuckDBPyConnection) -> pl.DataFrame:
 
 # ------------------------------------------------------------------------------------- processes
 
-FUNCTIONS: dict[str, Callable[[Burst], Run]] = {
+FUNCTIONS: dict[str, Callable[[Burst], BurstRun]] = {
     "alone": engine_alone,
     "limit": limit,
     "recompute": recompute,
@@ -178,7 +178,7 @@ class InProcess:
     def missing(self) -> str | None:
         return None
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
         settings = orjson.dumps(burst.settings.to_json()).decode()
         module = "bench.engines.inprocess"
         command = [sys.executable, "-m", module, self.function, settings, str(place.directory)]
@@ -190,7 +190,7 @@ class InProcess:
         figures = orjson.loads((place.directory / "figures.json").read_bytes())
         states = [pl.read_parquet(file) for file in sorted(place.directory.glob("state-*"))]
         rows = place.directory / "rows.parquet"
-        return Outcome(
+        return EngineOutcome(
             figures["seconds"],
             figures["updates"] or burst.updates,
             pl.read_parquet(rows) if rows.exists() else None,
@@ -205,7 +205,7 @@ class InProcess:
 
 def main(function: str, settings: str, directory: str) -> None:
     """Runs one function and writes its result into the directory."""
-    run = FUNCTIONS[function](Burst(Settings(**orjson.loads(settings))))
+    run = FUNCTIONS[function](Burst(BurstSettings(**orjson.loads(settings))))
     place = Path(directory)
     for number, state in enumerate(run.states):
         state.write_parquet(place / f"state-{number:04}.parquet")

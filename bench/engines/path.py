@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 
 from bench.burst import Burst, folded
-from bench.engines.engine import Outcome, Place
+from bench.engines.engine import EngineOutcome, EnginePlace
 from bench.memory import PeakMemory, descendants
 from infra.owned import OwnedProcess
 from protocols.algebra.delta import POSITION
@@ -57,7 +57,7 @@ class WholePath:
     def missing(self) -> str | None:
         return None
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
         settings = burst.settings
         load = Load(
             settings.workload,
@@ -211,7 +211,7 @@ def _outcome(
     summary: dict[str, Any],
     memory: int,
     view: str | None = None,
-) -> Outcome:
+) -> EngineOutcome:
     changes, progress = tables.changes().collect(), tables.progress()
     last = tables.standing().position
     cuts = [position for position in burst.cuts_of(view) if position <= last]
@@ -223,7 +223,7 @@ def _outcome(
         there = progress.filter(pl.col("position") <= position)
         return dict(there.group_by("source").agg(pl.col("version").max()).iter_rows())
 
-    return Outcome(
+    return EngineOutcome(
         seconds,
         burst.updates,
         at(last),
@@ -251,7 +251,7 @@ class SteadyPath:
     def missing(self) -> str | None:
         return None
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
         settings = burst.settings
         load = Load(settings.workload, burst.updates, self.rate, settings.seed, settings.base_rows)
         bootstrap, memory = place.bootstrap(), PeakMemory()
@@ -273,7 +273,7 @@ class SteadyPath:
 
 def _with_freshness(
     burst: Burst, tables: ViewTables, warm: datetime, summary: dict[str, Any], memory: int
-) -> Outcome:
+) -> EngineOutcome:
     progress = tables.progress()
     delays = progress.filter(pl.col("committed_at") > warm).select(
         (pl.col("installed_at") - pl.col("committed_at")).dt.total_microseconds() / 1000

@@ -17,8 +17,8 @@ import orjson
 import polars as pl
 
 from bench.burst import Burst, folded
-from bench.engines.engine import Outcome, Place
-from bench.feed import TIME, Drain, Feed, Output
+from bench.engines.engine import EngineOutcome, EnginePlace
+from bench.feed import TIME, Drain, EngineOutput, EngineTopics
 from bench.memory import PeakMemory
 from infra.owned import OwnedProcess
 from protocols.errors import ViewsweepError
@@ -51,8 +51,8 @@ class OverTopics:
         home = Path(os.environ.get(PEERS_VARIABLE, ".viewsweep/peers"))
         return home.absolute() / self.environment / "bin" / "python"
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
-        feed = Feed(place.bootstrap(), burst, f"{self.name}-{os.getpid()}-{next(_RUNS)}")
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
+        feed = EngineTopics(place.bootstrap(), burst, f"{self.name}-{os.getpid()}-{next(_RUNS)}")
         job = place.directory / "job.json"
         job.write_bytes(orjson.dumps(described(burst, feed, place.bootstrap())))
         place.say("the base relations are published")
@@ -70,12 +70,12 @@ class OverTopics:
     def _taken(
         self,
         burst: Burst,
-        feed: Feed,
+        feed: EngineTopics,
         drain: Drain,
         process: OwnedProcess,
-        place: Place,
+        place: EnginePlace,
         memory: PeakMemory,
-    ) -> Outcome:
+    ) -> EngineOutcome:
         def alive() -> None:
             if process.ended() is not None:
                 raise ViewsweepError(f"{self.name} ended:\n{process.last_words()}")
@@ -89,7 +89,7 @@ class OverTopics:
         if not before.frames or not output.frames:
             raise ViewsweepError(f"{self.name} wrote nothing:\n{process.last_words()}")
         kept = [b.inserts_only if self.inserts_only else b.final for b in burst.bases]
-        return Outcome(
+        return EngineOutcome(
             output.last_stamp - begun,
             burst.insertions if self.inserts_only else burst.updates,
             folded(_placeless(before, output)),
@@ -99,7 +99,9 @@ class OverTopics:
             self.inserts_only,
         )
 
-    def _states(self, burst: Burst, before: Output, output: Output) -> list[pl.DataFrame]:
+    def _states(
+        self, burst: Burst, before: EngineOutput, output: EngineOutput
+    ) -> list[pl.DataFrame]:
         if not self.shows_states:
             return []
         first = folded(_placeless(before))
@@ -110,7 +112,7 @@ class OverTopics:
         ]
 
 
-def _placeless(*outputs: Output) -> pl.DataFrame:
+def _placeless(*outputs: EngineOutput) -> pl.DataFrame:
     return pl.concat([frame for output in outputs for frame in output.frames]).drop(TIME)
 
 

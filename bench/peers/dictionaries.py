@@ -23,7 +23,7 @@ Rows = dict[str, Row]
 Leading = defaultdict[Any, set[Any]]
 
 
-class Join:
+class DictionaryJoin:
     """All relations, and what they make together."""
 
     def __init__(self, job: Any) -> None:
@@ -96,7 +96,7 @@ class Join:
 def main() -> None:
     with open(sys.argv[1]) as file:
         job = json.load(file)
-    join, of_topic = Join(job), {r["topic"]: r["name"] for r in job["relations"]}
+    join, of_topic = DictionaryJoin(job), {r["topic"]: r["name"] for r in job["relations"]}
     settings = {"bootstrap.servers": job["bootstrap"]}
     consumer = Consumer({**settings, "group.id": job["out"], "fetch.wait.max.ms": 20})
     consumer.assign([TopicPartition(topic, 0, 0) for topic in of_topic])

@@ -27,7 +27,7 @@ def _null(dtype: pl.DataType) -> pl.Series:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowSubset:
     """A subset of the given rows."""
 
     height: int
@@ -37,23 +37,23 @@ class Rows:
     def __bool__(self) -> bool:
         return self.height > 0 if self.mask is None else self.mask.any()
 
-    def where(self, condition: pl.Series) -> "Rows":
+    def where(self, condition: pl.Series) -> "RowSubset":
         """The rows for which the condition, which is never unknown, is true."""
         mask = condition if self.mask is None else condition & self.mask
-        return Rows(self.height, None if mask.all() else mask)
+        return RowSubset(self.height, None if mask.all() else mask)
 
 
-class Run:
+class StepsRun:
     """One evaluation of steps over given columns."""
 
     def __init__(self, columns: Sequence[pl.Series]) -> None:
         self.columns = columns
-        self.all = Rows(len(columns[0]))
+        self.all = RowSubset(len(columns[0]))
         self._known: dict[Step, pl.Series] = {}
         #: The steps whose results are known for some rows only; later ones for fewer rows.
         self._for_some: list[Step] = []
 
-    def of(self, step: "Step", rows: Rows) -> pl.Series:
+    def of(self, step: "Step", rows: RowSubset) -> pl.Series:
         """The result of a step for these rows; a single value if it is the same for all."""
         found = self._known.get(step)
         if found is None:
@@ -93,7 +93,7 @@ class Step:
     #: Whether it, or a step that it uses, has no value (`NoValue`) for some rows.
     may_fail: bool
 
-    def over(self, run: Run, rows: Rows) -> pl.Series:
+    def over(self, run: StepsRun, rows: RowSubset) -> pl.Series:
         raise NotImplementedError
 
 
@@ -103,7 +103,7 @@ class Input(Step):
 
     place: int
 
-    def over(self, run: Run, _rows: Rows) -> pl.Series:
+    def over(self, run: StepsRun, _rows: RowSubset) -> pl.Series:
         return run.columns[self.place]
 
 
@@ -118,7 +118,7 @@ class Constant(Step):
     def _column(self) -> pl.Series:
         return pl.Series([self.value], dtype=self.type.dtype)
 
-    def over(self, _run: Run, _rows: Rows) -> pl.Series:
+    def over(self, _run: StepsRun, _rows: RowSubset) -> pl.Series:
         return self._column
 
 
@@ -132,7 +132,7 @@ class Applied(Step):
     #: rows that do not need it.
     fails: bool
 
-    def over(self, run: Run, rows: Rows) -> pl.Series:
+    def over(self, run: StepsRun, rows: RowSubset) -> pl.Series:
         columns = [run.of(operand, rows) for operand in self.operands]
         if self.fails and rows.mask is not None:
             columns = [
@@ -149,7 +149,7 @@ class Decided(Step):
     deciding: bool
     parts: tuple[Step, ...]
 
-    def over(self, run: Run, rows: Rows) -> pl.Series:
+    def over(self, run: StepsRun, rows: RowSubset) -> pl.Series:
         first, *others = self.parts
         truth = run.full(run.of(first, rows))
         known = run.known()
@@ -172,7 +172,7 @@ class Chosen(Step):
     default: Step
     type: ColumnType
 
-    def over(self, run: Run, rows: Rows) -> pl.Series:
+    def over(self, run: StepsRun, rows: RowSubset) -> pl.Series:
         found = run.nulls(self.type.dtype)
         run.of(self.branches[0][0], rows)
         known = run.known()
@@ -187,7 +187,7 @@ class Chosen(Step):
         return found
 
 
-def _put(run: Run, step: Step, rows: Rows, found: pl.Series) -> pl.Series:
+def _put(run: StepsRun, step: Step, rows: RowSubset, found: pl.Series) -> pl.Series:
     """Merges the result of a step for its rows into the values found for other rows."""
     if not rows:
         return found
@@ -206,7 +206,7 @@ def to_expression(step: Step, columns: Sequence[str], dtype: pl.DataType) -> pl.
     """The result of a step over the columns with these names; one value if there are none."""
 
     def over(inputs: Sequence[pl.Series]) -> pl.Series:
-        run = Run(inputs)
+        run = StepsRun(inputs)
         return run.full(run.of(step, run.all)) if run.all else pl.Series([], dtype=dtype)
 
     inputs = [pl.col(name) for name in columns] or [pl.lit(None)]

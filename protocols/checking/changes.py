@@ -9,14 +9,14 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Changes:
+class StepChanges:
     """Signed counts of rows (by their number) per step; each pair of row and step at most once."""
 
     rows: Ints
     steps: Ints
     counts: Ints
 
-    def minus(self, other: "Changes") -> "Changes":
+    def minus(self, other: "StepChanges") -> "StepChanges":
         """The difference to other changes, without zeros."""
         return summed(
             np.concatenate([self.rows, other.rows]),
@@ -24,7 +24,7 @@ class Changes:
             np.concatenate([self.counts, -other.counts]),
         )
 
-    def at(self, steps: Ints) -> "Changes":
+    def at(self, steps: Ints) -> "StepChanges":
         """The same changes, step i renamed to steps[i]."""
         return summed(self.rows, steps[self.steps], self.counts)
 
@@ -41,13 +41,13 @@ class Changes:
         return sorted(pairs)
 
 
-def summed(rows: Ints, steps: Ints, counts: Ints) -> Changes:
+def summed(rows: Ints, steps: Ints, counts: Ints) -> StepChanges:
     """Adds up the counts per (row, step) and drops zeros."""
     if not len(rows):
-        return Changes(rows, steps, counts)
+        return StepChanges(rows, steps, counts)
     order = np.lexsort((rows, steps))
     rows, steps, counts = rows[order], steps[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], (np.diff(rows) != 0) | (np.diff(steps) != 0)]))
     totals = np.add.reduceat(counts, starts)
     kept = totals != 0
-    return Changes(rows[starts][kept], steps[starts][kept], totals[kept])
+    return StepChanges(rows[starts][kept], steps[starts][kept], totals[kept])

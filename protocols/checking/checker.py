@@ -27,7 +27,7 @@ from protocols.checking.contradictions import (
     wrong_state,
 )
 from protocols.checking.evidence import Evidence
-from protocols.checking.history import History
+from protocols.checking.history import VersionHistory
 from protocols.checking.lattice import Budget, BudgetError, Found, Lattice
 from protocols.checking.levels import (
     COMPLETE,
@@ -48,7 +48,7 @@ _MANY = 20
 def check(trace: Trace, asked: Level, budget: Budget | None = None) -> Verdict:
     """Judges a trace at a level."""
     order = order_of(trace)
-    with History(trace, order) as history:
+    with VersionHistory(trace, order) as history:
         evidence, answers = Evidence(trace, order, history), _Answers()
         _judge(evidence, answers, budget or Budget())
         return _verdict(evidence, answers, asked)

@@ -10,12 +10,12 @@ global transaction.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from protocols.checking.order import Order, first_half
-from protocols.checking.trace import Deliver, State, Trace
+from protocols.checking.order import DeliveryOrder, first_half
+from protocols.checking.trace import DeliverLine, StateLine, Trace
 
 
 @dataclass(frozen=True)
-class Trouble:
+class RefutedClaim:
     """A claim that does not hold; `refused` if it cannot be true at any level."""
 
     position: int
@@ -23,30 +23,30 @@ class Trouble:
     refused: bool
 
 
-def troubles(trace: Trace, order: Order, last: int) -> list[Trouble]:
+def troubles(trace: Trace, order: DeliveryOrder, last: int) -> list[RefutedClaim]:
     """Finds all of them, by position; `last` is the last position that is judged."""
     found = [*_first(trace), *_in_order(trace), *_vectors(trace, order)]
     found += [*_left_out(trace, order, last), *_halves(trace, order), *_end(trace, order)]
     return sorted(found, key=lambda trouble: (trouble.position, not trouble.refused))
 
 
-def _first(trace: Trace) -> Iterator[Trouble]:
+def _first(trace: Trace) -> Iterator[RefutedClaim]:
     if not trace.states:
-        yield Trouble(0, "The run has a view, however it shows no state of it", True)
+        yield RefutedClaim(0, "The run has a view, however it shows no state of it", True)
     elif trace.states[0].position != 0:
         at = trace.states[0].position
-        yield Trouble(
+        yield RefutedClaim(
             0, f"The first state is the whole view at position 0, however it says {at}", True
         )
 
 
-def _in_order(trace: Trace) -> Iterator[Trouble]:
+def _in_order(trace: Trace) -> Iterator[RefutedClaim]:
     delivered = 0
-    before: State | None = None
+    before: StateLine | None = None
     for line in trace.lines:
-        if isinstance(line, Deliver):
+        if isinstance(line, DeliverLine):
             delivered = line.position
-        if not isinstance(line, State):
+        if not isinstance(line, StateLine):
             continue
         at = line.position
         if at > delivered:
@@ -54,17 +54,17 @@ def _in_order(trace: Trace) -> Iterator[Trouble]:
                 f"The state of position {at} (line {line.line}) is shown, however at that time "
                 f"only {delivered} positions were delivered"
             )
-            yield Trouble(at, words, True)
+            yield RefutedClaim(at, words, True)
         if before and at == before.position:
             words = f"Position {at} has one state, however lines {before.line} and {line.line} "
-            yield Trouble(at, words + "both claim to be it", True)
+            yield RefutedClaim(at, words + "both claim to be it", True)
         if before and at < before.position:
             words = f"States are shown in order, however position {at} (line {line.line}) "
-            yield Trouble(at, words + f"follows position {before.position}", True)
+            yield RefutedClaim(at, words + f"follows position {before.position}", True)
         before = line
 
 
-def _vectors(trace: Trace, order: Order) -> Iterator[Trouble]:
+def _vectors(trace: Trace, order: DeliveryOrder) -> Iterator[RefutedClaim]:
     for state in trace.states:
         if state.position > order.last:
             continue
@@ -79,19 +79,19 @@ def _vectors(trace: Trace, order: Order) -> Iterator[Trouble]:
                 f"{has}, however the state there claims version {says}, {relation} what was "
                 "delivered"
             )
-            yield Trouble(state.position, words, says > has)
+            yield RefutedClaim(state.position, words, says > has)
 
 
-def _left_out(trace: Trace, order: Order, last: int) -> Iterator[Trouble]:
+def _left_out(trace: Trace, order: DeliveryOrder, last: int) -> Iterator[RefutedClaim]:
     shown = {state.position for state in trace.states}
     for position in range(1, last + 1):
         if position not in shown:
             names = " and ".join(order.name(part) for part in order.at.get(position, ()))
             words = f"Position {position} delivers {names}, however no state shows it"
-            yield Trouble(position, words, False)
+            yield RefutedClaim(position, words, False)
 
 
-def _halves(trace: Trace, order: Order) -> Iterator[Trouble]:
+def _halves(trace: Trace, order: DeliveryOrder) -> Iterator[RefutedClaim]:
     half = first_half(order, order.prefixes)
     if half is not None and trace.states and half[0] <= order.last:
         position, name = half
@@ -99,10 +99,10 @@ def _halves(trace: Trace, order: Order) -> Iterator[Trouble]:
             f"Position {position} delivers a part of the global transaction {name}, however its "
             "other parts come later or not at all: a state there is half of a transaction"
         )
-        yield Trouble(position, words, False)
+        yield RefutedClaim(position, words, False)
 
 
-def _end(trace: Trace, order: Order) -> Iterator[Trouble]:
+def _end(trace: Trace, order: DeliveryOrder) -> Iterator[RefutedClaim]:
     if trace.end is None:
         return
     top = order.vector(order.prefixes[-1])
@@ -112,4 +112,4 @@ def _end(trace: Trace, order: Order) -> Iterator[Trouble]:
                 f"The deliver lines end with {source}'s version {top[source]}, however the end "
                 f"line says {says}"
             )
-            yield Trouble(order.last, words, True)
+            yield RefutedClaim(order.last, words, True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from protocols.checking.claims import Trouble
+from protocols.checking.claims import RefutedClaim
 from protocols.checking.evidence import Evidence
 from protocols.checking.explanation import Scene, described, half_shown, updates_at
 from protocols.checking.lattice import Found, Lattice
@@ -166,6 +166,6 @@ def _copies(number: int) -> str:
     return "1 row" if number == 1 else f"{number} rows"
 
 
-def sentence(trouble: Trouble) -> str:
+def sentence(trouble: RefutedClaim) -> str:
     """A contradiction in the claims themselves."""
     return f"{trouble.words}: a contradiction."

@@ -7,7 +7,7 @@ vector. DuckDB decorrelates it by itself, in a tenth of the time that as many st
 import numpy as np
 import polars as pl
 
-from protocols.checking.changes import Changes
+from protocols.checking.changes import StepChanges
 from protocols.checking.order import Vectors
 from protocols.checking.rewriting import ViewText
 from protocols.checking.versions import Versions
@@ -26,7 +26,7 @@ class Evaluation:
         self._versions = versions
         self._view = view
 
-    def at(self, vectors: Vectors, differences: bool) -> Changes:
+    def at(self, vectors: Vectors, differences: bool) -> StepChanges:
         """Evaluates the SQL at each vector; for differences, only where a source of it moves."""
         steps = np.arange(len(vectors), dtype=np.int64)
         if differences:

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from protocols.checking.changes import Changes
+from protocols.checking.changes import StepChanges
 from protocols.checking.claims import troubles
-from protocols.checking.history import History
-from protocols.checking.order import Order
+from protocols.checking.history import VersionHistory
+from protocols.checking.order import DeliveryOrder
 from protocols.checking.trace import Trace
 
 
 class Evidence:
     """The states of a trace against the view along the delivered prefixes."""
 
-    def __init__(self, trace: Trace, order: Order, history: History) -> None:
+    def __init__(self, trace: Trace, order: DeliveryOrder, history: VersionHistory) -> None:
         self.trace = trace
         self.order = order
         self.history = history
@@ -23,8 +23,8 @@ class Evidence:
             self.last = int(min(order.last, self.positions.max()))
         self.troubles = troubles(trace, order, self.last)
         # The expected changes of the view by position; the shown changes by number of the state.
-        self.expected: Changes = history.along(order.prefixes[: self.last + 1])
-        self.shown: Changes = history.view.shown(trace.states)
+        self.expected: StepChanges = history.along(order.prefixes[: self.last + 1])
+        self.shown: StepChanges = history.view.shown(trace.states)
         # The first state that includes a position; len(states) if none does.
         running = np.maximum.accumulate(np.minimum(self.positions, self.last))
         self.including = np.searchsorted(running, np.arange(self.last + 1), side="left")

@@ -20,11 +20,11 @@ from itertools import combinations
 
 import numpy as np
 
-from protocols.checking.changes import Changes
-from protocols.checking.history import History
-from protocols.checking.order import Order, Part
-from protocols.checking.origins import Life, origins
-from protocols.checking.trace import Commit, shown_row
+from protocols.checking.changes import StepChanges
+from protocols.checking.history import VersionHistory
+from protocols.checking.order import DeliveryOrder, Part
+from protocols.checking.origins import Lifetime, origins
+from protocols.checking.trace import CommitLine, shown_row
 
 _FEW = 3
 
@@ -39,13 +39,13 @@ class Scene:
     show too often or too rarely, by position: a later entry of the other sign corrects it.
     """
 
-    history: History
-    order: Order
+    history: VersionHistory
+    order: DeliveryOrder
     vector: Sequence[int]
     position: int
     since: int
-    expected: Changes
-    missed: Changes
+    expected: StepChanges
+    missed: StepChanges
 
 
 def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
@@ -78,7 +78,7 @@ def _spread(wrong: dict[int, int]) -> list[tuple[int, int]]:
     ][:2]
 
 
-def updates_at(order: Order, position: int) -> str:
+def updates_at(order: DeliveryOrder, position: int) -> str:
     """The transactions of a position with their rows: b's version 1 (+1 x (3, 5) of b.R2)."""
     return " and ".join(
         f"{order.name(part)} ({update_rows(order.commits[part])})"
@@ -86,7 +86,7 @@ def updates_at(order: Order, position: int) -> str:
     )
 
 
-def update_rows(commit: Commit) -> str:
+def update_rows(commit: CommitLine) -> str:
     """The first few changes of a transaction."""
     named = [
         f"{change.count:+d} x {shown_row(change.row)} of {commit.source}.{change.relation}"
@@ -124,7 +124,7 @@ def _view_at(scene: Scene, parts: Sequence[Part], chosen: Sequence[Part]) -> dic
     return scene.history.along(np.array([vector], dtype=np.int64)).until(0)
 
 
-def _half(order: Order, name: str, parts: Sequence[Part], chosen: Sequence[Part]) -> str:
+def _half(order: DeliveryOrder, name: str, parts: Sequence[Part], chosen: Sequence[Part]) -> str:
     shown = " and ".join(order.name(part) for part in chosen)
     hidden = " and ".join(order.name(part) for part in parts if part not in chosen)
     return (
@@ -150,7 +150,7 @@ def _extra(scene: Scene, id_: int, count: int, due: int) -> str:
     return _extra_by_position(scene, id_)
 
 
-def _blamed(scene: Scene, early: list[Life], late: list[Life]) -> str:
+def _blamed(scene: Scene, early: list[Lifetime], late: list[Lifetime]) -> str:
     if early and late:
         return (
             f"it joins {_life(early[0])}, which {_when(scene, early[0].born, 'comes with')}, "
@@ -220,11 +220,11 @@ def _made_up(scene: Scene, id_: int, count: int) -> str:
     return f" (the state of position {later[0]} makes up for it, {delay} late)"
 
 
-def _early(scene: Scene, lives: Iterable[Life]) -> list[Life]:
+def _early(scene: Scene, lives: Iterable[Lifetime]) -> list[Lifetime]:
     return [life for life in lives if life.born[1] > scene.vector[life.born[0]]]
 
 
-def _late(scene: Scene, lives: Iterable[Life]) -> list[Life]:
+def _late(scene: Scene, lives: Iterable[Lifetime]) -> list[Lifetime]:
     return [
         life
         for life in lives
@@ -232,7 +232,7 @@ def _late(scene: Scene, lives: Iterable[Life]) -> list[Life]:
     ]
 
 
-def _distance(scene: Scene, lives: Sequence[Life], count: int) -> tuple[int, int, bool]:
+def _distance(scene: Scene, lives: Sequence[Lifetime], count: int) -> tuple[int, int, bool]:
     """How wrong a combination is: the number of wrong rows, then their distance in positions."""
     early, late = _early(scene, lives), _late(scene, lives)
     places = [_position(scene, life.born) for life in early]
@@ -244,13 +244,13 @@ def _distance(scene: Scene, lives: Sequence[Life], count: int) -> tuple[int, int
     return len(early) + len(late), off, product != count
 
 
-def _latest(scene: Scene, found: Iterable[Sequence[Life]]) -> Part:
+def _latest(scene: Scene, found: Iterable[Sequence[Lifetime]]) -> Part:
     """The update that brought the last of some source rows."""
     births = [life.born for lives in found for life in lives]
     return max(births, key=lambda part: _position(scene, part))
 
 
-def _gone(life: Life) -> Part:
+def _gone(life: Lifetime) -> Part:
     assert life.gone is not None
     return life.gone
 
@@ -276,7 +276,7 @@ def _when(scene: Scene, part: Part, verb: str) -> str:
     return f"{verb} {scene.order.name(part)} ({place})"
 
 
-def _life(life: Life) -> str:
+def _life(life: Lifetime) -> str:
     return f"{shown_row(life.row)} of {life.atom.relation}"
 
 

@@ -26,32 +26,32 @@ Nothing here comes from the protocols: no compensation, no algebra, no parser of
 import numpy as np
 import polars as pl
 
-from protocols.checking.changes import Changes, Ints
+from protocols.checking.changes import Ints, StepChanges
 from protocols.checking.evaluation import Evaluation
-from protocols.checking.order import Order, Vectors, first_steps
+from protocols.checking.order import DeliveryOrder, Vectors, first_steps
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.checking.trace import Trace
 from protocols.checking.versions import FOREVER, Versions, lives
 from protocols.checking.viewrows import ViewRows
 
 
-class History:
+class VersionHistory:
     """All versions of all relations, and the view over them."""
 
-    def __init__(self, trace: Trace, order: Order) -> None:
+    def __init__(self, trace: Trace, order: DeliveryOrder) -> None:
         self.order = order
         self.text: ViewText = view_text(trace.run.view, trace.run.catalog)
         self.versions = Versions(trace, self.text, order)
         self.view = ViewRows(self.text, self.versions)
         self._plain = Evaluation(self.text, self.versions, self.view)
 
-    def __enter__(self) -> "History":
+    def __enter__(self) -> "VersionHistory":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.versions.close()
 
-    def along(self, chain: Vectors) -> Changes:
+    def along(self, chain: Vectors) -> StepChanges:
         """The expected changes of the view along a chain; step 0 has the whole V[x_0]."""
         if not self.text.is_spj:
             return self._plain.at(chain, differences=True)
@@ -87,7 +87,7 @@ class History:
         )
         return found["id"], {s: found[f"y{s}"] for s in sources}, found["_n"]
 
-    def at(self, vectors: Vectors) -> Changes:
+    def at(self, vectors: Vectors) -> StepChanges:
         """The whole view at each of some vectors, in any order: step i holds V[x_i]."""
         return self._plain.at(vectors, differences=False)
 

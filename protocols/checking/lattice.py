@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocols.checking.changes import Changes, Ints
-from protocols.checking.history import History
+from protocols.checking.changes import Ints, StepChanges
+from protocols.checking.history import VersionHistory
 from protocols.checking.nearest import Nearest, nearest_vectors
-from protocols.checking.order import Order
+from protocols.checking.order import DeliveryOrder
 
 Grid = npt.NDArray[np.bool_]
 Point = tuple[int, ...]
@@ -61,7 +61,13 @@ class Lattice:
     """The grid of vectors over the sources that a view reads, to match with states."""
 
     def __init__(
-        self, history: History, order: Order, shown: Changes, states: int, top: Any, budget: Budget
+        self,
+        history: VersionHistory,
+        order: DeliveryOrder,
+        shown: StepChanges,
+        states: int,
+        top: Any,
+        budget: Budget,
     ) -> None:
         self.budget = budget
         read = {atom.relation.source for atom in history.text.atoms}
@@ -221,7 +227,7 @@ class Lattice:
         return legal
 
     def _fingerprints(
-        self, history: History, shown: Changes, states: int
+        self, history: VersionHistory, shown: StepChanges, states: int
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """Computes those of all vectors (returned) and of all states (kept in `states`)."""
         if history.text.is_spj:
@@ -260,7 +266,7 @@ class Lattice:
 
 
 def _globals_on(
-    order: Order, axes: Sequence[int], low: Sequence[int]
+    order: DeliveryOrder, axes: Sequence[int], low: Sequence[int]
 ) -> list[list[tuple[int, int]]]:
     """The global transactions with two parts on the grid, as (axis, coordinate)."""
     on_axis: Callable[[int], int] = list(axes).index

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocols.checking.changes import Changes, Ints
+from protocols.checking.changes import Ints, StepChanges
 
 #: A comparison of a state with every vector lays out no more numbers than this.
 _CELLS = 4_000_000
@@ -24,7 +24,7 @@ class Nearest:
     places: tuple[int, ...]
 
 
-def nearest_step(held: Mapping[int, int], expected: Changes, last: int) -> Nearest:
+def nearest_step(held: Mapping[int, int], expected: StepChanges, last: int) -> Nearest:
     """The steps of a chain, up to the last, whose view comes closest to a state's rows."""
     away = dict(held)
     off = sum(map(abs, away.values()))

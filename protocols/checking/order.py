@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocols.checking.trace import Commit, Trace
+from protocols.checking.trace import CommitLine, Trace
 
 Vectors = npt.NDArray[np.int64]
 Part = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Order:
+class DeliveryOrder:
     """The delivered transactions of a trace.
 
     `positions[s][v]` is the position of version v of the source numbered s (version 0: 0).
@@ -30,7 +30,7 @@ class Order:
     sources: tuple[str, ...]
     prefixes: Vectors
     positions: tuple[npt.NDArray[np.int64], ...]
-    commits: Mapping[Part, Commit]
+    commits: Mapping[Part, CommitLine]
     at: Mapping[int, tuple[Part, ...]]
     globals: Mapping[str, tuple[Part, ...]]
 
@@ -55,7 +55,7 @@ class Order:
         return [vector.get(source, 0) for source in self.sources]
 
 
-def order_of(trace: Trace) -> Order:
+def order_of(trace: Trace) -> DeliveryOrder:
     """Reads the order of delivery from a trace."""
     sources = trace.run.catalog.sources
     number = {source: i for i, source in enumerate(sources)}
@@ -76,7 +76,7 @@ def order_of(trace: Trace) -> Order:
     columns = [np.array(column, dtype=np.int64) for column in positions]
     steps = np.arange(last + 1)
     prefixes = np.stack([np.searchsorted(c, steps, side="right") - 1 for c in columns], axis=1)
-    return Order(
+    return DeliveryOrder(
         sources,
         prefixes.astype(np.int64),
         tuple(columns),
@@ -95,7 +95,7 @@ def is_monotone(chain: Vectors) -> bool:
     return bool((np.diff(chain, axis=0) >= 0).all())
 
 
-def first_half(order: Order, chain: Vectors) -> tuple[int, str] | None:
+def first_half(order: DeliveryOrder, chain: Vectors) -> tuple[int, str] | None:
     """The first step of a monotone chain that has a global transaction in part, and its name."""
     halves = []
     for name, parts in order.globals.items():

@@ -4,25 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.checking.history import History
+from protocols.checking.history import VersionHistory
 from protocols.checking.order import Part
-from protocols.checking.rewriting import Atom
+from protocols.checking.rewriting import RelationInText
 from protocols.checking.trace import Row
 from protocols.checking.versions import FOREVER, cells, quoted
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifetime:
     """A row of a relation, its multiplicity, and the versions that brought it and took it away."""
 
-    atom: Atom
+    atom: RelationInText
     row: Row
     count: int
     born: Part
     gone: Part | None
 
 
-def origins(history: History, id_: int, limit: int = 1000) -> list[tuple[Life, ...]]:
+def origins(history: VersionHistory, id_: int, limit: int = 1000) -> list[tuple[Lifetime, ...]]:
     """Finds combinations of lives that give a row, whether or not they ever met."""
     if not history.text.is_spj:
         return []
@@ -47,11 +47,11 @@ def origins(history: History, id_: int, limit: int = 1000) -> list[tuple[Life, .
     return [_combination(history, values) for values in found]
 
 
-def _combination(history: History, values: Sequence[Any]) -> tuple[Life, ...]:
+def _combination(history: VersionHistory, values: Sequence[Any]) -> tuple[Lifetime, ...]:
     lives = []
     for atom, value in zip(history.text.atoms, values, strict=True):
         *row, count, born, gone = cells(value)
         source = history.versions.source[atom.relation.source]
         end = None if gone == FOREVER else (source, int(gone))
-        lives.append(Life(atom, tuple(row), int(count), (source, int(born)), end))
+        lives.append(Lifetime(atom, tuple(row), int(count), (source, int(born)), end))
     return tuple(lives)

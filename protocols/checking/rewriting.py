@@ -78,7 +78,7 @@ _SELECT_PARTS = {"expressions", "from_", "joins", "where"}
 
 
 @dataclass(frozen=True)
-class Atom:
+class RelationInText:
     """One occurrence of a relation: its number, its name in the text, and the relation."""
 
     number: int
@@ -91,7 +91,7 @@ class ViewText:
     """A view's SQL, with its atoms in the order of the text."""
 
     query: exp.Expr
-    atoms: tuple[Atom, ...]
+    atoms: tuple[RelationInText, ...]
     is_spj: bool
 
     @property
@@ -155,7 +155,7 @@ def view_text(sql: str, catalog: Catalog) -> ViewText:
     aliases = _aliases(nodes)
     _strip_sources(query, {_key(n): a for n, a in zip(nodes, aliases, strict=True) if not n.alias})
     atoms = tuple(
-        Atom(i, alias, relation)
+        RelationInText(i, alias, relation)
         for i, (alias, relation) in enumerate(zip(aliases, relations, strict=True))
     )
     return ViewText(query, atoms, _is_spj(query))
@@ -230,7 +230,7 @@ def _quoted(name: str) -> str:
     return exp.to_identifier(name, quoted=True).sql("duckdb")
 
 
-def _tagged_atom(atom: Atom, table: str, tags: Sequence[str]) -> exp.Expr:
+def _tagged_atom(atom: RelationInText, table: str, tags: Sequence[str]) -> exp.Expr:
     columns = [_quoted(column) for column in atom.relation.column_names]
     columns += [f"{tag} AS {tag}_{atom.number}" for tag in tags]
     inner = sqlglot.parse_one(f"SELECT {', '.join(columns)} FROM {table}", dialect="duckdb")
@@ -238,7 +238,7 @@ def _tagged_atom(atom: Atom, table: str, tags: Sequence[str]) -> exp.Expr:
     return inner.subquery(exp.to_identifier(atom.alias, quoted=True))
 
 
-def _without(column: exp.Expr, atoms: Sequence[Atom], tags: Sequence[str]) -> exp.Expr:
+def _without(column: exp.Expr, atoms: Sequence[RelationInText], tags: Sequence[str]) -> exp.Expr:
     """The output column; a star leaves out the tags."""
     if isinstance(column, exp.Column) and isinstance(column.this, exp.Star):
         atoms = [atom for atom in atoms if atom.alias.lower() == column.table.lower()]

@@ -32,7 +32,7 @@ JOINT = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SignedRow:
     """A row of a relation and the number that came (positive) or went (negative)."""
 
     relation: str
@@ -41,7 +41,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunLine:
     protocol: str
     view: str
     catalog: Catalog
@@ -51,16 +51,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitLine:
     source: str
     version: int
-    changes: tuple[Change, ...]
+    changes: tuple[SignedRow, ...]
     global_id: str | None = None
     line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver:
+class DeliverLine:
     source: str
     version: int
     position: int
@@ -68,7 +68,7 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryLine:
     id: int
     position: int
     source: str
@@ -79,7 +79,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerLine:
     id: int
     version: int
     rows: int = 0
@@ -88,7 +88,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateLine:
     """`changes` are (row in JSON form, count) since the state before.
 
     `skipped` questions were not asked because a partial change had become empty (ours; optional).
@@ -102,12 +102,12 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndLine:
     delivered: Mapping[str, int]
     line: int = field(default=0, compare=False)
 
 
-Line = Run | Commit | Deliver | Query | Answer | State | End
+Line = RunLine | CommitLine | DeliverLine | QueryLine | AnswerLine | StateLine | EndLine
 
 
 @dataclass(frozen=True)
@@ -118,35 +118,35 @@ class Trace:
     remarks: tuple[str, ...] = ()
 
     @cached_property
-    def run(self) -> Run:
+    def run(self) -> RunLine:
         first = self.lines[0]
-        assert isinstance(first, Run)
+        assert isinstance(first, RunLine)
         return first
 
     @cached_property
-    def commits(self) -> tuple[Commit, ...]:
-        return tuple(line for line in self.lines if isinstance(line, Commit))
+    def commits(self) -> tuple[CommitLine, ...]:
+        return tuple(line for line in self.lines if isinstance(line, CommitLine))
 
     @cached_property
-    def delivers(self) -> tuple[Deliver, ...]:
-        return tuple(line for line in self.lines if isinstance(line, Deliver))
+    def delivers(self) -> tuple[DeliverLine, ...]:
+        return tuple(line for line in self.lines if isinstance(line, DeliverLine))
 
     @cached_property
-    def queries(self) -> tuple[Query, ...]:
-        return tuple(line for line in self.lines if isinstance(line, Query))
+    def queries(self) -> tuple[QueryLine, ...]:
+        return tuple(line for line in self.lines if isinstance(line, QueryLine))
 
     @cached_property
-    def answers(self) -> tuple[Answer, ...]:
-        return tuple(line for line in self.lines if isinstance(line, Answer))
+    def answers(self) -> tuple[AnswerLine, ...]:
+        return tuple(line for line in self.lines if isinstance(line, AnswerLine))
 
     @cached_property
-    def states(self) -> tuple[State, ...]:
-        return tuple(line for line in self.lines if isinstance(line, State))
+    def states(self) -> tuple[StateLine, ...]:
+        return tuple(line for line in self.lines if isinstance(line, StateLine))
 
     @property
-    def end(self) -> End | None:
+    def end(self) -> EndLine | None:
         last = self.lines[-1]
-        return last if isinstance(last, End) else None
+        return last if isinstance(last, EndLine) else None
 
 
 def shown_row(row: Sequence[Any]) -> str:

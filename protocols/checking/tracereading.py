@@ -13,16 +13,16 @@ import orjson
 from protocols.algebra.types import ColumnType
 from protocols.checking.trace import (
     JOINT,
-    Answer,
-    Change,
-    Commit,
-    Deliver,
-    End,
+    AnswerLine,
+    CommitLine,
+    DeliverLine,
+    EndLine,
     Line,
-    Query,
+    QueryLine,
     Row,
-    Run,
-    State,
+    RunLine,
+    SignedRow,
+    StateLine,
     Trace,
 )
 from protocols.errors import WrongUse
@@ -44,7 +44,7 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
             raise WrongUse(f"line {number}: {error}") from None
     if not read:
         raise WrongUse("the trace is empty: it has no run line")
-    if isinstance(read[-1], End):
+    if isinstance(read[-1], EndLine):
         return Trace(tuple(read))
     return Trace(tuple(read), ("the trace has no end line: the run was cut off, or still runs",))
 
@@ -85,7 +85,7 @@ class _Reader:
             raise _BrokenError(f"a {kind} line after the end line")
         return read(self, form, number)
 
-    def _run(self, form: Mapping[str, Any], number: int) -> Run:
+    def _run(self, form: Mapping[str, Any], number: int) -> RunLine:
         if self.catalog is not None:
             raise _BrokenError("a second run line")
         sources = form.get("sources")
@@ -101,7 +101,7 @@ class _Reader:
             rows = _listed(sources[relation.source]["relations"][relation.name], "rows", ())
             initial[place] = tuple(self._row(place, row) for row in rows)
         seed = form.get("seed")
-        return Run(
+        return RunLine(
             _text(form, "protocol"),
             _text(form, "view"),
             self.catalog,
@@ -110,7 +110,7 @@ class _Reader:
             number,
         )
 
-    def _commit(self, form: Mapping[str, Any], number: int) -> Commit:
+    def _commit(self, form: Mapping[str, Any], number: int) -> CommitLine:
         source, version = self._source(form), _natural(form, "version")
         if version != self.committed[source] + 1:
             raise _BrokenError(
@@ -123,15 +123,15 @@ class _Reader:
         if global_id is not None:
             global_id = str(global_id)
             self.globals[source, version] = global_id
-        return Commit(source, version, changes, global_id, number)
+        return CommitLine(source, version, changes, global_id, number)
 
-    def _change(self, source: str, form: Any) -> Change:
+    def _change(self, source: str, form: Any) -> SignedRow:
         if not isinstance(form, dict):
             raise _BrokenError(f"a change is an object, not {form!r}")
         relation = self._relation(source, form)
-        return Change(relation, self._row((source, relation), form.get("row")), _count(form))
+        return SignedRow(relation, self._row((source, relation), form.get("row")), _count(form))
 
-    def _deliver(self, form: Mapping[str, Any], number: int) -> Deliver:
+    def _deliver(self, form: Mapping[str, Any], number: int) -> DeliverLine:
         source, version = self._source(form), _natural(form, "version")
         if version > self.committed[source]:
             raise _BrokenError(
@@ -144,7 +144,7 @@ class _Reader:
             )
         position = self._next_position(_natural(form, "position"), (source, version))
         self.delivered[source] = version
-        return Deliver(source, version, position, number)
+        return DeliverLine(source, version, position, number)
 
     def _next_position(self, position: int, part: tuple[str, int]) -> int:
         is_global = part in self.globals
@@ -164,7 +164,7 @@ class _Reader:
         self.position = position
         return position
 
-    def _query(self, form: Mapping[str, Any], number: int) -> Query:
+    def _query(self, form: Mapping[str, Any], number: int) -> QueryLine:
         source, id_ = self._source(form), _natural(form, "id")
         if id_ in self.asked:
             raise _BrokenError(f"query {id_} is asked twice")
@@ -173,9 +173,9 @@ class _Reader:
         relation = JOINT if joint else self._relation(source, form)
         position = _natural(form, "position")
         keys, size = _natural(form, "keys", 0), _natural(form, "bytes", 0)
-        return Query(id_, position, source, relation, keys, size, number)
+        return QueryLine(id_, position, source, relation, keys, size, number)
 
-    def _answer(self, form: Mapping[str, Any], number: int) -> Answer:
+    def _answer(self, form: Mapping[str, Any], number: int) -> AnswerLine:
         id_ = _natural(form, "id")
         if id_ not in self.asked:
             raise _BrokenError(f"an answer to query {id_}, which was never asked")
@@ -183,9 +183,9 @@ class _Reader:
             raise _BrokenError(f"query {id_} is answered twice")
         self.answered.add(id_)
         rows, size = _natural(form, "rows", 0), _natural(form, "bytes", 0)
-        return Answer(id_, _natural(form, "version"), rows, size, number)
+        return AnswerLine(id_, _natural(form, "version"), rows, size, number)
 
-    def _state(self, form: Mapping[str, Any], number: int) -> State:
+    def _state(self, form: Mapping[str, Any], number: int) -> StateLine:
         changes = []
         for change in _listed(form, "changes"):
             if not isinstance(change, dict) or not isinstance(change.get("row"), list):
@@ -195,11 +195,11 @@ class _Reader:
             changes.append((tuple(change["row"]), _count(change)))
         vector = self._vector(form, "vector")
         skipped = _natural(form, "skipped", 0)
-        return State(_natural(form, "position"), vector, tuple(changes), skipped, number)
+        return StateLine(_natural(form, "position"), vector, tuple(changes), skipped, number)
 
-    def _end(self, form: Mapping[str, Any], number: int) -> End:
+    def _end(self, form: Mapping[str, Any], number: int) -> EndLine:
         self.ended = True
-        return End(self._vector(form, "delivered"), number)
+        return EndLine(self._vector(form, "delivered"), number)
 
     def _source(self, form: Mapping[str, Any]) -> str:
         source = form.get("source")

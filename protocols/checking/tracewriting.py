@@ -8,7 +8,16 @@ from typing import Any
 
 import orjson
 
-from protocols.checking.trace import Answer, Commit, Deliver, End, Line, Query, Run, State
+from protocols.checking.trace import (
+    AnswerLine,
+    CommitLine,
+    DeliverLine,
+    EndLine,
+    Line,
+    QueryLine,
+    RunLine,
+    StateLine,
+)
 from protocols.views.catalog import Catalog
 
 
@@ -107,22 +116,22 @@ def write_trace(lines: Iterable[Line]) -> Iterator[bytes]:
 
 def _written(line: Line) -> bytes:
     match line:
-        case Run():
+        case RunLine():
             return run_line(line.protocol, line.view, line.catalog, line.initial, line.seed)
-        case Commit():
+        case CommitLine():
             changes = ((change.relation, change.row, change.count) for change in line.changes)
             return commit_line(line.source, line.version, changes, line.global_id)
-        case Deliver():
+        case DeliverLine():
             return deliver_line(line.source, line.version, line.position)
-        case Query():
+        case QueryLine():
             return query_line(
                 line.id, line.position, line.source, line.relation, line.keys, line.bytes
             )
-        case Answer():
+        case AnswerLine():
             return answer_line(line.id, line.version, line.rows, line.bytes)
-        case State():
+        case StateLine():
             return state_line(line.position, line.vector, line.changes, line.skipped)
-        case End():
+        case EndLine():
             return end_line(line.delivered)
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from protocols.checking.levels import Level
-from protocols.checking.order import Order
+from protocols.checking.order import DeliveryOrder
 from protocols.checking.trace import Trace
 
 Answer = Literal["holds", "fails", "unknown"]
@@ -57,7 +57,7 @@ class Verdict:
         }
 
 
-def counts_of(trace: Trace, order: Order) -> Counts:
+def counts_of(trace: Trace, order: DeliveryOrder) -> Counts:
     """Counts the events of a run in its trace."""
     source = {name: i for i, name in enumerate(order.sources)}
     asked = {query.id: query for query in trace.queries}

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from protocols.checking.changes import Ints
-from protocols.checking.order import Order
+from protocols.checking.order import DeliveryOrder
 from protocols.checking.plans import NotEvaluated, executed, judging
 from protocols.checking.rewriting import ViewText
 from protocols.checking.trace import Row, Trace, shown_row
@@ -28,7 +28,7 @@ class Versions:
     copy_i     lives, each as often as its row is there
     """
 
-    def __init__(self, trace: Trace, text: ViewText, order: Order) -> None:
+    def __init__(self, trace: Trace, text: ViewText, order: DeliveryOrder) -> None:
         self._number = {relation: i for i, relation in enumerate(text.relations)}
         #: The number of a source in vectors.
         self.source = {source: i for i, source in enumerate(order.sources)}

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from protocols.algebra.types import ColumnType, column_type
-from protocols.checking.changes import Changes, summed
+from protocols.checking.changes import StepChanges, summed
 from protocols.checking.rewriting import ViewText
-from protocols.checking.trace import Row, State
+from protocols.checking.trace import Row, StateLine
 from protocols.checking.versions import Versions
 from protocols.errors import WrongUse
 
@@ -33,7 +33,7 @@ class ViewRows:
         self.columns = _view_columns(text, versions)
         versions.run(f"CREATE TABLE numbered (id BIGINT, {self.typed})")
 
-    def identified(self, table: str) -> Changes:
+    def identified(self, table: str) -> StepChanges:
         """The changes in a table with the view's columns, `_step` and `_n`."""
         self.number(table)
         found = self._versions.fetched(f"SELECT r.id, f._step, f._n FROM {table} f {self.numbers}")
@@ -63,7 +63,7 @@ class ViewRows:
         sql = f"SELECT * FROM numbered WHERE id IN ({wanted or 'NULL'})"
         return {row[0]: tuple(row[1:]) for row in self._versions.run(sql).fetchall()}
 
-    def shown(self, states: Sequence[State]) -> Changes:
+    def shown(self, states: Sequence[StateLine]) -> StepChanges:
         """The changes that the states of a trace claim; step i is the i-th state."""
         rows: list[Row] = []
         steps: list[int] = []

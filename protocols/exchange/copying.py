@@ -8,7 +8,7 @@ from protocols.exchange.copies import Copy
 from protocols.exchange.correction import at_cut
 from protocols.exchange.driver import Driver
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.maintained import Wanted
+from protocols.exchange.maintained import WantedAnswer
 from protocols.exchange.questions import Answer, Page, Query, Snapshot
 from protocols.views.catalog import Relation
 
@@ -42,25 +42,25 @@ class Copying(Generic[D]):
         self._unsent = [self._page(None)]
         driver.asking.append(self)
 
-    def _page(self, after: tuple[object, ...] | None) -> Wanted[D]:
+    def _page(self, after: tuple[object, ...] | None) -> WantedAnswer[D]:
         page = Page(after, self._limit) if self._relation.key else None
-        return Wanted(self, Query(self._relation, self._relation.column_names, page=page))
+        return WantedAnswer(self, Query(self._relation, self._relation.column_names, page=page))
 
     @property
     def unsent(self) -> int:
         """The number of questions that have not been sent."""
         return len(self._unsent)
 
-    def take_unsent(self) -> list[Wanted[D]]:
+    def take_unsent(self) -> list[WantedAnswer[D]]:
         """The question for the next page, unless it has been sent."""
         unsent, self._unsent = self._unsent, []
         return unsent
 
-    def ask_again(self, wanted: Wanted[D]) -> None:
+    def ask_again(self, wanted: WantedAnswer[D]) -> None:
         """Asks a question again whose answer cannot be used."""
         self._unsent.append(wanted)
 
-    def hand_over(self, wanted: Wanted[D], _answer: Answer[D], found: Snapshot[D]) -> None:
+    def hand_over(self, wanted: WantedAnswer[D], _answer: Answer[D], found: Snapshot[D]) -> None:
         """Takes in a page; after the last one the copy is complete."""
         assert isinstance(wanted.question, Query)
         rows = at_cut(self.mailbox, wanted.question, found, self.mailbox.start)

@@ -33,7 +33,7 @@ from protocols.algebra.delta import Delta
 from protocols.exchange.copies import Router
 from protocols.exchange.correction import came_too_late, snapshot
 from protocols.exchange.mailbox import Received
-from protocols.exchange.maintained import Asker, Maintained, Wanted
+from protocols.exchange.maintained import Asker, Maintained, WantedAnswer
 from protocols.exchange.questions import Answer, Question
 from protocols.exchange.sharing import Shared
 
@@ -41,12 +41,12 @@ D = TypeVar("D", bound=Delta)
 
 
 @dataclass(eq=False)
-class Asked(Generic[D]):
+class SentQuestion(Generic[D]):
     """A question that was sent, for everyone that wants its answer."""
 
     question: Question[D]
     #: The questions whose askers have not received the answer yet.
-    wanting: list[Wanted[D]]
+    wanting: list[WantedAnswer[D]]
     answer: Answer[D] | None = None
 
 
@@ -64,7 +64,7 @@ class Driver(Generic[D]):
         #: The copies that answer instead of a source.
         self.router = Router[D]() if router is None else router
         #: Questions that were sent and whose answers not all askers have received.
-        self._out: dict[Asked[D], None] = {}
+        self._out: dict[SentQuestion[D], None] = {}
 
     @property
     def open(self) -> bool:
@@ -89,14 +89,14 @@ class Driver(Generic[D]):
                 raise
             self.failed(asker, error)
 
-    def send(self) -> list[Asked[D]]:
+    def send(self) -> list[SentQuestion[D]]:
         """The questions to send now: equal ones once, and none that a copy answers."""
         if not self.unsent:
             return []
         askers: list[Asker[D]] = [*self.views, *self.asking]
         wanted = [each for asker in askers for each in asker.take_unsent()]
         shared = Shared([each.question for each in wanted])
-        sent: list[Asked[D]] = [Asked(question, []) for question in shared.questions]
+        sent: list[SentQuestion[D]] = [SentQuestion(question, []) for question in shared.questions]
         for each, place in zip(wanted, shared.places, strict=True):
             sent[place].wanting.append(each)
         self._out |= dict.fromkeys(sent)
@@ -105,7 +105,7 @@ class Driver(Generic[D]):
         return [asked for asked in sent if asked.answer is None]
 
     @property
-    def unanswered(self) -> list[Asked[D]]:
+    def unanswered(self) -> list[SentQuestion[D]]:
         """The questions that were sent and have no answer yet."""
         return [asked for asked in self._out if asked.answer is None]
 
@@ -114,7 +114,7 @@ class Driver(Generic[D]):
         """Whether an answer is here that an asker has not received."""
         return any(asked.answer is not None for asked in self._out)
 
-    def answered(self, asked: Asked[D], answer: Answer[D]) -> None:
+    def answered(self, asked: SentQuestion[D], answer: Answer[D]) -> None:
         """Takes in an answer that has arrived."""
         asked.answer = answer
 
@@ -126,7 +126,7 @@ class Driver(Generic[D]):
             newest[source] = max(_needed(asked, wanted), newest.get(source, 0))
         return {s: upto for s, upto in newest.items() if self.received.received(s) < upto}
 
-    def ready(self) -> list[tuple[Asked[D], Wanted[D]]]:
+    def ready(self) -> list[tuple[SentQuestion[D], WantedAnswer[D]]]:
         """The answers that may be handed over now, and to which askers, in this order."""
         if not self._out:
             return []
@@ -141,15 +141,15 @@ class Driver(Generic[D]):
         ]
         return sorted(found, key=_turn)
 
-    def _answers(self) -> Iterator[tuple[Asked[D], Wanted[D]]]:
+    def _answers(self) -> Iterator[tuple[SentQuestion[D], WantedAnswer[D]]]:
         for asked in self._out:
             if asked.answer is not None:
                 yield from ((asked, wanted) for wanted in asked.wanting)
 
-    def _has_turn(self, wanted: Wanted[D], under_way: Any) -> bool:
+    def _has_turn(self, wanted: WantedAnswer[D], under_way: Any) -> bool:
         return not wanted.asker.fifo or wanted.key not in under_way
 
-    def next_ones(self) -> list[tuple[Asked[D], Wanted[D]]]:
+    def next_ones(self) -> list[tuple[SentQuestion[D], WantedAnswer[D]]]:
         """The ready answers any of which may come first; of a FIFO channel only its next one."""
         seen: set[Any] = set()
         found = []
@@ -160,7 +160,7 @@ class Driver(Generic[D]):
             found.append((asked, wanted))
         return found
 
-    def hand_over(self, asked: Asked[D], wanted: Wanted[D]) -> None:
+    def hand_over(self, asked: SentQuestion[D], wanted: WantedAnswer[D]) -> None:
         """Hands one answer to one asker, unless that was dropped and does not want it any more."""
         if wanted not in asked.wanting:
             return
@@ -221,7 +221,7 @@ class Driver(Generic[D]):
             view.validate()
 
 
-def _needed(asked: Asked[Any], wanted: Wanted[Any]) -> int:
+def _needed(asked: SentQuestion[Any], wanted: WantedAnswer[Any]) -> int:
     """The version up to which the source has to be received: all that answer and view contain.
 
     A view that is ahead of others may stand at versions that have not been received again.
@@ -230,7 +230,7 @@ def _needed(asked: Asked[Any], wanted: Wanted[Any]) -> int:
     return max(asked.answer.newest, wanted.asker.mailbox.base(asked.question.source))
 
 
-def _turn(message: tuple[Asked[Any], Wanted[Any]]) -> tuple[str, int]:
+def _turn(message: tuple[SentQuestion[Any], WantedAnswer[Any]]) -> tuple[str, int]:
     """The sort key of an answer: by version within a FIFO channel, else in the order asked."""
     asked, wanted = message
     if not wanted.asker.fifo or asked.answer is None:

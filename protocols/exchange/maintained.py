@@ -51,21 +51,21 @@ class Asker(Protocol[D]):
         """The number of questions that have not been sent."""
         ...
 
-    def take_unsent(self) -> "list[Wanted[D]]":
+    def take_unsent(self) -> "list[WantedAnswer[D]]":
         """Takes the questions that have not been sent."""
         ...
 
-    def ask_again(self, wanted: "Wanted[D]") -> None:
+    def ask_again(self, wanted: "WantedAnswer[D]") -> None:
         """Asks a question again whose answer cannot be used."""
         ...
 
-    def hand_over(self, wanted: "Wanted[D]", answer: Answer[D], found: Snapshot[D]) -> None:
+    def hand_over(self, wanted: "WantedAnswer[D]", answer: Answer[D], found: Snapshot[D]) -> None:
         """Takes in an answer, with the snapshot made from it."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted(Generic[D]):
+class WantedAnswer(Generic[D]):
     """A question with its asker and, for a piece of work, its place in the round."""
 
     asker: Asker[D]
@@ -93,7 +93,7 @@ class Maintained(Generic[D]):
         mailbox: Mailbox[D],
         delivery: Delivery[D],
         fifo: bool = False,
-        note: Callable[["Wanted[D]", Answer[D], Snapshot[D]], None] | None = None,
+        note: Callable[["WantedAnswer[D]", Answer[D], Snapshot[D]], None] | None = None,
         elsewhere: Callable[[Stretch[D]], bool] | None = None,
     ) -> None:
         """`note` is called with every answer that is handed over, and the snapshot made from it;
@@ -109,7 +109,7 @@ class Maintained(Generic[D]):
         self._protocol: Maintaining[D] | None = None
         #: Invariant: each has a question that is not sent, or not answered, or not handed over.
         self._pieces: list[_Piece[D]] = []
-        self._unsent: list[Wanted[D]] = []
+        self._unsent: list[WantedAnswer[D]] = []
         #: Stretches that wait to be taken, and those that are being swept elsewhere.
         self._untaken: list[Stretch[D]] = []
         self._taken: list[Stretch[D]] = []
@@ -195,7 +195,7 @@ class Maintained(Generic[D]):
         piece.found = [None] * len(piece.round)
         for place, question in enumerate(piece.round):
             self._tell("asks", *_subject(question))
-            self._unsent.append(Wanted(self, question, piece, place))
+            self._unsent.append(WantedAnswer(self, question, piece, place))
 
     def _ended(self, installs: list[Install[D]]) -> None:
         for install in installs:
@@ -229,12 +229,12 @@ class Maintained(Generic[D]):
         """The number of questions that have not been sent."""
         return len(self._unsent)
 
-    def take_unsent(self) -> list[Wanted[D]]:
+    def take_unsent(self) -> list[WantedAnswer[D]]:
         """Takes the questions that have not been sent."""
         unsent, self._unsent = self._unsent, []
         return unsent
 
-    def ask_again(self, wanted: Wanted[D]) -> None:
+    def ask_again(self, wanted: WantedAnswer[D]) -> None:
         """Asks a question again whose answer cannot be used."""
         self._tell("asks again", *_subject(wanted.question))
         self._unsent.append(wanted)
@@ -253,7 +253,7 @@ class Maintained(Generic[D]):
                 " Choose a protocol that compares versions, such as sweep or batched-sweep"
             )
 
-    def hand_over(self, wanted: Wanted[D], answer: Answer[D], found: Snapshot[D]) -> None:
+    def hand_over(self, wanted: WantedAnswer[D], answer: Answer[D], found: Snapshot[D]) -> None:
         """Passes an answer to the protocol; after the last one of a round its piece continues."""
         source, piece = wanted.question.source, wanted._piece
         assert piece is not None, "a view asks as part of a piece of work"

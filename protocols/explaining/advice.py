@@ -12,7 +12,7 @@ from protocols.analysis.keys import ViewKeys
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Rounds
 from protocols.explaining.costs import Costs
-from protocols.explaining.following import MANY, Following, Occasion, Wanted
+from protocols.explaining.following import MANY, Following, Occasion, WantedKeys
 from protocols.explaining.picture import aggregate_text, label
 from protocols.views import tree
 from protocols.views.catalog import Relation
@@ -67,7 +67,7 @@ def _computed(what: str, below: Node, columns: frozenset[str]) -> Iterator[str]:
     """Advice where keys are computed values, by which no source can be asked."""
     if not isinstance(below, tree.Compute):
         return
-    whole = _whole(_AFRESH.before(below, Wanted(columns, frozenset(), MANY)))
+    whole = _whole(_AFRESH.before(below, WantedKeys(columns, frozenset(), MANY)))
     if whole:
         values = {name: value for name, value, _ in below.values}
         names = sorted(n for n in columns if not isinstance(values[n], Column))

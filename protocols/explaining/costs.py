@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("insertion", "deletion", "modification")
 
 
 @dataclass(frozen=True)
-class Cost:
+class QuestionCost:
     """The most questions that one occasion asks."""
 
     #: When nothing is remembered of the rows it meets.
@@ -62,7 +62,7 @@ class RelationCosts:
     """The costs of the updates of one relation."""
 
     relation: Relation
-    kinds: dict[Kind, Cost]
+    kinds: dict[Kind, QuestionCost]
     #: Its updates that never need a question, in words.
     spared: tuple[str, ...]
 
@@ -73,7 +73,7 @@ class Costs:
 
     relations: tuple[RelationCosts, ...]
     #: A batch of updates of all relations, of any size.
-    batch: Cost
+    batch: QuestionCost
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -102,7 +102,7 @@ def costs_of(view: AnyView) -> Costs:
     return Costs(relations, _cost(root, frozenset(view.relations), None))
 
 
-def _cost(root: Node, relations: frozenset[Relation], kind: Kind | None) -> Cost:
+def _cost(root: Node, relations: frozenset[Relation], kind: Kind | None) -> QuestionCost:
     """The cost of one kind; None stands for a batch with updates of all kinds."""
     rows = {"insertion": 1, "deletion": 1, "modification": 2}.get(kind or "", MANY)
 
@@ -117,7 +117,7 @@ def _cost(root: Node, relations: frozenset[Relation], kind: Kind | None) -> Cost
         number(asked(False, True)) - number(first),
         number(asked(True, True)) - number(remembered),
     )
-    return Cost(first, remembered, more)
+    return QuestionCost(first, remembered, more)
 
 
 def _whole(asked: Rounds) -> tuple[Relation, ...]:

@@ -23,8 +23,8 @@ from protocols.analysis.wording import as_json
 from protocols.errors import ViewRefused
 from protocols.explaining.advice import Indexes, advice
 from protocols.explaining.asked import Rounds
-from protocols.explaining.costs import Cost, Costs, costs_of, root_of
-from protocols.explaining.kept import Memory, memories
+from protocols.explaining.costs import Costs, QuestionCost, costs_of, root_of
+from protocols.explaining.kept import OperatorMemory, memories
 from protocols.explaining.picture import Branch, branch, drawing, forest
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
@@ -43,7 +43,7 @@ class Explanation:
     made_of: str
     protocols: tuple[Entry, ...]
     costs: Costs
-    memories: tuple[Memory, ...]
+    memories: tuple[OperatorMemory, ...]
     outer_joins: tuple[BlockAnalysis | WithoutNormalForm, ...]
     #: The foreign keys between relations of the view, across sources too.
     foreign_keys: tuple[ForeignKey, ...]
@@ -174,7 +174,7 @@ def _tree_json(picture: Branch) -> dict[str, Any]:
     return form
 
 
-def _cost_json(cost: Cost) -> dict[str, Any]:
+def _cost_json(cost: QuestionCost) -> dict[str, Any]:
     return {
         "first": _rounds_json(cost.first),
         "remembered": _rounds_json(cost.remembered),

@@ -47,7 +47,7 @@ class Occasion:
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeFacts:
     """The known facts about the change of a node."""
 
     asked: Rounds
@@ -57,11 +57,11 @@ class Change:
     goes: bool
 
 
-_UNCHANGED = Change(_NOTHING, 0, False, False)
+_UNCHANGED = ChangeFacts(_NOTHING, 0, False, False)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedKeys:
     """Keys that a node is asked for."""
 
     columns: frozenset[str]
@@ -71,7 +71,7 @@ class Wanted:
     rows: int
 
 
-_NO_KEY = Wanted(frozenset(), frozenset(), MANY)
+_NO_KEY = WantedKeys(frozenset(), frozenset(), MANY)
 
 
 class Following:
@@ -82,7 +82,7 @@ class Following:
 
     # -- questions of a change -------------------------------------------------------------------
 
-    def change(self, node: tree.Node) -> Change:
+    def change(self, node: tree.Node) -> ChangeFacts:
         """How a node changes, and the questions for that."""
         if isinstance(node, tree.Core):
             return self._change_of_core(node.view)
@@ -93,7 +93,7 @@ class Following:
         asked = after_another(side_by_side([each.asked for each in below]), side_by_side(reads))
         return _changed(node, asked, below)
 
-    def _read(self, node: tree.Node, read: Read, changes: Sequence[Change]) -> Rounds:
+    def _read(self, node: tree.Node, read: Read, changes: Sequence[ChangeFacts]) -> Rounds:
         """The questions for rows of an input that an operator reads because of these changes."""
         concerned = [changes[i] for i in read.because_of if not self._spares(read, i, changes[i])]
         rows = sum(each.rows for each in concerned)
@@ -104,14 +104,14 @@ class Following:
             return self.before(below, None)
         keys = frozenset(read.by)
         nulls = keys - facts(below).never_null if read.nulls else frozenset()
-        return self.before(below, Wanted(keys, nulls, rows))
+        return self.before(below, WantedKeys(keys, nulls, rows))
 
-    def _spares(self, read: Read, place: int, change: Change) -> bool:
+    def _spares(self, read: Read, place: int, change: ChangeFacts) -> bool:
         """Whether the keys of a change are left out because they are remembered."""
         remembered = self._occasion.remembered and place in read.unless_known
         return remembered and not (read.doubted and change.goes)
 
-    def _change_of_core(self, view: View) -> Change:
+    def _change_of_core(self, view: View) -> ChangeFacts:
         """The questions of the batched sweep, from every atom that changes."""
         happens = self._occasion
         bound = {atom: [atom] for atom in view.atoms if atom.relation in happens.relations}
@@ -131,11 +131,13 @@ class Following:
             if questions:
                 asked.append(tuple(questions))
         alone = len(view.atoms) == 1
-        return Change(tuple(asked), happens.rows if alone else MANY, happens.comes, happens.goes)
+        return ChangeFacts(
+            tuple(asked), happens.rows if alone else MANY, happens.comes, happens.goes
+        )
 
     # -- questions for rows before ---------------------------------------------------------------
 
-    def before(self, node: tree.Node, wanted: Wanted | None) -> Rounds:
+    def before(self, node: tree.Node, wanted: WantedKeys | None) -> Rounds:
         """The questions for the rows that match keys; None wants all."""
         if isinstance(node, tree.Core):
             return self._core_before(node.view, wanted)
@@ -149,7 +151,7 @@ class Following:
                 return _NOTHING
         return side_by_side([self.before(*each) for each in zip(below, named, strict=True)])
 
-    def _core_before(self, view: View, wanted: Wanted | None) -> Rounds:
+    def _core_before(self, view: View, wanted: WantedKeys | None) -> Rounds:
         """Asks for the rows of one atom by its keys, then for the others one after the other."""
         if wanted is None:
             wanted = _NO_KEY
@@ -170,7 +172,7 @@ class Following:
         every = (some for size in range(len(columns) + 1) for some in combinations(columns, size))
         return islice(every, rows)
 
-    def _join_before(self, node: tree.Join, named: Sequence[Wanted | None]) -> Rounds:
+    def _join_before(self, node: tree.Join, named: Sequence[WantedKeys | None]) -> Rounds:
         """The most expensive way for these keys, depending on their NULLs."""
         leads = [each is not None for each in named]
         void = [each is not None and self._may_be_null(each) for each in named]
@@ -178,13 +180,15 @@ class Following:
         firsts = dict.fromkeys(leading_side(node.kind, leads, case.__getitem__) for case in cases)
         return self._dearest([self._led_by(node, first, named) for first in firsts])
 
-    def _led_by(self, node: tree.Join, first: int | None, named: Sequence[Wanted | None]) -> Rounds:
+    def _led_by(
+        self, node: tree.Join, first: int | None, named: Sequence[WantedKeys | None]
+    ) -> Rounds:
         """Asks one side by the keys, the other by the rows found there; or both whole."""
         below = (node.left, node.right)
         if first is None:
             return side_by_side([self.before(side, None) for side in below])
         by = statement(node).reads[1 - first].by
-        links = Wanted(frozenset(by), frozenset(), MANY) if by else None
+        links = WantedKeys(frozenset(by), frozenset(), MANY) if by else None
         found = self.before(below[first], named[first])
         return after_another(found, self.before(below[1 - first], links))
 
@@ -192,7 +196,7 @@ class Following:
         """The way that asks most, since the rows decide between them."""
         return max(ways, key=_size)
 
-    def _may_be_null(self, wanted: Wanted) -> bool:
+    def _may_be_null(self, wanted: WantedKeys) -> bool:
         """Whether some key may be all NULL."""
         return self._occasion.nulls and wanted.columns <= wanted.nulls
 
@@ -210,7 +214,7 @@ def _swept(view: View, atom: Atom, keys: tuple[str, ...], nulls: tuple[str, ...]
     return ((first,), *others)
 
 
-def _handed_on(wanted: Wanted | None, names: Mapping[str, str]) -> Wanted | None:
+def _handed_on(wanted: WantedKeys | None, names: Mapping[str, str]) -> WantedKeys | None:
     """The keys in the names of an input; None if it has none of their columns."""
     if wanted is None:
         return None
@@ -218,10 +222,10 @@ def _handed_on(wanted: Wanted | None, names: Mapping[str, str]) -> Wanted | None
         frozenset(names[name] for name in some & names.keys())
         for some in (wanted.columns, wanted.nulls)
     )
-    return Wanted(columns, nulls, wanted.rows) if columns else None
+    return WantedKeys(columns, nulls, wanted.rows) if columns else None
 
 
-def _changed(node: tree.Node, asked: Rounds, below: Sequence[Change]) -> Change:
+def _changed(node: tree.Node, asked: Rounds, below: Sequence[ChangeFacts]) -> ChangeFacts:
     """How a node changes when its inputs do."""
     match node:
         case tree.Union():
@@ -229,15 +233,15 @@ def _changed(node: tree.Node, asked: Rounds, below: Sequence[Change]) -> Change:
         case tree.Join():
             return _joined(node.kind, asked, *below)
         case tree.Group() if node.aggregates:
-            return Change(asked, 2 * below[0].rows, True, True)
+            return ChangeFacts(asked, 2 * below[0].rows, True, True)
         case _:
             return replace(below[0], asked=asked)
 
 
-def _added(asked: Rounds, parts: Sequence[Change]) -> Change:
+def _added(asked: Rounds, parts: Sequence[ChangeFacts]) -> ChangeFacts:
     """The change of a union."""
     changed = [part for part in parts if part.rows]
-    return Change(
+    return ChangeFacts(
         asked,
         sum(part.rows for part in parts),
         any(part.comes for part in changed),
@@ -250,13 +254,15 @@ def _size(asked: Rounds) -> tuple[int, bool]:
     return number(asked), any(each.whole for round_ in asked for each in round_)
 
 
-def _joined(kind: tree.JoinKind, asked: Rounds, left: Change, right: Change) -> Change:
+def _joined(
+    kind: tree.JoinKind, asked: Rounds, left: ChangeFacts, right: ChangeFacts
+) -> ChangeFacts:
     """How a join changes when its sides do."""
     if kind == "anti":
-        right = Change(right.asked, right.rows, right.goes, right.comes)
+        right = ChangeFacts(right.asked, right.rows, right.goes, right.comes)
     both = kind == "full" or (kind == "left" and right.rows > 0)
     comes = both or left.comes or right.comes
     goes = both or left.goes or right.goes
-    return Change(
+    return ChangeFacts(
         asked, left.rows if kind in ("semi", "anti") and not right.rows else MANY, comes, goes
     )

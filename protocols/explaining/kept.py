@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Ask
-from protocols.explaining.following import MANY, Following, Occasion, Wanted
+from protocols.explaining.following import MANY, Following, Occasion, WantedKeys
 from protocols.explaining.picture import aggregate_text
 from protocols.operators.memory import ROOM
 from protocols.operators.statements import Read, statement
@@ -22,7 +22,7 @@ _AFRESH = Following(Occasion(frozenset(), MANY, True, True, remembered=False, nu
 
 
 @dataclass(frozen=True)
-class Memory:
+class OperatorMemory:
     """The memory of one operator."""
 
     operator: str
@@ -47,12 +47,12 @@ class Memory:
         return f"{self.operator}: {self.holds}; {order}; read again from {again}"
 
 
-def memories(root: Node) -> tuple[Memory, ...]:
+def memories(root: Node) -> tuple[OperatorMemory, ...]:
     """The memories of the operators of a tree, from the root down."""
     return tuple(_memories(root, True))
 
 
-def _memories(node: Node, seen: bool) -> Iterator[Memory]:
+def _memories(node: Node, seen: bool) -> Iterator[OperatorMemory]:
     """`seen` says that each row of the node is one row of the view, or several."""
     match node:
         case tree.Group():
@@ -75,24 +75,24 @@ def _shows_all(node: Node, place: int) -> bool:
     return False
 
 
-def _of_group(node: tree.Group, seen: bool) -> Memory:
+def _of_group(node: tree.Group, seen: bool) -> OperatorMemory:
     keys = frozenset(node.keys)
-    wanted = Wanted(keys, frozenset(), MANY) if keys else None
+    wanted = WantedKeys(keys, frozenset(), MANY) if keys else None
     holds = None
     if statement(node).remembers:
         values = ["the number of its rows"]
         values += [aggregate_text(a) for a in node.aggregates if a.column is not None]
         holds = f"per group {listed(values)}"
-    return Memory(headline(node), holds, seen or not keys, _read_again(node.input, wanted))
+    return OperatorMemory(headline(node), holds, seen or not keys, _read_again(node.input, wanted))
 
 
-def _of_partners(node: tree.Join, read: Read) -> Memory:
+def _of_partners(node: tree.Join, read: Read) -> OperatorMemory:
     below = (node.left, node.right)[read.input]
-    wanted = Wanted(frozenset(read.by), frozenset(), MANY)
+    wanted = WantedKeys(frozenset(read.by), frozenset(), MANY)
     holds = f"per {listed(read.by)} the number of rows"
-    return Memory(headline(node), holds, False, _read_again(below, wanted))
+    return OperatorMemory(headline(node), holds, False, _read_again(below, wanted))
 
 
-def _read_again(node: Node, wanted: Wanted | None) -> tuple[Ask, ...]:
+def _read_again(node: Node, wanted: WantedKeys | None) -> tuple[Ask, ...]:
     rounds = _AFRESH.before(node, wanted)
     return tuple(dict.fromkeys(each for round_ in rounds for each in round_))

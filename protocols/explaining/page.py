@@ -12,7 +12,7 @@ from protocols.analysis.drawing import (
 from protocols.analysis.outerjoins import BlockAnalysis, UpdateAnalysis
 from protocols.analysis.wording import listed
 from protocols.explaining.asked import Rounds
-from protocols.explaining.costs import Cost, Kind, RelationCosts
+from protocols.explaining.costs import Kind, QuestionCost, RelationCosts
 from protocols.explaining.explanation import Explanation
 
 _WIDTH = 100
@@ -85,7 +85,7 @@ def _of_relation(costs: RelationCosts) -> Iterator[str]:
         yield from _item(f"{spared}: none", "  ")
 
 
-def _ways(cost: Cost) -> Iterator[str]:
+def _ways(cost: QuestionCost) -> Iterator[str]:
     if cost.first == cost.remembered:
         yield from _rounds(cost.first, "asked")
     else:
@@ -108,7 +108,7 @@ def _arrow(numbers: tuple[int, int]) -> str:
     return first if first == remembered else f"{first} → {remembered}"
 
 
-def _with_nulls(cost: Cost) -> str:
+def _with_nulls(cost: QuestionCost) -> str:
     """The number of questions with NULLs, if it is larger: sources match no NULL."""
     if not any(cost.more_with_nulls):
         return ""

@@ -53,7 +53,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
-from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
+from protocols.maintenance.keys import ShownKeys, WorkingCopy, apart
 from protocols.maintenance.strobe import source_evaluate
 from protocols.maintenance.sweep import changed_atoms
 from protocols.views.plan import plan
@@ -82,7 +82,7 @@ class CStrobe(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._keys = ViewKeys(view)
+        self._keys = ShownKeys(view)
         #: MV.
         self._copy = WorkingCopy(self._keys, contents())
         self._begun = mailbox.start

@@ -45,7 +45,7 @@ D = TypeVar("D", bound=Delta)
 
 
 @dataclass(frozen=True, eq=False)
-class Term(Generic[D]):
+class SignedTerm(Generic[D]):
     """The view with some atoms replaced by rows (atom index → rows), added or subtracted."""
 
     rows: Mapping[int, D]
@@ -72,7 +72,7 @@ class Eca(Generic[D]):
         #: The position of the last update that was taken in.
         self._seen = mailbox.start
         #: UQS, the unanswered query set: position → terms.
-        self._unanswered: dict[int, list[Term[D]]] = {}
+        self._unanswered: dict[int, list[SignedTerm[D]]] = {}
         #: COLLECT: what answers and local terms have brought since the last install.
         self._collected: list[D] = []
         self._installed = mailbox.start
@@ -89,15 +89,15 @@ class Eca(Generic[D]):
             self._unanswered[self._seen] = remote
         return self._answered(self._seen, remote)
 
-    def _query(self, changes: list[tuple[Atom, D]]) -> list[Term[D]]:
-        terms: list[Term[D]] = []
+    def _query(self, changes: list[tuple[Atom, D]]) -> list[SignedTerm[D]]:
+        terms: list[SignedTerm[D]] = []
         for atom, rows in changes:
             unanswered = [term for query in self._unanswered.values() for term in query]
             corrections = compensating([*unanswered, *terms], atom, rows)
-            terms += [Term({atom.index: rows}), *corrections]
+            terms += [SignedTerm({atom.index: rows}), *corrections]
         return terms
 
-    def _answered(self, position: int, terms: list[Term[D]]) -> Work[D]:
+    def _answered(self, position: int, terms: list[SignedTerm[D]]) -> Work[D]:
         """At the answer A_i: COLLECT += A_i; if UQS is empty, the view += COLLECT."""
         if terms:
             (answer,) = yield [Joint(self._view, tuple(term.asked for term in terms), position)]
@@ -126,19 +126,19 @@ def changed_rows(view: View, mailbox: Mailbox[D], position: int) -> list[tuple[A
     return found
 
 
-def compensating(terms: list[Term[D]], atom: Atom, rows: D) -> list[Term[D]]:
+def compensating(terms: list[SignedTerm[D]], atom: Atom, rows: D) -> list[SignedTerm[D]]:
     """-Q<U>: the rows that an atom's change adds to the answers of these terms, with opposite sign.
 
     A term in which the atom is already replaced does not read it, and so has no error from it.
     """
     return [
-        Term({**term.rows, atom.index: rows}, -term.sign)
+        SignedTerm({**term.rows, atom.index: rows}, -term.sign)
         for term in terms
         if atom.index not in term.rows
     ]
 
 
-def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
+def divided(view: View, terms: list[SignedTerm[D]]) -> tuple[list[D], list[SignedTerm[D]]]:
     """Splits terms into the values of those that need no source, and the terms that do."""
     local = [term for term in terms if len(term.rows) == len(view.atoms)]
     remote = [term for term in terms if len(term.rows) < len(view.atoms)]
@@ -146,7 +146,7 @@ def divided(view: View, terms: list[Term[D]]) -> tuple[list[D], list[Term[D]]]:
     return [_joined(view, way, term) for term in _merged(local)], remote
 
 
-def _merged(terms: list[Term[D]]) -> list[Term[D]]:
+def _merged(terms: list[SignedTerm[D]]) -> list[SignedTerm[D]]:
     """Merges local terms that differ only in one atom's rows into one with the sum of these rows.
 
     A join is linear in each of its relations, so this only saves work: after K updates a query has
@@ -174,11 +174,11 @@ def _merged(terms: list[Term[D]]) -> list[Term[D]]:
         rows = {atom: sums[ids] for atom, ids in cell.items()}
         there = {atom: each for atom, each in rows.items() if each is not None}
         if len(there) == len(rows):
-            merged.append(Term(there, sign))
+            merged.append(SignedTerm(there, sign))
     return merged
 
 
-def _joined(view: View, way: Plan, term: Term[D]) -> D:
+def _joined(view: View, way: Plan, term: SignedTerm[D]) -> D:
     """The view over the rows of a term that replaces all atoms."""
     rows = term.asked
     partial = rows[0] if way.residual is None else rows[0].where(way.residual)

@@ -31,8 +31,8 @@ from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Joint
-from protocols.maintenance.eca import Term, changed_rows, compensating, divided
-from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
+from protocols.maintenance.eca import SignedTerm, changed_rows, compensating, divided
+from protocols.maintenance.keys import ShownKeys, WorkingCopy, apart
 from protocols.views.partials import total
 from protocols.views.view import Atom, View
 
@@ -48,7 +48,7 @@ class EcaKey(Generic[D]):
     def __init__(self, view: View, mailbox: Mailbox[D], contents: Callable[[], D]) -> None:
         self._view = view
         self._mailbox = mailbox
-        self._keys = ViewKeys(view)
+        self._keys = ShownKeys(view)
         #: W.
         self._copy = WorkingCopy(self._keys, contents())
         #: The position of the last update that was taken in.
@@ -62,13 +62,13 @@ class EcaKey(Generic[D]):
         if self._seen == self._mailbox.last_position:
             return None
         self._seen += 1
-        terms: list[Term[D]] = []
+        terms: list[SignedTerm[D]] = []
         for atom, rows in changed_rows(self._view, self._mailbox, self._seen):
             deleted, inserted = apart(rows)
             if not deleted.is_empty():
                 self._delete(atom, deleted)
             if not inserted.is_empty():
-                terms += [Term({atom.index: inserted}), *compensating(terms, atom, inserted)]
+                terms += [SignedTerm({atom.index: inserted}), *compensating(terms, atom, inserted)]
         local, remote = divided(self._view, terms)
         if remote:
             self._unanswered[self._seen] = []
@@ -83,7 +83,7 @@ class EcaKey(Generic[D]):
         for pending in self._unanswered.values():
             pending.append((atom, rows))
 
-    def _answered(self, position: int, terms: list[Term[D]], local: list[D]) -> Work[D]:
+    def _answered(self, position: int, terms: list[SignedTerm[D]], local: list[D]) -> Work[D]:
         """At the answer: it enters W. If UQS is empty, the view becomes W."""
         if terms:
             (answer,) = yield [Joint(self._view, tuple(term.asked for term in terms), position)]

@@ -36,7 +36,7 @@ D = TypeVar("D", bound=Delta)
 
 
 @dataclass(frozen=True)
-class Stretch(Generic[D]):
+class FirstStatePart(Generic[D]):
     """A part of the first state."""
 
     #: None when it has no row.
@@ -56,7 +56,7 @@ def next_stretch(
     after: Key | None,
     limit: int,
     memories: Memories,
-) -> Maintenance[Any, Stretch[Any]]:
+) -> Maintenance[Any, FirstStatePart[Any]]:
     """Reads the next part of the first state, after the key `after` of the root.
 
     The operators remember in `memories` what they learn from it.
@@ -65,12 +65,12 @@ def next_stretch(
         part = yield from stretch(view, mailbox, after, limit)
         return part
     rows = yield from contents(view, mailbox, 0, in_pages(limit), memories)
-    return Stretch(rows, None)
+    return FirstStatePart(rows, None)
 
 
 def stretch(
     view: View, mailbox: Mailbox[D], after: Key | None, limit: int
-) -> Maintenance[D, Stretch[D]]:
+) -> Maintenance[D, FirstStatePart[D]]:
     """The rows of an inner join that come from the page of its root after the key `after`."""
     root = _root(view)
     # The sweep applies the condition to its change again, so it needs the condition's columns.
@@ -78,7 +78,7 @@ def stretch(
     rows, last = yield from _page(mailbox, root, after, limit, 0, tested)
     sweep = Sweep(view, mailbox)
     part, _ = yield from sweep.view_change(plan(view, root), rows, position=0, before=0)
-    return Stretch(None if part is None else total([part]), last)
+    return FirstStatePart(None if part is None else total([part]), last)
 
 
 def in_pages(limit: int) -> Reading[Frame]:

@@ -16,7 +16,7 @@ from protocols.views.view import Atom, View
 D = TypeVar("D", bound=Delta)
 
 
-class ViewKeys:
+class ShownKeys:
     """The columns where the view shows the key of each atom; raises WrongUse if it does not."""
 
     def __init__(self, view: View) -> None:
@@ -50,7 +50,7 @@ class ViewKeys:
 class WorkingCopy(Generic[D]):
     """The rows of a view with keys, and their changes since the last call of `changed`."""
 
-    def __init__(self, keys: ViewKeys, rows: D) -> None:
+    def __init__(self, keys: ShownKeys, rows: D) -> None:
         self._keys = keys
         self._rows = rows.consolidated()
         self._changes: list[D] = []

@@ -23,7 +23,7 @@ from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Joint
-from protocols.maintenance.eca import Term, changed_rows, compensating, divided
+from protocols.maintenance.eca import SignedTerm, changed_rows, compensating, divided
 from protocols.views.partials import total
 from protocols.views.view import View
 
@@ -36,12 +36,12 @@ class _Owner(Generic[D]):
 
     position: int
     #: Its own query and those that correct it, while they are unanswered: number → terms.
-    unanswered: dict[int, list[Term[D]]] = field(default_factory=dict)
+    unanswered: dict[int, list[SignedTerm[D]]] = field(default_factory=dict)
     #: The answers, and the values of local terms.
     collected: list[D] = field(default_factory=list)
 
     @property
-    def terms(self) -> list[Term[D]]:
+    def terms(self) -> list[SignedTerm[D]]:
         return [term for query in self.unanswered.values() for term in query]
 
 
@@ -74,16 +74,16 @@ class Lca(Generic[D]):
         self._owners.append(_Owner(self._seen))
         changes = changed_rows(self._view, self._mailbox, self._seen)
         for owner in self._owners:
-            terms: list[Term[D]] = []
+            terms: list[SignedTerm[D]] = []
             for atom, rows in changes:
                 terms += compensating([*owner.terms, *terms], atom, rows)
                 if owner.position == self._seen:
-                    terms.append(Term({atom.index: rows}))
+                    terms.append(SignedTerm({atom.index: rows}))
             self._ask(owner, terms)
         if not self._due:
             self._due.append(self._no_query())
 
-    def _ask(self, owner: _Owner[D], terms: list[Term[D]]) -> None:
+    def _ask(self, owner: _Owner[D], terms: list[SignedTerm[D]]) -> None:
         local, remote = divided(self._view, terms)
         owner.collected += local
         if remote:

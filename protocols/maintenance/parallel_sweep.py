@@ -22,7 +22,7 @@ from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
 from protocols.maintenance.sweep import Sweep
 from protocols.views.partials import extended, seed
-from protocols.views.plan import Plan, Step
+from protocols.views.plan import Plan, PlanStep
 from protocols.views.view import Atom, View
 
 D = TypeVar("D", bound=Delta)
@@ -35,7 +35,7 @@ _LEG = "_leg."
 class _Leg:
     """Atoms that are connected without the origin."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     #: The columns of the origin that they are linked to; a leg starts from their values.
     links: tuple[str, ...]
 
@@ -134,5 +134,5 @@ def _leg(view: View, way: Plan, atoms: set[Atom]) -> _Leg:
         before = view.residuals_within(bound)
         bound.append(step.atom)
         new = tuple(r for r in view.residuals_within(bound) if r not in before)
-        steps.append(Step(step.atom, links, conjunction(new)))
+        steps.append(PlanStep(step.atom, links, conjunction(new)))
     return _Leg(tuple(steps), tuple(dict.fromkeys(starts)))

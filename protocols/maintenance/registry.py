@@ -20,7 +20,7 @@ from protocols.maintenance.eca import Eca
 from protocols.maintenance.eca_key import EcaKey
 from protocols.maintenance.eca_local import EcaLocal
 from protocols.maintenance.g_strobe import GStrobe
-from protocols.maintenance.keys import ViewKeys
+from protocols.maintenance.keys import ShownKeys
 from protocols.maintenance.lca import Lca
 from protocols.maintenance.naive import naive
 from protocols.maintenance.nested_sweep import NestedSweep
@@ -124,7 +124,7 @@ class Entry:
             return f"it needs all relations at one source, not at {', '.join(view.sources)}"
         if self.needs_keys:
             try:
-                ViewKeys(view)
+                ShownKeys(view)
             except WrongUse as error:
                 return f"it needs the key of every relation in the view, but {error}"
         return None

@@ -36,7 +36,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import together
-from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
+from protocols.maintenance.keys import ShownKeys, WorkingCopy, apart
 from protocols.maintenance.sweep import changed_atoms
 from protocols.views.partials import extended, seed
 from protocols.views.plan import Plan, plan
@@ -66,7 +66,7 @@ class Strobe(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._keys = ViewKeys(view)
+        self._keys = ShownKeys(view)
         #: MV.
         self._copy = WorkingCopy(self._keys, contents())
         #: UQS.

@@ -25,7 +25,7 @@ from protocols.algebra.delta import Delta
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.together import together
-from protocols.maintenance.keys import ViewKeys, WorkingCopy, apart
+from protocols.maintenance.keys import ShownKeys, WorkingCopy, apart
 from protocols.maintenance.strobe import Action, Unanswered, applied, source_evaluate
 from protocols.maintenance.sweep import changed_atoms
 from protocols.views.plan import plan
@@ -44,7 +44,7 @@ class TStrobe(Generic[D]):
         self._view = view
         self._mailbox = mailbox
         self._plans = {atom: plan(view, atom) for atom in view.atoms}
-        self._keys = ViewKeys(view)
+        self._keys = ShownKeys(view)
         #: MV.
         self._copy = WorkingCopy(self._keys, contents())
         #: UQS, a query for each transaction.

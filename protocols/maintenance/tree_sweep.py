@@ -22,7 +22,7 @@ from protocols.exchange.questions import Maintenance
 from protocols.maintenance.batched_sweep import BatchedSweep
 from protocols.maintenance.sweep import Sweep
 from protocols.operators.build import build
-from protocols.operators.cores import Changing, Core
+from protocols.operators.cores import Changing, CoreOperator
 from protocols.operators.keys import ALL
 from protocols.operators.memory import Memories
 from protocols.operators.operator import Operator, Span
@@ -119,8 +119,8 @@ def validate(
     further. Without a `sample` everything is read.
     """
 
-    def core(node: View) -> Core:
-        return Core(node, mailbox, _batched_leaves(node, mailbox), asof)
+    def core(node: View) -> CoreOperator:
+        return CoreOperator(node, mailbox, _batched_leaves(node, mailbox), asof)
 
     compared = yield from validated(view.root, core, memories, position, sample)
     return compared
@@ -137,8 +137,8 @@ def tree_at_work(
     """The operators of a view over the updates that its mailbox receives."""
     changing = leaves or _batched_leaves
 
-    def core(node: View) -> Core:
-        return Core(node, mailbox, changing(node, mailbox), read)
+    def core(node: View) -> CoreOperator:
+        return CoreOperator(node, mailbox, changing(node, mailbox), read)
 
     return build(view.root, core, memories, allows_too_few)
 

@@ -19,7 +19,7 @@ from protocols.algebra.frame import chosen, picked, taken
 from protocols.algebra.types import ColumnType
 from protocols.operators.average import average
 from protocols.operators.counting import Counted
-from protocols.operators.order import Order, in_order
+from protocols.operators.order import OrderedEntries, in_order
 from protocols.operators.placed import entries, running, when_there
 from protocols.views.tree import Aggregate
 
@@ -185,7 +185,7 @@ def _sum(each: Aggregate) -> str:
 
 
 def _values(
-    order: Order, placed: pl.DataFrame, each: Aggregate, known: pl.DataFrame | None
+    order: OrderedEntries, placed: pl.DataFrame, each: Aggregate, known: pl.DataFrame | None
 ) -> pl.DataFrame:
     """Counts each value of a group at the steps of the group where its count changes.
 
@@ -201,7 +201,7 @@ def _values(
     return running(values.filter(pl.col(_VALUE).is_not_null()), [_GROUP, _VALUE])
 
 
-def _below_zero(values: pl.DataFrame, order: Order, known: int) -> pl.DataFrame:
+def _below_zero(values: pl.DataFrame, order: OrderedEntries, known: int) -> pl.DataFrame:
     """The values with counts below zero, in groups that were read.
 
     Of remembered groups, which are the first in the order, only one value is known: others may go
@@ -215,7 +215,7 @@ def _below_zero(values: pl.DataFrame, order: Order, known: int) -> pl.DataFrame:
     return chosen(low, ~remembered[low.get_column(_GROUP).to_numpy()])
 
 
-def _extremes(order: Order, values: pl.DataFrame, each: Aggregate) -> pl.Series:
+def _extremes(order: OrderedEntries, values: pl.DataFrame, each: Aggregate) -> pl.Series:
     """The least or greatest value that is there, at each step of the groups."""
     found, since, until = _lives(values, order)
     places = _ascending(found, each.function)
@@ -233,7 +233,7 @@ def _ascending(values: pl.Series, function: str) -> NDArray[np.uint32]:
 
 
 def _lives(
-    values: pl.DataFrame, order: Order
+    values: pl.DataFrame, order: OrderedEntries
 ) -> tuple[pl.Series, NDArray[np.intp], NDArray[np.intp]]:
     """The values of groups, each with its first step and the step at which it is gone."""
     turns = when_there(values)

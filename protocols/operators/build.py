@@ -3,9 +3,14 @@
 from collections.abc import Callable
 from functools import partial
 
-from protocols.operators.groups import Group
-from protocols.operators.joins import Join
-from protocols.operators.linear import Compute, Filter, Multiply, Union
+from protocols.operators.groups import GroupOperator
+from protocols.operators.joins import JoinOperator
+from protocols.operators.linear import (
+    ComputeOperator,
+    FilterOperator,
+    MultiplyOperator,
+    UnionOperator,
+)
 from protocols.operators.memory import Memories, Memory
 from protocols.operators.operator import Operator
 from protocols.views import tree
@@ -43,19 +48,19 @@ def _built(
         case tree.Core():
             return core(node.view)
         case tree.Compute():
-            return Compute(node, *below)
+            return ComputeOperator(node, *below)
         case tree.Filter():
-            return Filter(node, *below)
+            return FilterOperator(node, *below)
         case tree.Multiply():
-            return Multiply(node, *below)
+            return MultiplyOperator(node, *below)
         case tree.Union():
-            return Union(node, below)
+            return UnionOperator(node, below)
         case tree.Join():
             left, right = below
             adds_up = not _adds_up(above)
-            return Join(node, left, right, partial(memory, node), adds_up, allows_too_few)
+            return JoinOperator(node, left, right, partial(memory, node), adds_up, allows_too_few)
         case tree.Group():
-            return Group(node, below[0], partial(memory, node, 0), allows_too_few)
+            return GroupOperator(node, below[0], partial(memory, node, 0), allows_too_few)
 
 
 def _adds_up(above: tree.Node | None) -> bool:

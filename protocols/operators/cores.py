@@ -36,7 +36,7 @@ Places: TypeAlias = Mapping[Atom, Mapping[str, str]]
 _PLACE = {POSITION: column_type("BIGINT")}
 
 
-class Core:
+class CoreOperator:
     """The operator of an inner join."""
 
     def __init__(

@@ -44,7 +44,7 @@ _EVERYTHING = "_everything"
 _ONLY_GROUP = pl.DataFrame({_EVERYTHING: [0]}, schema_overrides={_EVERYTHING: pl.Int32})
 
 
-class Group:
+class GroupOperator:
     """The operator of a grouping."""
 
     def __init__(

@@ -41,7 +41,7 @@ from protocols.operators.keys import (
 from protocols.operators.memory import Memory
 from protocols.operators.operator import Operator, Span, Task, before, no_change
 from protocols.operators.outer import outer_pairs
-from protocols.operators.partners import Partners, Wanted
+from protocols.operators.partners import CountedKeys, Partners
 from protocols.operators.placed import (
     absence,
     added_up,
@@ -67,7 +67,7 @@ class _Partner:
     nulls_equal: bool
 
 
-class Join:
+class JoinOperator:
     """The operator of a join."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Join:
 
     def _asked(
         self, changed: tuple[pl.DataFrame, pl.DataFrame]
-    ) -> Iterator[tuple[Keys, Wanted | None]]:
+    ) -> Iterator[tuple[Keys, CountedKeys | None]]:
         """For each side the keys that have to be read, and those whose rows have to be counted."""
         if not self._on:
             for read in self._reads:
@@ -145,7 +145,7 @@ class Join:
         self,
         span: Span,
         side: int,
-        wanted: Wanted | None,
+        wanted: CountedKeys | None,
         there: Sequence[pl.DataFrame],
         changed: Sequence[pl.DataFrame],
     ) -> pl.DataFrame | None:

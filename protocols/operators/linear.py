@@ -15,7 +15,7 @@ from protocols.operators.statements import statement
 from protocols.views import tree
 
 
-class Compute:
+class ComputeOperator:
     """One row for each input row, with other columns."""
 
     def __init__(self, node: tree.Compute, below: Operator) -> None:
@@ -49,7 +49,7 @@ class Compute:
         return rows.select(*self._values, *also)
 
 
-class Filter:
+class FilterOperator:
     """The rows for which a condition is true."""
 
     def __init__(self, node: tree.Filter, below: Operator) -> None:
@@ -69,7 +69,7 @@ class Filter:
         self._below.settle()
 
 
-class Union:
+class UnionOperator:
     """The rows of all inputs."""
 
     def __init__(self, node: tree.Union, below: Sequence[Operator]) -> None:
@@ -89,7 +89,7 @@ class Union:
             each.settle()
 
 
-class Multiply:
+class MultiplyOperator:
     """Each row as often as one of its columns says."""
 
     def __init__(self, node: tree.Multiply, below: Operator) -> None:

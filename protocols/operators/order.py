@@ -17,7 +17,7 @@ from protocols.algebra.frame import all_equal, by_kind_and_position, picked, row
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class OrderedEntries:
     """Entries of rows in order. Those of a row at one position share a *step*."""
 
     #: The places of the entries that come first, second and so on.
@@ -74,7 +74,7 @@ class Order:
         return np.append(np.flatnonzero(self.begins)[1:], len(self.begins))
 
 
-def in_order(placed: pl.DataFrame, by: Sequence[str]) -> Order:
+def in_order(placed: pl.DataFrame, by: Sequence[str]) -> OrderedEntries:
     """Orders entries by the rows in some of their columns."""
     at = placed.get_column(POSITION).to_numpy()
     kinds = row_hashes(placed, by).to_numpy() if by else np.zeros(placed.height, np.uint64)
@@ -88,7 +88,7 @@ def in_order(placed: pl.DataFrame, by: Sequence[str]) -> Order:
     lasts[:-1] = ~goes_on | (at[1:] != at[:-1])
     ends = np.flatnonzero(lasts)
     starts = ends - np.diff(ends, prepend=-1) + 1
-    return Order(places, places[ends], begins[starts], np.flatnonzero(begins), ends)
+    return OrderedEntries(places, places[ends], begins[starts], np.flatnonzero(begins), ends)
 
 
 def _have_room(values: pl.Series, scale: int) -> bool:

@@ -20,7 +20,7 @@ _NUMBER = "_number"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CountedKeys:
     """The keys whose rows a batch has to count."""
 
     #: The remembered keys with their numbers.
@@ -37,12 +37,12 @@ class Partners:
         self._memory = memory
         self._counted = counted
 
-    def wanted(self, keys: pl.DataFrame) -> Wanted:
+    def wanted(self, keys: pl.DataFrame) -> CountedKeys:
         """Splits these keys into known ones, with their numbers, and those that have to be read."""
-        return Wanted(*self._memory.find(keys))
+        return CountedKeys(*self._memory.find(keys))
 
     def numbers(
-        self, wanted: Wanted, there: pl.DataFrame, change: pl.DataFrame, cut: int
+        self, wanted: CountedKeys, there: pl.DataFrame, change: pl.DataFrame, cut: int
     ) -> pl.DataFrame:
         """Counts the rows of the wanted keys at every position (see `running`).
 

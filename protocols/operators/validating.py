@@ -16,8 +16,8 @@ from protocols.algebra.frame import Frame, picked
 from protocols.errors import ProtocolBug
 from protocols.exchange.questions import Maintenance
 from protocols.operators.build import build
-from protocols.operators.groups import Group
-from protocols.operators.joins import Join
+from protocols.operators.groups import GroupOperator
+from protocols.operators.joins import JoinOperator
 from protocols.operators.keys import ALL, These, agreeing
 from protocols.operators.memory import Memories, Memory
 from protocols.operators.operator import Operator, Span
@@ -46,7 +46,7 @@ def validated(
     for node, side, memory in _memories(root, memories):
         keys = memory.everything() if sample is None else memory.sample(SAMPLED, sample)
         span, operator = Span(position + 1, position), build(node, core)
-        assert isinstance(operator, Group | Join)
+        assert isinstance(operator, GroupOperator | JoinOperator)
         if isinstance(keys, These):
             read = yield from operator.to_remember(side, span, keys)
             known, _ = memory.find(keys.rows)

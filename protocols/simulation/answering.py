@@ -9,7 +9,7 @@ from protocols.exchange.correction import widened
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Answer, Joint, Query, Question
 from protocols.simulation.algebras import Algebra
-from protocols.simulation.source import SimulatedSource, cut_page, restricted
+from protocols.simulation.source import MemorySource, cut_page, restricted
 
 #: The conditions that cut a relation into parts, each with the inclusion of its part.
 Parts: TypeAlias = tuple[tuple[Condition, Prefix], ...]
@@ -18,7 +18,7 @@ Parts: TypeAlias = tuple[tuple[Condition, Prefix], ...]
 class Answering:
     """The query servers of all sources; questions and answers are in the protocol's algebra."""
 
-    def __init__(self, algebra: Algebra, sources: Mapping[str, SimulatedSource]) -> None:
+    def __init__(self, algebra: Algebra, sources: Mapping[str, MemorySource]) -> None:
         self._algebra = algebra
         self._sources = sources
 

@@ -15,7 +15,7 @@ from protocols.checking.levels import LEVELS, Level
 from protocols.checking.tracereading import read_trace
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.drawn import scenario_for
-from protocols.simulation.pace import Cost, cost
+from protocols.simulation.pace import RunCost, cost
 from protocols.simulation.schedule import drawn_schedule
 from protocols.simulation.simulator import simulate
 
@@ -24,7 +24,7 @@ _BURSTS = (12, 24)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ComparisonSettings:
     """The settings of a comparison."""
 
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
@@ -41,7 +41,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Line:
+class ProtocolLine:
     """The results of one protocol."""
 
     entry: Entry
@@ -50,16 +50,16 @@ class Line:
     #: The number of runs below the claimed level.
     below: int
     #: Pace → cost at `Settings.relations`.
-    by_pace: Mapping[float, Cost]
+    by_pace: Mapping[float, RunCost]
     #: Number of relations → cost at the last pace.
-    by_size: Mapping[int, Cost]
+    by_size: Mapping[int, RunCost]
 
     @property
-    def at_rest(self) -> Cost:
+    def at_rest(self) -> RunCost:
         return next(iter(self.by_pace.values()))
 
     @property
-    def under_load(self) -> Cost:
+    def under_load(self) -> RunCost:
         return list(self.by_pace.values())[-1]
 
 
@@ -73,11 +73,11 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedProtocols:
     """The result of a comparison."""
 
-    settings: Settings
-    lines: tuple[Line, ...]
+    settings: ComparisonSettings
+    lines: tuple[ProtocolLine, ...]
     claims: tuple[Claim, ...]
 
     @property
@@ -93,16 +93,16 @@ class Comparison:
         }
 
 
-def compare(settings: Settings, report: Callable[[str], None]) -> Comparison:
+def compare(settings: ComparisonSettings, report: Callable[[str], None]) -> ComparedProtocols:
     """Measures everything; `report` is called after each protocol."""
     lines = []
     for name in settings.protocols:
         lines.append(_measured(PROTOCOLS[name], settings))
         report(f"{name}: {len(lines)} of {len(settings.protocols)}")
-    return Comparison(settings, tuple(lines), tuple(_claims(lines)))
+    return ComparedProtocols(settings, tuple(lines), tuple(_claims(lines)))
 
 
-def _measured(entry: Entry, settings: Settings) -> Line:
+def _measured(entry: Entry, settings: ComparisonSettings) -> ProtocolLine:
     reached, below = _levels(entry, settings.runs)
     by_pace = {
         pace: cost(entry, settings.relations, pace, settings.updates) for pace in settings.paces
@@ -114,7 +114,7 @@ def _measured(entry: Entry, settings: Settings) -> Line:
         else cost(entry, size, last, settings.updates)
         for size in settings.sizes
     }
-    return Line(entry, reached, below, by_pace, by_size)
+    return ProtocolLine(entry, reached, below, by_pace, by_size)
 
 
 def _levels(entry: Entry, runs: int) -> tuple[Level | None, int]:
@@ -133,9 +133,9 @@ def _levels(entry: Entry, runs: int) -> tuple[Level | None, int]:
 # The claims of the paper --------------------------------------------------------------------------
 
 
-def _claims(lines: Sequence[Line]) -> list[Claim]:
+def _claims(lines: Sequence[ProtocolLine]) -> list[Claim]:
     known = {line.entry.name: line for line in lines}
-    about: dict[str, Callable[[Mapping[str, Line]], list[Claim]]] = {
+    about: dict[str, Callable[[Mapping[str, ProtocolLine]], list[Claim]]] = {
         "eca": _about_eca,
         "strobe": _about_strobe,
         "c-strobe": _about_c_strobe,
@@ -146,7 +146,7 @@ def _claims(lines: Sequence[Line]) -> list[Claim]:
     return [claim for name, say in about.items() if name in known for claim in say(known)]
 
 
-def _about_eca(known: Mapping[str, Line]) -> list[Claim]:
+def _about_eca(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     line = known["eca"]
     small, large = _BURSTS
     terms = {n: [cost(line.entry, n, k, k).most_terms for k in _BURSTS] for n in (3, 4)}
@@ -171,7 +171,7 @@ def _about_eca(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _about_strobe(known: Mapping[str, Line]) -> list[Claim]:
+def _about_strobe(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     line = known["strobe"]
     most = {n: c.most_questions for n, c in line.by_size.items()}
     return [
@@ -184,7 +184,7 @@ def _about_strobe(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _about_c_strobe(known: Mapping[str, Line]) -> list[Claim]:
+def _about_c_strobe(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     most = {n: c.most_questions for n, c in known["c-strobe"].by_size.items() if n > 2}
     return [
         Claim(
@@ -197,7 +197,7 @@ def _about_c_strobe(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _about_sweep(known: Mapping[str, Line]) -> list[Claim]:
+def _about_sweep(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     line = known["sweep"]
     most = {n: c.most_questions for n, c in line.by_size.items()}
     return [
@@ -210,7 +210,7 @@ def _about_sweep(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _about_nested(known: Mapping[str, Line]) -> list[Claim]:
+def _about_nested(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     line = known["nested-sweep"]
     sweep = known.get("sweep", line)
     costs = {p: (c.per_update(c.questions)) for p, c in line.by_pace.items()}
@@ -230,7 +230,7 @@ def _about_nested(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _about_batched(known: Mapping[str, Line]) -> list[Claim]:
+def _about_batched(known: Mapping[str, ProtocolLine]) -> list[Claim]:
     line = known["batched-sweep"]
     most = {n: c.most_questions for n, c in line.by_size.items()}
     load = line.under_load
@@ -245,7 +245,7 @@ def _about_batched(known: Mapping[str, Line]) -> list[Claim]:
     ]
 
 
-def _quiescence(name: str, line: Line, needs: bool) -> Claim:
+def _quiescence(name: str, line: ProtocolLine, needs: bool) -> Claim:
     load = line.under_load
     starved = load.covered_meanwhile < 0.1 * load.updates
     words = "shows next to nothing while updates keep coming (requires quiescence)"
@@ -257,7 +257,7 @@ def _quiescence(name: str, line: Line, needs: bool) -> Claim:
     )
 
 
-def _meanwhile(load: Cost) -> str:
+def _meanwhile(load: RunCost) -> str:
     return (
         f"{load.installs_meanwhile} states, up to update {load.covered_meanwhile}, before the"
         f" {load.updates}th and last update came"
@@ -272,7 +272,7 @@ def _listed_keys(numbers: Mapping[Any, Any]) -> str:
     return ", ".join(f"{number:g}" for number in numbers)
 
 
-def _line_to_json(line: Line) -> dict[str, Any]:
+def _line_to_json(line: ProtocolLine) -> dict[str, Any]:
     return {
         "protocol": line.entry.name,
         "claims": line.entry.level.name,

@@ -41,7 +41,7 @@ _DEEP = 2
 
 
 @dataclass(frozen=True)
-class Shown:
+class VisibleColumn:
     """A visible column, or the expression that replaces one above a grouping."""
 
     text: str
@@ -49,10 +49,10 @@ class Shown:
 
 
 #: Draws a condition with a subquery, or a subquery as a value of this type; None: not here.
-Asking: TypeAlias = Callable[[Sequence[Shown], str], str | None]
+Asking: TypeAlias = Callable[[Sequence[VisibleColumn], str], str | None]
 
 
-class Scalars:
+class ScalarDice:
     """Draws values and conditions."""
 
     def __init__(self, rng: Random, asking: Asking) -> None:
@@ -61,7 +61,7 @@ class Scalars:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def value(self, type_: str, columns: Sequence[Shown], depth: int = 0) -> str:
+    def value(self, type_: str, columns: Sequence[VisibleColumn], depth: int = 0) -> str:
         """Draws a value of this type."""
         own = [shown.text for shown in columns if shown.type == type_]
         if own and self._rng.random() < 0.5 + depth * 0.25:
@@ -78,7 +78,7 @@ class Scalars:
         text = "NULL" if self._rng.random() < 0.1 else self._rng.choice(CONSTANTS[type_])
         return f"CAST({text} AS {type_})"
 
-    def _of_numbers(self, type_: str, columns: Sequence[Shown], depth: int) -> str | None:
+    def _of_numbers(self, type_: str, columns: Sequence[VisibleColumn], depth: int) -> str | None:
         one = self.value(type_, columns, depth)
         match type_:
             case "BIGINT":
@@ -93,7 +93,7 @@ class Scalars:
                 return f"CAST({half} AS DECIMAL(6,2))"
         return None
 
-    def _chosen(self, type_: str, columns: Sequence[Shown], depth: int) -> str:
+    def _chosen(self, type_: str, columns: Sequence[VisibleColumn], depth: int) -> str:
         """Draws a value chosen by a condition (CASE) or by NULL (COALESCE, NULLIF)."""
         one = self.value(type_, columns, depth)
         other = self._rng.choice((self.value(type_, columns, depth), self.constant(type_)))
@@ -107,18 +107,18 @@ class Scalars:
             return f"CASE WHEN {test} THEN {one} END"
         return f"CASE WHEN {test} THEN {one} ELSE {other} END"
 
-    def _cast(self, type_: str, columns: Sequence[Shown], depth: int) -> str | None:
+    def _cast(self, type_: str, columns: Sequence[VisibleColumn], depth: int) -> str | None:
         if type_ not in _CASTS:
             return None
         source = self._rng.choice(_CASTS[type_])
         return f"CAST({self.value(source, columns, depth)} AS {type_})"
 
-    def _asked(self, type_: str, columns: Sequence[Shown], _: int) -> str | None:
+    def _asked(self, type_: str, columns: Sequence[VisibleColumn], _: int) -> str | None:
         return self._asking(columns, type_)
 
     # -- conditions ------------------------------------------------------------------------------
 
-    def condition(self, columns: Sequence[Shown], depth: int = 0) -> str:
+    def condition(self, columns: Sequence[VisibleColumn], depth: int = 0) -> str:
         """Draws a condition that reads a column."""
         if depth < _DEEP and self._rng.random() < 0.4:
             one, other = (self.condition(columns, depth + 1) for _ in range(2))
@@ -139,7 +139,7 @@ class Scalars:
                 return asked
         return self._test(columns, depth)
 
-    def _test(self, columns: Sequence[Shown], depth: int) -> str:
+    def _test(self, columns: Sequence[VisibleColumn], depth: int) -> str:
         shown = self._rng.choice(columns)
         other = self.value(shown.type, columns, depth + 1)
         if self._rng.random() < 0.4:
@@ -160,7 +160,7 @@ class Scalars:
         return _many(rng, shown) if rng.random() < _MANY and shown.type in _CALLED else drawn
 
 
-def _many(rng: Random, shown: Shown) -> str:
+def _many(rng: Random, shown: VisibleColumn) -> str:
     """Draws a test with many members and functions; some fail for rows that CASE keeps from them.
 
     Under AND and OR such members are not drawn: DuckDB, the judge, may evaluate any part first.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from protocols.algebra.expressions import COMPARISONS
-from protocols.simulation.drawnscalars import Scalars, Shown
+from protocols.simulation.drawnscalars import ScalarDice, VisibleColumn
 
 #: Relation → column → type.
 Relations = Mapping[str, Mapping[str, str]]
@@ -23,7 +23,7 @@ class NoQuery(Exception):
 
 
 @dataclass(frozen=True)
-class Query:
+class DrawnQuery:
     """The text of a query, and the types of its columns by name."""
 
     text: str
@@ -46,7 +46,7 @@ class _Drawing:
         self._numbers = itertools.count()
         #: Queries in WITH: name → (columns, the number of relations that they name).
         self._common: dict[str, tuple[Mapping[str, str], int]] = {}
-        self._scalars = Scalars(rng, self._asked)
+        self._scalars = ScalarDice(rng, self._asked)
         #: Whether a drawn scalar may contain subqueries.
         self._asks = False
 
@@ -64,7 +64,7 @@ class _Drawing:
 
     # -- queries ---------------------------------------------------------------------------------
 
-    def _query(self, types: Sequence[str] | None = None) -> Query:
+    def _query(self, types: Sequence[str] | None = None) -> DrawnQuery:
         """Draws a SELECT or a set operation; with these types if any are given."""
         if self._room < 2 or self._rng.random() < 0.8:
             return self._select(types)
@@ -72,20 +72,22 @@ class _Drawing:
         right = self._query(list(left.columns.values()))
         operation = self._rng.choice(("UNION", "INTERSECT", "EXCEPT"))
         every = self._rng.choice(("", " ALL"))
-        return Query(f"({left.text}) {operation}{every} ({right.text})", left.columns)
+        return DrawnQuery(f"({left.text}) {operation}{every} ({right.text})", left.columns)
 
-    def _select(self, types: Sequence[str] | None) -> Query:
+    def _select(self, types: Sequence[str] | None) -> DrawnQuery:
         tables, columns = self._from(self._rng.choice((1, 2, 2, 3, 4)), self._rng.choice((0, 1)))
         where = self._where(columns, 0.6)
         if self._rng.random() < 0.4:
             return self._grouped(tables, columns, where, types)
         items = self._items(columns, types, asks=self._rng.random() < 0.3)
         distinct = self._rng.choice(("", "", "", "DISTINCT "))
-        return Query(f"SELECT {distinct}{_listed(items)} FROM {tables}{where}", _columns(items))
+        return DrawnQuery(
+            f"SELECT {distinct}{_listed(items)} FROM {tables}{where}", _columns(items)
+        )
 
     def _grouped(
-        self, tables: str, columns: Sequence[Shown], where: str, types: Sequence[str] | None
-    ) -> Query:
+        self, tables: str, columns: Sequence[VisibleColumn], where: str, types: Sequence[str] | None
+    ) -> DrawnQuery:
         drawn = [self._key(columns) for _ in range(self._rng.choice((0, 1, 1, 2)))]
         keys = list(dict.fromkeys(drawn))
         aggregates = [self._aggregate(columns) for _ in range(self._rng.choice((1, 1, 2, 3)))]
@@ -99,15 +101,15 @@ class _Drawing:
         if not keys and not any(aggregate.text in shown for aggregate in aggregates):
             raise NoQuery("neither GROUP BY nor an aggregate")
         text = f"SELECT {_listed(items)} FROM {tables}{where}{group}{having}"
-        return Query(text, _columns(items))
+        return DrawnQuery(text, _columns(items))
 
-    def _key(self, columns: Sequence[Shown]) -> Shown:
+    def _key(self, columns: Sequence[VisibleColumn]) -> VisibleColumn:
         shown = self._rng.choice(columns)
         if self._rng.random() < 0.8:
             return shown
-        return Shown(self._scalar(shown.type, columns), shown.type)
+        return VisibleColumn(self._scalar(shown.type, columns), shown.type)
 
-    def _aggregate(self, columns: Sequence[Shown]) -> Shown:
+    def _aggregate(self, columns: Sequence[VisibleColumn]) -> VisibleColumn:
         shown = self._rng.choice(columns)
         value = shown.text
         if self._rng.random() < 0.2:
@@ -120,7 +122,7 @@ class _Drawing:
         text = "count(*)" if function == "count(*)" else f"{function}({distinct}{value})"
         if self._rng.random() < 0.2:
             text += f" FILTER (WHERE {self._condition(columns)})"
-        return Shown(text, self._type_of(function, shown.type))
+        return VisibleColumn(text, self._type_of(function, shown.type))
 
     def _type_of(self, function: str, type_: str) -> str:
         match function:
@@ -133,7 +135,7 @@ class _Drawing:
         return "BIGINT"
 
     def _items(
-        self, seen: Sequence[Shown], types: Sequence[str] | None, asks: bool = False
+        self, seen: Sequence[VisibleColumn], types: Sequence[str] | None, asks: bool = False
     ) -> list[tuple[str, str]]:
         """Draws the selected items: (text, type)."""
         if types is None:
@@ -150,7 +152,7 @@ class _Drawing:
             (f"{text} AS {self._name()}", type_) for text, type_ in zip(texts, types, strict=True)
         ]
 
-    def _scalar(self, type_: str, columns: Sequence[Shown], asks: bool = False) -> str:
+    def _scalar(self, type_: str, columns: Sequence[VisibleColumn], asks: bool = False) -> str:
         self._asks = asks
         value = self._scalars.value(type_, columns)
         self._asks = False
@@ -158,7 +160,7 @@ class _Drawing:
 
     # -- FROM ------------------------------------------------------------------------------------
 
-    def _from(self, most: int, spare: int = 0) -> tuple[str, list[Shown]]:
+    def _from(self, most: int, spare: int = 0) -> tuple[str, list[VisibleColumn]]:
         """Draws joined tables, and their columns; leaves `spare` room for subqueries."""
         text, tables = self._table()
         for _ in range(self._rng.randint(0, most - 1)):
@@ -168,8 +170,8 @@ class _Drawing:
         return text, [shown for columns in tables.values() for shown in columns]
 
     def _joined(
-        self, text: str, tables: dict[str, list[Shown]]
-    ) -> tuple[str, dict[str, list[Shown]]]:
+        self, text: str, tables: dict[str, list[VisibleColumn]]
+    ) -> tuple[str, dict[str, list[VisibleColumn]]]:
         other, new = self._table()
         if self._room > 0 and self._rng.random() < 0.2:
             # Joins in parentheses on the right: not a left-deep tree.
@@ -187,7 +189,7 @@ class _Drawing:
         return f"{text} {kind} {other} ON {on}", both
 
     def _common_names(
-        self, tables: Mapping[str, list[Shown]], new: Mapping[str, list[Shown]]
+        self, tables: Mapping[str, list[VisibleColumn]], new: Mapping[str, list[VisibleColumn]]
     ) -> list[str]:
         """The columns that occur once on both sides, with one type."""
         sides: list[dict[str, list[str]]] = []
@@ -200,7 +202,7 @@ class _Drawing:
         return [n for n, types in left.items() if len(types) == 1 and right.get(n) == types]
 
     def _equalities(
-        self, ours: Sequence[Shown], theirs: Sequence[Shown], number: int
+        self, ours: Sequence[VisibleColumn], theirs: Sequence[VisibleColumn], number: int
     ) -> Iterator[str]:
         pairs = [(a, b) for a in ours for b in theirs if a.type == b.type]
         if not pairs:
@@ -209,7 +211,7 @@ class _Drawing:
             one, other = self._rng.choice(pairs)
             yield f"{one.text} = {other.text}"
 
-    def _table(self) -> tuple[str, dict[str, list[Shown]]]:
+    def _table(self) -> tuple[str, dict[str, list[VisibleColumn]]]:
         """Draws a relation, a query of WITH, or a subquery."""
         alias = f"t{next(self._numbers)}"
         if self._common and self._rng.random() < 0.6:
@@ -226,7 +228,7 @@ class _Drawing:
 
     # -- conditions ------------------------------------------------------------------------------
 
-    def _where(self, columns: Sequence[Shown], likely: float) -> str:
+    def _where(self, columns: Sequence[VisibleColumn], likely: float) -> str:
         if self._rng.random() >= likely:
             return ""
         parts = [
@@ -237,14 +239,14 @@ class _Drawing:
         ]
         return f" WHERE {' AND '.join(parts)}"
 
-    def _condition(self, columns: Sequence[Shown], asks: bool = False) -> str:
+    def _condition(self, columns: Sequence[VisibleColumn], asks: bool = False) -> str:
         """Draws a condition, with or without subqueries."""
         self._asks = asks
         condition = self._scalars.condition(columns)
         self._asks = False
         return condition
 
-    def _conjunct(self, columns: Sequence[Shown]) -> str:
+    def _conjunct(self, columns: Sequence[VisibleColumn]) -> str:
         """Draws EXISTS or IN directly below WHERE, where not only equalities may link."""
         if self._room < 1:
             return self._condition(columns)
@@ -256,7 +258,9 @@ class _Drawing:
         ours, item = self._item_like(columns, own)
         return f"{ours} {form} (SELECT {item} FROM {tables}{linked})"
 
-    def _linked(self, columns: Sequence[Shown], others: bool) -> tuple[str, list[Shown], str]:
+    def _linked(
+        self, columns: Sequence[VisibleColumn], others: bool
+    ) -> tuple[str, list[VisibleColumn], str]:
         """Draws FROM and WHERE of a subquery; returns its columns too."""
         asks = self._asks
         tables, own = self._from(self._rng.choice((1, 1, 1, 2)))
@@ -270,7 +274,7 @@ class _Drawing:
         self._asks = asks
         return tables, own, f" WHERE {' AND '.join(parts)}" if parts else ""
 
-    def _test_of_both(self, own: Sequence[Shown], columns: Sequence[Shown]) -> str:
+    def _test_of_both(self, own: Sequence[VisibleColumn], columns: Sequence[VisibleColumn]) -> str:
         """Draws a test other than an equality over columns of a subquery and the outer query."""
         ours, theirs = self._rng.choice(own), self._rng.choice(columns)
         if ours.type != theirs.type:
@@ -278,14 +282,16 @@ class _Drawing:
         op = self._rng.choice(_QUANTIFIED)
         return f"({ours.text} {op} {theirs.text} OR {ours.text} IS NULL)"
 
-    def _item_like(self, columns: Sequence[Shown], own: Sequence[Shown]) -> tuple[str, str]:
+    def _item_like(
+        self, columns: Sequence[VisibleColumn], own: Sequence[VisibleColumn]
+    ) -> tuple[str, str]:
         pairs = [(a, b) for a in columns for b in own if a.type == b.type]
         if not pairs:
             raise NoQuery("nothing to compare")
         ours, item = self._rng.choice(pairs)
         return ours.text, item.text
 
-    def _asked(self, columns: Sequence[Shown], wanted: str) -> str | None:
+    def _asked(self, columns: Sequence[VisibleColumn], wanted: str) -> str | None:
         """Draws a condition with a subquery, or a subquery as a value of a type."""
         if not self._asks or self._room < 1:
             return None
@@ -293,7 +299,7 @@ class _Drawing:
             return self._subquery_condition(columns)
         return self._single_value(columns, wanted)
 
-    def _subquery_condition(self, columns: Sequence[Shown]) -> str:
+    def _subquery_condition(self, columns: Sequence[VisibleColumn]) -> str:
         tables, own, linked = self._linked(columns, others=False)
         if self._rng.random() < 0.25:
             return f"{self._rng.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {tables}{linked})"
@@ -304,7 +310,7 @@ class _Drawing:
             return f"{ours} {form} {query}"
         return f"{ours} {self._rng.choice(_QUANTIFIED)} {form} {query}"
 
-    def _single_value(self, columns: Sequence[Shown], wanted: str) -> str | None:
+    def _single_value(self, columns: Sequence[VisibleColumn], wanted: str) -> str | None:
         tables, own, linked = self._linked(columns, others=False)
         values = [each.text for each in own if each.type == wanted]
         forms = [f"{function}({value})" for value in values for function in ("min", "max")]
@@ -322,8 +328,8 @@ class _Drawing:
         return f"c{next(self._numbers)}"
 
 
-def _of(alias: str, columns: Mapping[str, str]) -> list[Shown]:
-    return [Shown(f"{alias}.{name}", type_) for name, type_ in columns.items()]
+def _of(alias: str, columns: Mapping[str, str]) -> list[VisibleColumn]:
+    return [VisibleColumn(f"{alias}.{name}", type_) for name, type_ in columns.items()]
 
 
 def _listed(items: Sequence[tuple[str, str]]) -> str:

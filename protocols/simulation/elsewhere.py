@@ -18,7 +18,7 @@ from protocols.simulation.choices import Choices
 from protocols.views.partials import total
 
 
-class Executors:
+class SimulatedExecutors:
     """Decides which batches executors sweep, and in how many slices."""
 
     def __init__(self, choices: Choices, slices: int) -> None:

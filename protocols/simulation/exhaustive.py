@@ -38,11 +38,11 @@ from typing import Any
 
 from protocols.checking import trace
 from protocols.errors import WrongUse
-from protocols.exchange.driver import Asked
+from protocols.exchange.driver import SentQuestion
 from protocols.exchange.holdback import HoldBack
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Group
-from protocols.exchange.maintained import Wanted
+from protocols.exchange.maintained import WantedAnswer
 from protocols.exchange.questions import Answer, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Branching, Recorded
@@ -53,7 +53,7 @@ from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import Reads, Schedule, refuse_reads
 from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 from protocols.simulation.simulator import simulate
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 
 #: Rows per page of the first state: all of them, since it is made without concurrent updates.
 _ALL = 1_000_000
@@ -171,11 +171,11 @@ class _Run:
             return answering.in_window(question, window, lambda: self._moments(window))
         return answering.from_state(question, Prefix(low))
 
-    def _from(self, version: int, source: SimulatedSource) -> int:
+    def _from(self, version: int, source: MemorySource) -> int:
         """Chooses this version or any later one."""
         return version + self._choices.below(len(source.updates) - version + 1)
 
-    def _with_holes(self, source: SimulatedSource) -> Prefix:
+    def _with_holes(self, source: MemorySource) -> Prefix:
         """Chooses any set of transactions that a snapshot can have, described in any way."""
         everything = range(1, len(source.updates) + 1)
         lacking: list[int] = []
@@ -198,11 +198,11 @@ class _Run:
 
     # -- possible events -----------------------------------------------------------------------
 
-    def _rounds(self) -> list[list[tuple[Asked[Any], Wanted[Any]]]]:
+    def _rounds(self) -> list[list[tuple[SentQuestion[Any], WantedAnswer[Any]]]]:
         """Answers that are handed over together: a piece sees only the last one of its round."""
         if self._fifo:
             return [[message] for message in self._life.driver.next_ones()]
-        rounds: dict[object, list[tuple[Asked[Any], Wanted[Any]]]] = {}
+        rounds: dict[object, list[tuple[SentQuestion[Any], WantedAnswer[Any]]]] = {}
         for asked, wanted in self._life.driver.ready():
             rounds.setdefault(wanted.round, []).append((asked, wanted))
         return list(rounds.values())

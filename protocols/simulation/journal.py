@@ -12,7 +12,7 @@ from protocols.algebra.bag import Bag
 from protocols.checking import trace
 from protocols.checking.tracewriting import write_trace
 from protocols.exchange.mailbox import Group
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Outcome:
     #: The number of answers that differed from the relation at the position they were for.
     concurrent: dict[int, int]
     #: The sources at the end, which remember all their versions.
-    sources: Mapping[str, SimulatedSource]
+    sources: Mapping[str, MemorySource]
     #: The number of crashes.
     crashes: int = 0
     #: The choices made; a schedule with them repeats the run.
@@ -57,7 +57,7 @@ class Outcome:
         """The groups delivered at the positions 1, 2, …"""
         groups: list[list[tuple[str, int]]] = []
         for event in self.events:
-            if isinstance(event, trace.Deliver) and event.position > 0:
+            if isinstance(event, trace.DeliverLine) and event.position > 0:
                 if event.position > len(groups):
                     groups.append([])
                 groups[-1].append((event.source, event.version))
@@ -84,16 +84,16 @@ class Journal:
 
     def delivered(self, group: Group, position: int) -> None:
         for source, version in group:
-            self.events.append(trace.Deliver(source, version, position))
+            self.events.append(trace.DeliverLine(source, version, position))
 
     def asked(self, position: int, source: str, relation: str, keys: int) -> int:
         self.last_id += 1
-        self.events.append(trace.Query(self.last_id, position, source, relation, keys))
+        self.events.append(trace.QueryLine(self.last_id, position, source, relation, keys))
         self.queries[position] = self.queries.get(position, 0) + 1
         return self.last_id
 
     def answered(self, id_: int, version: int, rows: int) -> None:
-        self.events.append(trace.Answer(id_, version, rows))
+        self.events.append(trace.AnswerLine(id_, version, rows))
 
     def answered_by_a_copy(self, position: int) -> None:
         self.copied[position] = self.copied.get(position, 0) + 1
@@ -103,19 +103,19 @@ class Journal:
 
     def shown(self, state: VisibleState, skipped: int) -> None:
         changes = () if state.change is None else tuple(state.change.counts.items())
-        self.events.append(trace.State(state.position, state.vector, changes, skipped))
+        self.events.append(trace.StateLine(state.position, state.vector, changes, skipped))
         self.states.append(state)
         self.skipped[state.position] = skipped
 
     def outcome(
         self,
         delivered: dict[str, int],
-        sources: Mapping[str, SimulatedSource],
+        sources: Mapping[str, MemorySource],
         choices: Sequence[int],
         crashes: int = 0,
     ) -> Outcome:
         """The whole record, once the run has ended with this vector."""
-        self.events.append(trace.End(delivered))
+        self.events.append(trace.EndLine(delivered))
         return Outcome(
             tuple(self.events),
             tuple(self.states),
@@ -132,17 +132,17 @@ class Journal:
         """Undoes the events that a crash loses; returns the undone deliveries, in their order."""
         durable = self.position
         undone: dict[int, list[tuple[str, int]]] = {}
-        done = {event.id for event in self.events if isinstance(event, trace.Answer)}
-        asked = (event for event in self.events if isinstance(event, trace.Query))
+        done = {event.id for event in self.events if isinstance(event, trace.AnswerLine)}
+        asked = (event for event in self.events if isinstance(event, trace.QueryLine))
         lost = {query.id for query in asked if query.position > durable or query.id not in done}
         kept: list[trace.Line] = []
         for event in self.events:
             match event:
-                case trace.Deliver(source, version, position) if position > max(durable, 0):
+                case trace.DeliverLine(source, version, position) if position > max(durable, 0):
                     undone.setdefault(position, []).append((source, version))
-                case trace.Query(id_, position) if id_ in lost:
+                case trace.QueryLine(id_, position) if id_ in lost:
                     self.queries[position] -= 1
-                case trace.Answer(id_) if id_ in lost:
+                case trace.AnswerLine(id_) if id_ in lost:
                     pass
                 case _:
                     kept.append(event)

@@ -18,7 +18,7 @@ from protocols.checking.levels import COMPLETE, DELIVERY
 from protocols.exchange.mailbox import Group
 from protocols.maintenance.registry import Entry
 from protocols.simulation.journal import Outcome, VisibleState
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from protocols.simulation.sqlcontents import SqlContents
 from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import Atom, View
@@ -67,7 +67,7 @@ def _wrong_claims(outcome: Outcome) -> str | None:
     return None if before.vector == top else "the last state is not that of all deliveries"
 
 
-def _parts(sources: Mapping[str, SimulatedSource]) -> dict[str, Group]:
+def _parts(sources: Mapping[str, MemorySource]) -> dict[str, Group]:
     parts: dict[str, Group] = {}
     for name, source in sources.items():
         for version, update in enumerate(source.updates, 1):
@@ -133,7 +133,7 @@ def _differences(held: Rows, due: Rows) -> str:
     )
 
 
-def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> "AnyContents":
+def contents_of(view: AnyView, sources: Mapping[str, MemorySource]) -> "AnyContents":
     """The view at any vector."""
     return SqlContents(view, sources) if isinstance(view, TreeView) else Contents(view, sources)
 
@@ -141,7 +141,7 @@ def contents_of(view: AnyView, sources: Mapping[str, SimulatedSource]) -> "AnyCo
 class Contents:
     """An inner join at any vector, by nested loops over the contents of the sources."""
 
-    def __init__(self, view: View, sources: Mapping[str, SimulatedSource]) -> None:
+    def __init__(self, view: View, sources: Mapping[str, MemorySource]) -> None:
         self._sources = sources
         self._loops = [_Loop(view, atom) for atom in view.atoms]
         places = {name: i for i, name in enumerate(_columns(view.atoms))}

@@ -4,9 +4,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocols.exchange.driver import Asked
+from protocols.exchange.driver import SentQuestion
 from protocols.exchange.mailbox import Group, Mailbox
-from protocols.exchange.maintained import Maintained, Wanted
+from protocols.exchange.maintained import Maintained, WantedAnswer
 from protocols.exchange.questions import Question
 from protocols.operators.memory import Memories
 from protocols.simulation.elsewhere import Part, Parted
@@ -18,7 +18,7 @@ from protocols.simulation.setting import Setting
 class Opened:
     """A question that was sent, or its answer."""
 
-    asked: Asked[Any]
+    asked: SentQuestion[Any]
     #: The version of its source when it was asked: only stale reads are older.
     asked_at: int
 
@@ -32,7 +32,7 @@ class Opened:
 
 
 @dataclass(eq=False)
-class Kept:
+class LivingView:
     """A view of this life, and its record."""
 
     setting: Setting
@@ -42,7 +42,7 @@ class Kept:
     #: The groups delivered before the crash, which have to be delivered again first, in this order.
     again: deque[Group] = field(default_factory=deque)
     #: The numbers of its questions in the trace.
-    ids: dict[Wanted[Any], int] = field(default_factory=dict)
+    ids: dict[WantedAnswer[Any], int] = field(default_factory=dict)
     #: Deliveries up to this position are in the record.
     recorded: int = 0
     #: Whether the first state is being made.

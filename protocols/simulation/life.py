@@ -20,10 +20,10 @@ from protocols.algebra.bag import bag
 from protocols.exchange.copying import Copying
 from protocols.exchange.correction import snapshot
 from protocols.exchange.delivery import Channel, Delivery
-from protocols.exchange.driver import Asked, Driver
+from protocols.exchange.driver import Driver, SentQuestion
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Group, Mailbox, Received
-from protocols.exchange.maintained import Maintained, Wanted
+from protocols.exchange.maintained import Maintained, WantedAnswer
 from protocols.exchange.protocol import Install, Work
 from protocols.exchange.questions import Answer, Joint, Question, Snapshot
 from protocols.exchange.slices import Slice
@@ -31,11 +31,11 @@ from protocols.exchange.together import finish
 from protocols.maintenance.firststate import next_stretch
 from protocols.maintenance.tree_sweep import validate
 from protocols.simulation.answering import Answering
-from protocols.simulation.elsewhere import Executors, Part, Parted, same_deliveries
+from protocols.simulation.elsewhere import Part, Parted, SimulatedExecutors, same_deliveries
 from protocols.simulation.journal import Journal, VisibleState
-from protocols.simulation.kept import Kept, Opened
+from protocols.simulation.kept import LivingView, Opened
 from protocols.simulation.setting import Setting
-from protocols.simulation.source import Commits, SimulatedSource
+from protocols.simulation.source import CommitProperties, MemorySource
 from protocols.views.catalog import Relation
 from protocols.views.partials import total
 from protocols.views.tree import TreeView
@@ -50,8 +50,8 @@ class Life:
     def __init__(
         self,
         views: Sequence[tuple[Setting, Journal, Mapping[str, int]]],
-        sources: Mapping[str, SimulatedSource],
-        executors: Executors | None = None,
+        sources: Mapping[str, MemorySource],
+        executors: SimulatedExecutors | None = None,
     ) -> None:
         """`views`: each with its record and the vector that it begins at, all over one reading."""
         self._sources = sources
@@ -69,28 +69,33 @@ class Life:
 
     def _kept(
         self, number: int, setting: Setting, journal: Journal, vector: Mapping[str, int]
-    ) -> Kept:
+    ) -> LivingView:
         mailbox = Mailbox(self.received, vector, max(journal.position, 0))
         delivery = self._delivery(setting, mailbox)
         name, note = setting.view.name, self._noting(number)
         wanted = None if self._executors is None else self._executors.want
         maintained = Maintained(name, mailbox, delivery, note=note, elsewhere=wanted)
         self.driver.views.append(maintained)
-        return Kept(setting, journal, maintained, recorded=mailbox.start)
+        return LivingView(setting, journal, maintained, recorded=mailbox.start)
 
     def _delivery(
         self, setting: Setting, mailbox: Mailbox[Any], channel: Channel[Any] | None = None
     ) -> Delivery[Any]:
-        commits, refuse = Commits(self._sources, setting.globals), setting.entry.refuse_global
+        commits, refuse = (
+            CommitProperties(self._sources, setting.globals),
+            setting.entry.refuse_global,
+        )
         return Delivery(mailbox, list(self._sources), commits, refuse, channel)
 
-    def _noting(self, number: int) -> Callable[[Wanted[Any], Answer[Any], Snapshot[Any]], None]:
-        def note(wanted: Wanted[Any], answer: Answer[Any], found: Snapshot[Any]) -> None:
+    def _noting(
+        self, number: int
+    ) -> Callable[[WantedAnswer[Any], Answer[Any], Snapshot[Any]], None]:
+        def note(wanted: WantedAnswer[Any], answer: Answer[Any], found: Snapshot[Any]) -> None:
             self._told(self.views[number], wanted, answer, found)
 
         return note
 
-    def _through_a_channel(self, number: int, kept: Kept) -> Maintained[Any]:
+    def _through_a_channel(self, number: int, kept: LivingView) -> Maintained[Any]:
         """The view again, for a protocol that relies on FIFO."""
         before = kept.maintained.mailbox
         logs = {relation: self._algebra.log() for relation in kept.setting.view.relations}
@@ -130,7 +135,7 @@ class Life:
 
     # -- updates -------------------------------------------------------------------------------
 
-    def arrive(self, source: SimulatedSource) -> None:
+    def arrive(self, source: MemorySource) -> None:
         """Receives the next update of a source: known, but without a position."""
         version = self.received.received(source.name) + 1
         changes = {
@@ -140,7 +145,7 @@ class Life:
         }
         self.received.receive(source.name, version, changes)
 
-    def may_enqueue(self, kept: Kept) -> dict[str, int]:
+    def may_enqueue(self, kept: LivingView) -> dict[str, int]:
         """Source → the version up to which its updates may be enqueued for a view now."""
         if kept.loading and kept.setting.entry.fifo:
             return {}  # its channel begins with the protocol
@@ -151,13 +156,15 @@ class Life:
             if received(name) > enqueued[name] and self.driver.may_enqueue(kept.maintained, name)
         }
 
-    def enqueue_upto(self, kept: Kept, ends: Mapping[str, int], most: int | None = None) -> bool:
+    def enqueue_upto(
+        self, kept: LivingView, ends: Mapping[str, int], most: int | None = None
+    ) -> bool:
         """Enqueues received updates by their time of commit; returns whether more of them wait."""
         more = kept.maintained.enqueue_upto(ends, most)
         self._begin(kept)
         return more
 
-    def enqueue_each(self, kept: Kept, group: Group) -> None:
+    def enqueue_each(self, kept: LivingView, group: Group) -> None:
         """Enqueues these updates, in this order."""
         names = tuple(dict.fromkeys(source for source, _ in group))
         which = np.array([names.index(source) for source, _ in group], np.int64)
@@ -165,14 +172,14 @@ class Life:
         kept.maintained.enqueue_each(names, which, versions)
         self._begin(kept)
 
-    def next_again(self, kept: Kept) -> Group | None:
+    def next_again(self, kept: LivingView) -> Group | None:
         """The group to deliver again next, if all of it is here and may be enqueued."""
         ends = self.may_enqueue(kept)
         if not kept.again or any(ends.get(s, 0) < version for s, version in kept.again[0]):
             return None
         return kept.again[0]
 
-    def _begin(self, kept: Kept) -> None:
+    def _begin(self, kept: LivingView) -> None:
         kept.maintained.begin()
         self._follow()
 
@@ -185,7 +192,7 @@ class Life:
                 self._record_question(wanted)
             self.open.append(Opened(asked, self._sources[asked.question.source].version))
 
-    def _record_question(self, wanted: Wanted[Any]) -> None:
+    def _record_question(self, wanted: WantedAnswer[Any]) -> None:
         kept = next((kept for kept in self.views if kept.asks(wanted.asker)), None)
         if kept is None or wanted in kept.ids:
             return  # for a copy, or asked again
@@ -199,13 +206,13 @@ class Life:
         self.open.remove(opened)
         self.driver.answered(opened.asked, answer)
 
-    def hand_over(self, message: tuple[Asked[Any], Wanted[Any]]) -> None:
+    def hand_over(self, message: tuple[SentQuestion[Any], WantedAnswer[Any]]) -> None:
         """Hands an answer to a view that wants it."""
         self.driver.hand_over(*message)
         self._follow()
 
     def _told(
-        self, kept: Kept, wanted: Wanted[Any], answer: Answer[Any], found: Snapshot[Any]
+        self, kept: LivingView, wanted: WantedAnswer[Any], answer: Answer[Any], found: Snapshot[Any]
     ) -> None:
         self._record_deliveries(kept)
         question = wanted.question
@@ -231,13 +238,13 @@ class Life:
         part.begin()
         self._follow()
 
-    def _hand_out(self, number: int, kept: Kept) -> None:
+    def _hand_out(self, number: int, kept: LivingView) -> None:
         for stretch in kept.maintained.take_stretches():
             assert self._executors is not None, "it said that it wants the stretch"
             slices = self._executors.cut(kept.mailbox, stretch)
             kept.parted.append(Parted(stretch, [self._part(number, kept, s) for s in slices]))
 
-    def _part(self, number: int, kept: Kept, slice_: Slice) -> Part:
+    def _part(self, number: int, kept: LivingView, slice_: Slice) -> Part:
         setting, mailbox = kept.setting, same_deliveries(kept.mailbox, self.received)
         assert setting.entry.stretch is not None, "its protocol has begun a stretch"
         delivery, note = self._delivery(setting, mailbox), self._noting(number)
@@ -245,7 +252,7 @@ class Life:
         self.driver.views.append(maintained)
         return Part(slice_, maintained, setting.entry.stretch(setting.view, mailbox))
 
-    def _take_swept(self, kept: Kept) -> None:
+    def _take_swept(self, kept: LivingView) -> None:
         for parted in [each for each in kept.parted if each.swept]:
             kept.parted.remove(parted)
             for part in parted.parts:
@@ -269,7 +276,7 @@ class Life:
             if installs:
                 self._validate(kept)
 
-    def _validate(self, kept: Kept) -> None:
+    def _validate(self, kept: LivingView) -> None:
         """Validates the memories of a view's operators now and then, outside the run's events."""
         view, position = kept.setting.view, kept.journal.position
         if not isinstance(view, TreeView) or kept.setting.entry.control:
@@ -289,7 +296,7 @@ class Life:
             found.append(snapshot(self.received, question, answer))
         return found
 
-    def _record_deliveries(self, kept: Kept) -> None:
+    def _record_deliveries(self, kept: LivingView) -> None:
         last = kept.mailbox.last_position
         if kept.recorded == last:
             return
@@ -306,13 +313,13 @@ class Life:
                 kept.again.popleft()
         kept.recorded = last
 
-    def _show(self, kept: Kept, install: Install[Any]) -> None:
+    def _show(self, kept: LivingView, install: Install[Any]) -> None:
         for state in install.each():
             change = None if state.change is None else self._algebra.rows(state.change)
             vector = kept.mailbox.vector_at(state.position)
             kept.journal.shown(VisibleState(state.position, vector, change), state.skipped)
 
-    def _begin_to_maintain(self, number: int, kept: Kept) -> None:
+    def _begin_to_maintain(self, number: int, kept: LivingView) -> None:
         """Starts the protocol, once the view has a state."""
         kept.loading = False
         setting = kept.setting
@@ -343,7 +350,7 @@ def _untold(_rows: int, _complete: bool) -> None:
     """Ignores the progress of a copy."""
 
 
-def _first_state(kept: Kept, limit: int) -> Work[Any]:
+def _first_state(kept: LivingView, limit: int) -> Work[Any]:
     """Reads all pages of the first state and installs it at position 0."""
     parts, after = [], None
     while True:

@@ -33,7 +33,7 @@ _SIZE, _VALUES = 12, 6
 
 
 @dataclass
-class Cost:
+class RunCost:
     """The cost of one run."""
 
     updates: int
@@ -55,7 +55,7 @@ class Cost:
         return total / self.updates
 
 
-def cost(entry: Entry, relations: int, pace: float, updates: int, seed: int = 1) -> Cost:
+def cost(entry: Entry, relations: int, pace: float, updates: int, seed: int = 1) -> RunCost:
     """Runs a protocol over the chain at a pace, until nothing is left to do."""
     return _Metronome(entry, chain(relations, updates, entry.one_source, seed), pace).run()
 
@@ -121,14 +121,14 @@ class _Metronome:
         self._journal = Journal([run_event(setting, None)])
         vector = dict.fromkeys(self._sources, 0)
         self._life = Life([(setting, self._journal, vector)], self._sources)
-        self._cost = Cost(len(self._coming))
+        self._cost = RunCost(len(self._coming))
 
-    def run(self) -> Cost:
+    def run(self) -> RunCost:
         self._life.begin(page=1_000_000)
         while self._life.loading:
             self._answer(self._under_way())
         # The first state costs the same for all protocols and is not counted.
-        self._cost, asked_before, due = Cost(len(self._coming)), self._journal.last_id, 0.0
+        self._cost, asked_before, due = RunCost(len(self._coming)), self._journal.last_id, 0.0
         while self._coming or not self._life.idle:
             if self._life.idle:
                 self._commit()

@@ -12,7 +12,7 @@ from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS, Algebra
 from protocols.simulation.scenario import Scenario
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
 
@@ -66,17 +66,17 @@ def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
     return Setting(scenario, protocol, view, ALGEBRAS[used], parts)
 
 
-def sources_of(scenario: Scenario) -> dict[str, SimulatedSource]:
+def sources_of(scenario: Scenario) -> dict[str, MemorySource]:
     """The sources before any commit."""
     sources = {}
     for name in scenario.catalog.sources:
         initial = {r: rows for r, rows in scenario.initial.items() if r.source == name}
         updates = [update for update in scenario.updates if update.source == name]
-        sources[name] = SimulatedSource(name, initial, updates)
+        sources[name] = MemorySource(name, initial, updates)
     return sources
 
 
-def run_event(setting: Setting, seed: int | None) -> trace.Run:
+def run_event(setting: Setting, seed: int | None) -> trace.RunLine:
     """The first line of the trace."""
     scenario = setting.scenario
     initial = {
@@ -85,15 +85,15 @@ def run_event(setting: Setting, seed: int | None) -> trace.Run:
         )
         for relation, rows in scenario.initial.items()
     }
-    return trace.Run(setting.entry.name, scenario.view, scenario.catalog, initial, seed)
+    return trace.RunLine(setting.entry.name, scenario.view, scenario.catalog, initial, seed)
 
 
-def commit_event(source: SimulatedSource, at: int = 0) -> trace.Commit:
+def commit_event(source: MemorySource, at: int = 0) -> trace.CommitLine:
     """Lets the source commit its next update; returns the line of the trace."""
     update = source.commit(at)
     changes = tuple(
-        trace.Change(relation.name, row, count)
+        trace.SignedRow(relation.name, row, count)
         for relation, rows in update.changes.items()
         for row, count in rows.counts.items()
     )
-    return trace.Commit(source.name, source.version, changes, update.global_id)
+    return trace.CommitLine(source.name, source.version, changes, update.global_id)

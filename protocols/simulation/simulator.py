@@ -40,14 +40,14 @@ from protocols.exchange.mailbox import Group
 from protocols.exchange.questions import Joint, Query, Question
 from protocols.maintenance.registry import Entry
 from protocols.simulation.choices import Choices, Drawn, Recorded
-from protocols.simulation.elsewhere import Executors
+from protocols.simulation.elsewhere import SimulatedExecutors
 from protocols.simulation.journal import Journal, Outcome, VisibleState
-from protocols.simulation.kept import Kept, Opened
+from protocols.simulation.kept import LivingView, Opened
 from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule
 from protocols.simulation.setting import Setting, commit_event, run_event, settings_of, sources_of
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from protocols.views.catalog import Relation
 
 __all__ = ["Outcome", "Schedule", "VisibleState", "simulate"]
@@ -102,7 +102,7 @@ class _Simulation:
             Drawn(schedule.seed) if schedule.choices is None else Recorded(schedule.choices)
         )
         cut = schedule.slices > 1
-        self._executors = Executors(self._choices, schedule.slices) if cut else None
+        self._executors = SimulatedExecutors(self._choices, schedule.slices) if cut else None
         delays = schedule.delays or {}
         #: Kind of event → source → its weight.
         self._weights = {
@@ -193,7 +193,7 @@ class _Simulation:
             events.append((_CRASH, self._crash, None))
         return events
 
-    def _deliveries(self, kept: Kept) -> list[_Event]:
+    def _deliveries(self, kept: LivingView) -> list[_Event]:
         """The events that enqueue updates of a source, or undone deliveries, for a view."""
         if kept.again:
             group = self._life.next_again(kept)
@@ -203,10 +203,10 @@ class _Simulation:
         ends = self._life.may_enqueue(kept)
         return [(self._weights["deliver"][name], self._deliver, (kept, name)) for name in ends]
 
-    def _deliver_again(self, kept: Kept) -> None:
+    def _deliver_again(self, kept: LivingView) -> None:
         self._life.enqueue_each(kept, kept.again[0])
 
-    def _deliver(self, what: tuple[Kept, str]) -> None:
+    def _deliver(self, what: tuple[LivingView, str]) -> None:
         """Enqueues the next update of a source; or all that are here, as in a batch of the job, by
         time of commit, cut at some size."""
         kept, name = what
@@ -252,7 +252,7 @@ class _Simulation:
         for view in views:
             for name, upto in vector.items():
                 for version in range(1, upto + 1):
-                    view.journal.events.append(trace.Deliver(name, version, 0))
+                    view.journal.events.append(trace.DeliverLine(name, version, 0))
         return vector
 
     def _parts_at(self, source: str) -> dict[int, GlobalPart]:
@@ -263,7 +263,7 @@ class _Simulation:
             if update.global_id is not None
         }
 
-    def _is_due(self, source: SimulatedSource) -> bool:
+    def _is_due(self, source: MemorySource) -> bool:
         """Whether a source may commit now: updates with a time wait for all earlier ones."""
         update = source.next_update
         if update is None or not self._timed or update.at is None:
@@ -271,7 +271,7 @@ class _Simulation:
         pending = (u for s in self._sources.values() for u in s.updates[s.version :])
         return all(other.at is None or other.at >= update.at for other in pending)
 
-    def _commit(self, source: SimulatedSource) -> None:
+    def _commit(self, source: MemorySource) -> None:
         """Lets a source commit; clocks differ, so a later commit may have an earlier time."""
         self._commits += 1
         event = commit_event(source, self._commits + self._choices.below(_CLOCKS))
@@ -310,7 +310,7 @@ class _Simulation:
         length = window.high - window.low
         return [window.high - self._choices.below(length + 1) for _ in range(times)]
 
-    def _with_holes(self, source: SimulatedSource, upto: int) -> Prefix:
+    def _with_holes(self, source: MemorySource, upto: int) -> Prefix:
         """Draws a state of a snapshot: it lacks some of the last transactions and contains some of
         the next ones, each with all transactions that it depends on."""
         lacking: list[int] = []
@@ -330,7 +330,7 @@ class _Simulation:
         told = [v for v in range(shorter + 1, upto + 1) if v not in lacking]
         return Prefix(shorter, (*told, *besides), tuple(v for v in lacking if v <= shorter))
 
-    def _version(self, source: SimulatedSource, oldest: int) -> int:
+    def _version(self, source: MemorySource, oldest: int) -> int:
         """Draws the version at which a source reads; choice 0 means the newest."""
         if oldest == source.version:
             return oldest

@@ -22,7 +22,7 @@ from protocols.views.plan import Plan, plan
 from protocols.views.view import Atom, View
 
 
-class SimulatedSource:
+class MemorySource:
     """One source over the whole run."""
 
     def __init__(self, name: str, initial: Contents, updates: Sequence[Update]) -> None:
@@ -149,11 +149,11 @@ class SimulatedSource:
         return ordered[step::step][: number - 1]
 
 
-class Commits:
+class CommitProperties:
     """The properties of the sources' transactions besides their changes."""
 
     def __init__(
-        self, sources: Mapping[str, SimulatedSource], globals_: Mapping[str, GlobalPart]
+        self, sources: Mapping[str, MemorySource], globals_: Mapping[str, GlobalPart]
     ) -> None:
         self._sources = sources
         self._globals = globals_

@@ -21,7 +21,7 @@ from protocols.algebra.types import ColumnType
 from protocols.checking.plans import executed, judging
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.simulation.algebras import one_nan
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import TreeView
 
@@ -29,7 +29,7 @@ from protocols.views.tree import TreeView
 class SqlContents:
     """The rows of a view at vectors of its sources."""
 
-    def __init__(self, view: TreeView, sources: Mapping[str, SimulatedSource]) -> None:
+    def __init__(self, view: TreeView, sources: Mapping[str, MemorySource]) -> None:
         self._sources = sources
         self._schema: Mapping[str, ColumnType] = view.schema
         # The text may name relations that the view does not need.

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from protocols.algebra.delta import Delta
 from protocols.algebra.expressions import Condition, conjunction
-from protocols.views.plan import Plan, Step
+from protocols.views.plan import Plan, PlanStep
 
 D = TypeVar("D", bound=Delta)
 
@@ -26,7 +26,11 @@ def seed(way: Plan, change: D, also: tuple[str, ...] = ()) -> D:
 
 
 def extended(
-    partial: D, rows: D, step: Step, where: Condition | None = None, without: Collection[str] = ()
+    partial: D,
+    rows: D,
+    step: PlanStep,
+    where: Condition | None = None,
+    without: Collection[str] = (),
 ) -> D:
     """The partial joined with the rows of the step's atom, under the conditions that can be tested.
 

@@ -15,7 +15,7 @@ from protocols.views.view import Atom, View
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """Adds one atom to a partial."""
 
     atom: Atom
@@ -42,7 +42,7 @@ class Plan:
     origin: Atom
     #: Residual conditions that need no other atom.
     residual: Condition | None
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
 
 
 def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Plan:
@@ -61,16 +61,16 @@ def _plan(view: View, origin: Atom, within: tuple[Atom, ...] | None) -> Plan:
     return Plan(origin, conjunction(view.residuals_within([origin])), tuple(steps))
 
 
-def step_to(view: View, bound: Sequence[Atom], atom: Atom) -> Step:
+def step_to(view: View, bound: Sequence[Atom], atom: Atom) -> PlanStep:
     """The step that adds an atom when these are there."""
     return _step_to(view, tuple(bound), atom)
 
 
 @lru_cache(maxsize=4096)
-def _step_to(view: View, bound: tuple[Atom, ...], atom: Atom) -> Step:
+def _step_to(view: View, bound: tuple[Atom, ...], atom: Atom) -> PlanStep:
     before = view.residuals_within(bound)
     new = tuple(r for r in view.residuals_within([*bound, atom]) if r not in before)
-    return Step(atom, _links_between(view, bound, atom), conjunction(new))
+    return PlanStep(atom, _links_between(view, bound, atom), conjunction(new))
 
 
 def _next_atom(view: View, atoms: Sequence[Atom], origin: Atom, bound: Sequence[Atom]) -> Atom:

@@ -18,9 +18,9 @@ from protocols.algebra.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, VARCHAR, d
 from protocols.views.operands import Number, Operand, kept
 
 if TYPE_CHECKING:
-    from protocols.views.scalars import Scalars
+    from protocols.views.scalars import ScalarReader
 
-Reader: TypeAlias = Callable[["Scalars", Any], Operand]
+Reader: TypeAlias = Callable[["ScalarReader", Any], Operand]
 #: The largest number of letters that DuckDB's text functions take.
 _MOST_LETTERS = 2**32 - 1
 #: The units of an interval that always have the same length, in microseconds.
@@ -37,7 +37,7 @@ _MONTHS = {"YEAR": 12, "MONTH": 1}
 def _plain(name: str, *places: str) -> Reader:
     """Reads a call whose arguments stand at these places of the node."""
 
-    def read(scalars: "Scalars", node: exp.Expr) -> Operand:
+    def read(scalars: "ScalarReader", node: exp.Expr) -> Operand:
         return scalars.call(node, name, *map(scalars.operand, scalars.arguments(node, *places)))
 
     return read
@@ -46,7 +46,7 @@ def _plain(name: str, *places: str) -> Reader:
 # --------------------------------------------------------------------------------- dates and sums
 
 
-def _sum(scalars: "Scalars", node: exp.Add | exp.Sub) -> Operand:
+def _sum(scalars: "ScalarReader", node: exp.Add | exp.Sub) -> Operand:
     sign = 1 if isinstance(node, exp.Add) else -1
     if isinstance(node.expression, exp.Interval):
         return _shifted(scalars, node, scalars.operand(node.left), node.expression, sign)
@@ -65,7 +65,7 @@ def _sum(scalars: "Scalars", node: exp.Add | exp.Sub) -> Operand:
 
 
 def _days_later(
-    scalars: "Scalars", node: exp.Expr, day: Operand, days: Operand, sign: int
+    scalars: "ScalarReader", node: exp.Expr, day: Operand, days: Operand, sign: int
 ) -> Operand:
     if days.type != INTEGER:
         what = days.node.sql("duckdb")
@@ -77,7 +77,7 @@ def _days_later(
 
 
 def _shifted(
-    scalars: "Scalars", node: exp.Expr, start: Operand, interval: exp.Interval, sign: int
+    scalars: "ScalarReader", node: exp.Expr, start: Operand, interval: exp.Interval, sign: int
 ) -> Operand:
     """A DATE or TIMESTAMP plus an interval of one unit, which is a constant."""
     unit = str(interval.args["unit"] or "").upper().removesuffix("S")
@@ -105,7 +105,7 @@ def _number(node: exp.Expr, value: int) -> Operand:
     return Operand(node, ex.Literal(value, BIGINT), BIGINT)
 
 
-def _extract(scalars: "Scalars", node: exp.Extract) -> Operand:
+def _extract(scalars: "ScalarReader", node: exp.Extract) -> Operand:
     part = str(node.this).lower()
     if part not in _PARTS:
         parts = ", ".join(_PARTS).upper()
@@ -116,7 +116,7 @@ def _extract(scalars: "Scalars", node: exp.Extract) -> Operand:
 _PARTS = ("year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour", "minute")
 
 
-def _date_trunc(scalars: "Scalars", node: exp.TimestampTrunc | exp.DateTrunc) -> Operand:
+def _date_trunc(scalars: "ScalarReader", node: exp.TimestampTrunc | exp.DateTrunc) -> Operand:
     unit = f"trunc {str(node.args['unit'].name).lower()}"
     if unit not in FUNCTIONS:
         scalars.refuse(node, f"DATE_TRUNC does not know the unit {node.args['unit'].name}")
@@ -126,11 +126,11 @@ def _date_trunc(scalars: "Scalars", node: exp.TimestampTrunc | exp.DateTrunc) ->
 # ------------------------------------------------------------------------------------------ texts
 
 
-def _concatenation(scalars: "Scalars", node: exp.DPipe) -> Operand:
+def _concatenation(scalars: "ScalarReader", node: exp.DPipe) -> Operand:
     return scalars.call(node, "||", scalars.operand(node.left), scalars.operand(node.right))
 
 
-def _concat(scalars: "Scalars", node: exp.Concat) -> Operand:
+def _concat(scalars: "ScalarReader", node: exp.Concat) -> Operand:
     """Reads CONCAT, which skips NULL: each argument becomes a text that is empty then."""
 
     def text(part: exp.Expr) -> Operand:
@@ -142,7 +142,7 @@ def _concat(scalars: "Scalars", node: exp.Concat) -> Operand:
     return reduce(lambda left, right: scalars.call(node, "||", left, right), parts)
 
 
-def _trim(scalars: "Scalars", node: exp.Trim) -> Operand:
+def _trim(scalars: "ScalarReader", node: exp.Trim) -> Operand:
     """Reads TRIM(x), TRIM(LEADING 'ab' FROM x), LTRIM(x, 'ab')."""
     position = str(node.args.get("position") or "").upper()
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(position, "trim")
@@ -152,7 +152,7 @@ def _trim(scalars: "Scalars", node: exp.Trim) -> Operand:
     return scalars.call(node, name, *map(scalars.operand, arguments))
 
 
-def _substring(scalars: "Scalars", node: exp.Substring) -> Operand:
+def _substring(scalars: "ScalarReader", node: exp.Substring) -> Operand:
     text, *numbers = map(scalars.operand, scalars.arguments(node, "this", "start", "length"))
     for number in numbers:
         _check_constant(scalars, number, "SUBSTRING", lowest=0)
@@ -160,7 +160,7 @@ def _substring(scalars: "Scalars", node: exp.Substring) -> Operand:
 
 
 def _end(name: str) -> Reader:
-    def read(scalars: "Scalars", node: exp.Left | exp.Right) -> Operand:
+    def read(scalars: "ScalarReader", node: exp.Left | exp.Right) -> Operand:
         text, count = map(scalars.operand, scalars.arguments(node, "this", "expression"))
         _check_constant(scalars, count, name.upper(), lowest=-_MOST_LETTERS)
         return scalars.call(node, name, text, count)
@@ -168,7 +168,7 @@ def _end(name: str) -> Reader:
     return read
 
 
-def _check_constant(scalars: "Scalars", number: Operand, name: str, lowest: int) -> None:
+def _check_constant(scalars: "ScalarReader", number: Operand, name: str, lowest: int) -> None:
     """Checks for a constant number of letters in the range in which the databases agree."""
     digits = number.constant if isinstance(number.constant, Number) else ""
     whole = int(digits) if digits.lstrip("-").isdigit() else None
@@ -177,7 +177,7 @@ def _check_constant(scalars: "Scalars", number: Operand, name: str, lowest: int)
         scalars.refuse(number.node, f"a number of letters in {name} has to be a constant{least}")
 
 
-def _like(scalars: "Scalars", node: exp.Like, escape: exp.Expr | None = None) -> Operand:
+def _like(scalars: "ScalarReader", node: exp.Like, escape: exp.Expr | None = None) -> Operand:
     text, pattern = scalars.operand(node.this), scalars.operand(node.expression)
     signs = [] if escape is None else [scalars.operand(escape)]
     letters, *escapes = (_letters(scalars, constant) for constant in (pattern, *signs))
@@ -197,7 +197,7 @@ def _like(scalars: "Scalars", node: exp.Like, escape: exp.Expr | None = None) ->
     return found
 
 
-def _letters(scalars: "Scalars", constant: Operand) -> str:
+def _letters(scalars: "ScalarReader", constant: Operand) -> str:
     if not isinstance(constant.constant, str):
         scalars.refuse(constant.node, "LIKE takes a constant here")
     return constant.constant
@@ -207,7 +207,7 @@ def _ends_in(pattern: str, escape: str) -> bool:
     return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1
 
 
-def _escape(scalars: "Scalars", node: exp.Escape) -> Operand:
+def _escape(scalars: "ScalarReader", node: exp.Escape) -> Operand:
     if not isinstance(node.this, exp.Like):
         scalars.refuse(node, f"{node.sql('duckdb')} is not supported")
     return _like(scalars, node.this, node.expression)
@@ -216,7 +216,7 @@ def _escape(scalars: "Scalars", node: exp.Escape) -> Operand:
 # ------------------------------------------------------------------------------------------ rest
 
 
-def _round(scalars: "Scalars", node: exp.Round) -> Operand:
+def _round(scalars: "ScalarReader", node: exp.Round) -> Operand:
     """Reads ROUND of a DECIMAL: a cast to fewer digits after the point."""
     arguments = list(map(scalars.operand, scalars.arguments(node, "this", "decimals")))
     number, digits = arguments[0], arguments[1].constant if len(arguments) > 1 else Number("0")
@@ -234,7 +234,7 @@ def _round(scalars: "Scalars", node: exp.Round) -> Operand:
 
 
 def _extreme(name: str) -> Reader:
-    def read(scalars: "Scalars", node: exp.Expr) -> Operand:
+    def read(scalars: "ScalarReader", node: exp.Expr) -> Operand:
         operands = list(map(scalars.operand, scalars.arguments(node, "this", "expressions")))
         type_, values = scalars.of_one_type(node, operands)
         return Operand(node, ex.Call(name, tuple(values), kept(type_)), type_)

@@ -14,10 +14,10 @@ from protocols.algebra.types import DOUBLE, SqlType
 from protocols.views.operands import Operand, kept
 
 if TYPE_CHECKING:
-    from protocols.views.scalars import Scalars
+    from protocols.views.scalars import ScalarReader
 
 
-def is_(scalars: "Scalars", node: exp.Is) -> ex.Condition:
+def is_(scalars: "ScalarReader", node: exp.Is) -> ex.Condition:
     match node.expression:
         case exp.Null():
             return ex.IsNull(scalars.operand(node.this).expression)
@@ -28,14 +28,14 @@ def is_(scalars: "Scalars", node: exp.Is) -> ex.Condition:
     scalars.refuse(node, f"the condition {node.sql('duckdb')} is not supported")
 
 
-def between(scalars: "Scalars", node: exp.Between) -> ex.Condition:
+def between(scalars: "ScalarReader", node: exp.Between) -> ex.Condition:
     middle, low, high = (scalars.operand(node.args[name]) for name in ("this", "low", "high"))
     _check_pairwise(scalars, node, (middle, low, high))
     above = scalars.comparison(node, middle, ">=", low)
     return ex.And((above, scalars.comparison(node, middle, "<=", high)))
 
 
-def in_(scalars: "Scalars", node: exp.In) -> ex.Condition:
+def in_(scalars: "ScalarReader", node: exp.In) -> ex.Condition:
     wanted, choices = scalars.operand(node.this), list(map(scalars.operand, node.expressions))
     _check_pairwise(scalars, node, (wanted, *choices))
     equal = [scalars.comparison(node, wanted, "=", choice) for choice in choices]
@@ -43,7 +43,7 @@ def in_(scalars: "Scalars", node: exp.In) -> ex.Condition:
     return parts[0] if len(parts) == 1 else ex.Or(parts)
 
 
-def _check_pairwise(scalars: "Scalars", node: exp.Expr, operands: Sequence[Operand]) -> None:
+def _check_pairwise(scalars: "ScalarReader", node: exp.Expr, operands: Sequence[Operand]) -> None:
     """Refuses DOUBLE among other types: DuckDB compares all as DOUBLE, PostgreSQL pair by pair."""
     types = {o.type for o in operands if o.type is not None and not o.is_constant}
     if DOUBLE in types and len(types) > 1:
@@ -51,7 +51,7 @@ def _check_pairwise(scalars: "Scalars", node: exp.Expr, operands: Sequence[Opera
         scalars.refuse(node, f"{names} meet here, which databases compare differently; cast them")
 
 
-def not_distinct(scalars: "Scalars", node: exp.Binary) -> ex.Condition:
+def not_distinct(scalars: "ScalarReader", node: exp.Binary) -> ex.Condition:
     left, right = scalars.operand(node.left), scalars.operand(node.right)
     comparison = scalars.comparison(node, left, "=", right)
     nulls = ex.IsNull(comparison.left), ex.IsNull(comparison.right)
@@ -75,7 +75,7 @@ def _one_test(equalities: list[ex.Comparison]) -> ex.Condition:
     return ex.In(first.left, values, first.right.type)
 
 
-def coalesce(scalars: "Scalars", node: exp.Coalesce) -> Operand:
+def coalesce(scalars: "ScalarReader", node: exp.Coalesce) -> Operand:
     """The first value that is not NULL; the others are not evaluated."""
     operands = list(map(scalars.operand, scalars.arguments(node, "this", "expressions")))
     type_, (*values, last) = scalars.of_one_type(node, operands)
@@ -87,7 +87,7 @@ def coalesce(scalars: "Scalars", node: exp.Coalesce) -> Operand:
     return Operand(node, case, type_)
 
 
-def nullif(scalars: "Scalars", node: exp.Nullif) -> Operand:
+def nullif(scalars: "ScalarReader", node: exp.Nullif) -> Operand:
     operand, other = map(scalars.operand, scalars.arguments(node, "this", "expression"))
     if operand.type is None:
         scalars.refuse(node, "NULL has no type here; write CAST(NULL AS …)")

@@ -73,7 +73,7 @@ _CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_R
 
 
 @dataclass(frozen=True)
-class Scalars:
+class ScalarReader:
     """Reads the scalars of one SELECT."""
 
     column: Callable[[exp.Column], tuple[str, SqlType]]

@@ -17,7 +17,7 @@ from protocols.views.normal.filters import pushed
 from protocols.views.normal.innerjoins import gathered
 from protocols.views.operands import kept
 from protocols.views.tree import AnyView, TreeView
-from protocols.views.view import Output, View
+from protocols.views.view import OutputColumn, View
 
 
 def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
@@ -89,7 +89,7 @@ def _inner_join(name: str, sql: str, root: tree.Node) -> View | None:
     core = root.input.view
     below = {output.name: output.column for output in core.outputs}
     outputs = tuple(
-        Output(name, below[value.name], type_)
+        OutputColumn(name, below[value.name], type_)
         for name, value, type_ in root.values
         if isinstance(value, Column)
     )

@@ -70,7 +70,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """One column of the view."""
 
     name: str
@@ -87,7 +87,7 @@ class View:
     atoms: tuple[Atom, ...]
     links: tuple[Link, ...]
     residuals: tuple[Condition, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
 
     def __hash__(self) -> int:
         return hash((self.name, self.sql))

@@ -15,8 +15,8 @@ from sources.envelope.form import (
     LAST_MS,
     RECORD,
     SNAPSHOT,
-    Batch,
-    Group,
+    RelationRecords,
+    RequestedRelations,
     digest_column,
     schema_digest,
 )
@@ -30,7 +30,7 @@ _SUSPECT, _LONG = r"NaN|Inf|[0-9][eE]\+?[0-9]{3}", r"[0-9.]{207}"
 _DEPTH = 1000
 
 
-def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
+def in_any_layout(texts: pl.DataFrame, batch: RequestedRelations) -> Iterator[RelationRecords]:
     """Reads all of the texts, by relation."""
     json = texts.get_column("json")
     need(json.str.starts_with("{").all() and json.str.ends_with("}").all())
@@ -38,11 +38,11 @@ def in_any_layout(texts: pl.DataFrame, batch: Batch) -> Iterator[Group]:
         fields = _parse(group, relation).with_columns(group.get_column("record"))
         heads = _heads(fields, batch, relation)
         rows = None if relation is None else _rows(heads, fields, group, relation)
-        yield Group(relation, heads, rows, _globals(fields))
+        yield RelationRecords(relation, heads, rows, _globals(fields))
 
 
 def _by_relation(
-    texts: pl.DataFrame, batch: Batch
+    texts: pl.DataFrame, batch: RequestedRelations
 ) -> Iterator[tuple[Relation | None, pl.DataFrame]]:
     """The records of each relation, then the others: columns of one name may differ in type.
 
@@ -107,7 +107,9 @@ def _arrow_schema(relation: Relation | None, as_text: bool) -> pa.Schema:
     return pa.schema(fields if relation is None else [*fields, *image_fields(relation, as_text)])
 
 
-def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.DataFrame:
+def _heads(
+    fields: pl.DataFrame, batch: RequestedRelations, relation: Relation | None
+) -> pl.DataFrame:
     origin, transaction = fields["source"].struct, fields["transaction"].struct
     heads = pl.DataFrame(
         {
@@ -132,7 +134,7 @@ def _heads(fields: pl.DataFrame, batch: Batch, relation: Relation | None) -> pl.
     return heads.with_columns(digest=digest_column(pl.col("history")))
 
 
-def _head_laws(batch: Batch, relation: Relation | None) -> Iterable[pl.Expr]:
+def _head_laws(batch: RequestedRelations, relation: Relation | None) -> Iterable[pl.Expr]:
     """The checks of `_head`, for all records at once; a missing value fails them."""
     op, table, version = pl.col("op"), pl.col("table"), pl.col("version")
     yield op.is_in(list(IMAGES)).fill_null(False)

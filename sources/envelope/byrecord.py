@@ -17,9 +17,9 @@ from sources.envelope.form import (
     LAST_MS,
     SNAPSHOT,
     BadRecord,
-    Batch,
     Place,
     Records,
+    RequestedRelations,
     schema_digest,
 )
 from sources.history import digest_from_text
@@ -34,7 +34,7 @@ class _RecordError(Exception):
 _Head = tuple[int, int, int, int, str, str, int]
 
 
-def read_by_record(values: pl.Series, batch: Batch) -> Records:
+def read_by_record(values: pl.Series, batch: RequestedRelations) -> Records:
     heads: list[tuple[Any, ...]] = []
     parts: dict[int, GlobalPart | None] = {}
     rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in batch.relations}
@@ -111,7 +111,7 @@ def other_global(version: int) -> str:
     )
 
 
-def _head(content: dict[str, Any], batch: Batch) -> _Head:
+def _head(content: dict[str, Any], batch: RequestedRelations) -> _Head:
     """Reads and checks version, order, count, ts_ms, table, op and digest."""
     op = _field(content, "op", str)
     origin = _field(content, "source", dict)
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
     return shown + "…" * (len(text) > 40)
 
 
-def _check_digest(origin: dict[str, Any], table: str, batch: Batch) -> None:
+def _check_digest(origin: dict[str, Any], table: str, batch: RequestedRelations) -> None:
     relation, digest = batch.relations.get(table), origin.get("schema")
     if relation is None or digest is None or digest == schema_digest(relation):
         return

@@ -16,12 +16,12 @@ from protocols.algebra.frame import picked
 from protocols.exchange.holdback import GlobalPart
 from sources.envelope.anylayout import in_any_layout
 from sources.envelope.byrecord import are_participants
-from sources.envelope.form import HEADS, RECORD, Batch, Group, Records
+from sources.envelope.form import HEADS, RECORD, Records, RelationRecords, RequestedRelations
 from sources.envelope.images import UnusualError, need
 from sources.envelope.ourlayout import in_our_layout
 
 
-def read_in_columns(values: pl.Series, batch: Batch) -> Records | None:
+def read_in_columns(values: pl.Series, batch: RequestedRelations) -> Records | None:
     """Reads the same as `read_by_record`, or declines with None."""
     try:
         return _read(_texts(values), batch)
@@ -36,14 +36,14 @@ def _texts(values: pl.Series) -> pl.DataFrame:
     return texts.drop_nulls("json") if values.null_count() else texts
 
 
-def _read(texts: pl.DataFrame, batch: Batch) -> Records:
+def _read(texts: pl.DataFrame, batch: RequestedRelations) -> Records:
     plain = in_our_layout(texts, batch)
     others = _without(texts, plain)
     groups = [*plain, *(in_any_layout(others, batch) if len(others) else ())]
     return Records(_heads(groups), _rows(groups, batch), _parts(groups, batch))
 
 
-def _without(texts: pl.DataFrame, groups: Sequence[Group]) -> pl.DataFrame:
+def _without(texts: pl.DataFrame, groups: Sequence[RelationRecords]) -> pl.DataFrame:
     """The texts of records that are in none of the groups."""
     read = [group.fields.get_column("record").to_numpy() for group in groups]
     if sum(map(len, read)) == len(texts):
@@ -52,11 +52,11 @@ def _without(texts: pl.DataFrame, groups: Sequence[Group]) -> pl.DataFrame:
     return texts.filter(~known)
 
 
-def _heads(groups: Sequence[Group]) -> pl.DataFrame:
+def _heads(groups: Sequence[RelationRecords]) -> pl.DataFrame:
     return _in_order([picked(group.fields, HEADS) for group in groups], "record", HEADS)
 
 
-def _rows(groups: Sequence[Group], batch: Batch) -> dict[str, pl.DataFrame]:
+def _rows(groups: Sequence[RelationRecords], batch: RequestedRelations) -> dict[str, pl.DataFrame]:
     rows: dict[str, list[pl.DataFrame]] = {name: [] for name in batch.relations}
     for group in groups:
         if group.relation is not None and group.rows is not None:
@@ -74,7 +74,7 @@ def _in_order(
     return rows[np.argsort(rows.get_column(column).to_numpy(), kind="stable")]
 
 
-def _parts(groups: Sequence[Group], batch: Batch) -> dict[int, GlobalPart]:
+def _parts(groups: Sequence[RelationRecords], batch: RequestedRelations) -> dict[int, GlobalPart]:
     """The versions that are parts of global transactions; records of one version must agree."""
     globals_ = [group.globals for group in groups if group.globals is not None]
     if not any(each.get_column("is_part").any() for each in globals_):

@@ -79,7 +79,7 @@ def schema_digest(relation: Relation) -> str:
     return hashlib.sha256(form).hexdigest()[:8]
 
 
-class Group(NamedTuple):
+class RelationRecords(NamedTuple):
     """The records of one relation, or of all relations that are not requested."""
 
     relation: Relation | None
@@ -91,7 +91,7 @@ class Group(NamedTuple):
     globals: pl.DataFrame | None = None
 
 
-class Batch:
+class RequestedRelations:
     """The relations that a batch is read for; all belong to one source."""
 
     def __init__(self, relations: Sequence[Relation]) -> None:

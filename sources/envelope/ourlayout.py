@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from protocols.algebra.frame import at_once
 from protocols.views.catalog import Relation
-from sources.envelope.form import LAST_MS, Batch, Group, schema_digest
+from sources.envelope.form import LAST_MS, RelationRecords, RequestedRelations, schema_digest
 from sources.envelope.images import (
     UnusualError,
     image_fields,
@@ -52,7 +52,7 @@ _ENDING_LENGTH = len(_ENDINGS[0])
 _HISTORY, _TEXT = b',"history":"', "history"
 
 
-def in_our_layout(texts: pl.DataFrame, batch: Batch) -> list[Group]:
+def in_our_layout(texts: pl.DataFrame, batch: RequestedRelations) -> list[RelationRecords]:
     """Reads the records in this layout, except those of a relation with another schema."""
     cut = _cut(texts, batch.source)
     if cut.is_empty():
@@ -141,7 +141,7 @@ def _with_digests(fields: pl.DataFrame) -> pl.DataFrame:
     return fields.hstack([pl.Series("digest", numbers.astype(np.int64))])
 
 
-def _group(fields: pl.DataFrame, relation: Relation) -> Group:
+def _group(fields: pl.DataFrame, relation: Relation) -> RelationRecords:
     _need_laws(fields)
     fields = _with_digests(fields)
     texts = fields.get_column("images")
@@ -150,16 +150,16 @@ def _group(fields: pl.DataFrame, relation: Relation) -> Group:
     rows = signed_rows(fields, images, texts, relation)
     if rows is not None:
         _need_every_null_written(rows, lines, relation)
-    return Group(relation, fields, rows)
+    return RelationRecords(relation, fields, rows)
 
 
-def _not_asked_for(fields: pl.DataFrame) -> Iterator[Group]:
+def _not_asked_for(fields: pl.DataFrame) -> Iterator[RelationRecords]:
     """Records whose rows are not read: their images must still be JSON and hide no other field."""
     if not fields.is_empty():
         _need_laws(fields)
         for images in fields.get_column("images"):
             need(orjson.loads(images + "}").keys() == {"before", "after"})
-        yield Group(None, _with_digests(fields), None)
+        yield RelationRecords(None, _with_digests(fields), None)
 
 
 _ENDS = _ends()

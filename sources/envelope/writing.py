@@ -9,7 +9,7 @@ import orjson
 
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope.form import schema_digest
-from sources.history import History, digest_from_text
+from sources.history import CommitHistory, digest_from_text
 from sources.transaction import RowChange, Transaction
 
 
@@ -19,7 +19,7 @@ def encode_transaction(
     ts_ms: int,
     transaction: Transaction,
     catalog: Catalog,
-    history: History | None = None,
+    history: CommitHistory | None = None,
 ) -> list[bytes]:
     """The records of the transaction that a source commits as `version`, in the order of sending.
 
@@ -54,7 +54,7 @@ def encode_transaction(
 
 
 def _whole(
-    transaction: Transaction, images: list["_Encoded"], history: History | None
+    transaction: Transaction, images: list["_Encoded"], history: CommitHistory | None
 ) -> dict[str, Any]:
     """The part that is the same in all records of a transaction."""
     whole: dict[str, Any] = {"event_count": len(images)}

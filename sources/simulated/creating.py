@@ -11,7 +11,7 @@ import polars as pl
 
 from protocols.errors import Unreachable, WrongUse
 from protocols.views.catalog import Catalog, ForeignKey, Relation
-from sources.history import History, new_identity
+from sources.history import CommitHistory, new_identity
 from sources.simulated.indexes import make_indexes
 from sources.simulated.rows import all_rows, append, quoted, shown, table_name
 
@@ -117,7 +117,7 @@ def begin_history(connection: duckdb.DuckDBPyConnection, version: int, driven: i
     connection.execute(_SCHEMA_OF_HISTORY)
     [(catalog,)] = all_rows(connection, "SELECT catalog FROM source.self")
     identity = new_identity()
-    begun = History.begun(identity, catalog, version).digest
+    begun = CommitHistory.begun(identity, catalog, version).digest
     connection.execute("INSERT INTO source.history VALUES (?, ?, ?)", [identity, version, begun])
     connection.execute("INSERT INTO source.committed VALUES (?, ?, ?)", [version, driven, begun])
 

@@ -24,7 +24,7 @@ import polars as pl
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import encode_transaction, head_of
-from sources.history import UNKNOWN, History
+from sources.history import UNKNOWN, CommitHistory
 from sources.simulated.access import FEW_KEYS
 from sources.simulated.admission import admitted
 from sources.simulated.creating import create_file
@@ -255,7 +255,7 @@ class SourceDatabase:
             for index, each in enumerate(transactions)
         ]
         with self._writing:
-            history = History(self._digest)
+            history = CommitHistory(self._digest)
             with self._saving("the commit"):
                 entries = self._write_group(netted, len(netted) if driven else 0, history)
             with self._committed:
@@ -268,7 +268,7 @@ class SourceDatabase:
                 return self._version
 
     def _write_group(
-        self, transactions: Sequence[Transaction], driven: int, history: History
+        self, transactions: Sequence[Transaction], driven: int, history: CommitHistory
     ) -> list[Records]:
         """Checks and writes the group in one DuckDB transaction; returns its records."""
         connection = self._connection
@@ -290,7 +290,9 @@ class SourceDatabase:
             raise
         return entries
 
-    def _encoded(self, transactions: Sequence[Transaction], history: History) -> list[Records]:
+    def _encoded(
+        self, transactions: Sequence[Transaction], history: CommitHistory
+    ) -> list[Records]:
         """The records of each of the next versions; adds these to the history."""
         ts_ms = time.time_ns() // 1_000_000
         return [

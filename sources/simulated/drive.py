@@ -32,7 +32,7 @@ class Drive:
     after: Path | None = None
 
 
-class Driver:
+class WorkloadDriver:
     """Commits the transactions of a workload at its rate; resumes where the database stands.
 
     The time since the start determines how many are due, so it catches up after a slow commit.

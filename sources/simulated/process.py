@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sources.simulated.database import SourceDatabase
-from sources.simulated.drive import Driver
+from sources.simulated.drive import WorkloadDriver
 from sources.simulated.publisher import Publisher
 from sources.simulated.queryserver import QueryServer
 
@@ -30,7 +30,7 @@ class SourceProcess:
         database: SourceDatabase,
         server: QueryServer,
         publisher: Publisher,
-        driver: Driver | None,
+        driver: WorkloadDriver | None,
         say: Callable[[str], None],
     ) -> None:
         self._database = database

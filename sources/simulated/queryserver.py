@@ -247,7 +247,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommitOutcome:
     """The outcome of committing a sequence of transactions."""
 
     version: int
@@ -256,15 +256,15 @@ class Outcome:
     refusal: str | None = None
 
 
-def commit_until_refused(database: SourceDatabase, transactions: list[Any]) -> Outcome:
+def commit_until_refused(database: SourceDatabase, transactions: list[Any]) -> CommitOutcome:
     """Commits transactions in order, as a group, up to the first one that is refused."""
     try:
-        return Outcome(database.commit_many(transactions), len(transactions))
+        return CommitOutcome(database.commit_many(transactions), len(transactions))
     except TransactionRefused as refused:
         good, refusal = transactions[: refused.index], str(refused)
     # Other clients may commit in between, so this can stop even earlier.
     outcome = commit_until_refused(database, good)
-    return Outcome(outcome.version, outcome.committed, outcome.refusal or refusal)
+    return CommitOutcome(outcome.version, outcome.committed, outcome.refusal or refusal)
 
 
 def status_of(

@@ -43,7 +43,7 @@ from protocols.errors import WrongUse
 from protocols.exchange.inclusion import Inclusion
 from protocols.exchange.questions import Joint, Page, Query, Question
 from protocols.views.catalog import Relation, relation_from_json
-from protocols.views.view import Atom, Link, Output, View
+from protocols.views.view import Atom, Link, OutputColumn, View
 from sources.history import UNKNOWN, digest_to_text
 from sources.wire.bounds import MOST_ATOMS, MOST_KEY_SETS, Bounds, read_header
 from sources.wire.inclusions import INCLUSION, encode_inclusion
@@ -193,7 +193,7 @@ def _sum(header: dict[str, Any], streams: _Streams) -> Sum:
     links = tuple(Link(_end(left), _end(right)) for left, right in form["links"])
     residuals = tuple(from_json(each) for each in form["residuals"])
     outputs = tuple(
-        Output(_text(name), _text(column), column_type(_text(type_)))
+        OutputColumn(_text(name), _text(column), column_type(_text(type_)))
         for name, column, type_ in form["outputs"]
     )
     lengths = [length for each in terms for length in each["given"].values()]

@@ -96,10 +96,10 @@ class Lookahead:
         self, done: Callable[[], bool], waiting_for: str, sources: Collection[str] = ()
     ) -> None:
         """Reads these sources (all, if none are named) until `done` is true; see `read`."""
-        wanted = Wanted(done, waiting_for)
+        wanted = Awaited(done, waiting_for)
         self.read(dict.fromkeys(sources or self._changes, wanted))
 
-    def read(self, wanted: Mapping[str, "Wanted"]) -> None:
+    def read(self, wanted: Mapping[str, "Awaited"]) -> None:
         """Reads each of these sources, and no other, until it has what is wanted of it.
 
         Unreachable when the topics stay silent for too long. A record of these sources that cannot
@@ -134,7 +134,7 @@ class Lookahead:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Awaited:
     """Something that the job waits for at a source."""
 
     done: Callable[[], bool]

@@ -24,7 +24,7 @@ from sources.history import UNKNOWN, differ, other_past, parting
 from sources.partitions import Offsets, Partition, Token, offsets_in
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
-from streaming.intake.lookahead import Lookahead, Wanted
+from streaming.intake.lookahead import Awaited, Lookahead
 from streaming.intake.spilling import spill
 from streaming.settings.configuration import Configuration
 from streaming.stopping import Stopped
@@ -103,7 +103,7 @@ class Reading:
         for source, offsets in ends.items():
             topics = " and ".join(sorted({repr(partition.topic) for partition in offsets}))
             done = partial(self.changes[source].is_whole_up_to, offsets)
-            wanted[source] = Wanted(done, f"the rest of a transaction in topic {topics}")
+            wanted[source] = Awaited(done, f"the rest of a transaction in topic {topics}")
         with self._measures.waiting_for("the rest of a batch in the topics"):
             self._lookahead.read(wanted)
 
@@ -170,7 +170,7 @@ class Reading:
         with self._measures.step("lookahead"), self._measures.waiting_for(words):
             self._lookahead.read(
                 {
-                    source: Wanted(
+                    source: Awaited(
                         partial(self._has, source, version),
                         f"version {version} of source {source}, which an answer contains,",
                     )

@@ -22,7 +22,7 @@ from protocols.exchange.correction import ahead
 from protocols.exchange.deliveries import Deliveries, Numbers
 from protocols.exchange.delivery import Channel, Delivery
 from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.maintained import Maintained, Wanted
+from protocols.exchange.maintained import Maintained, WantedAnswer
 from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Snapshot
 from protocols.failures import as_ours
@@ -132,7 +132,9 @@ class KeptView:
         upto = {s: changes[s].version_up_to(ends[s]) for s in ends.keys() & set(self.view.sources)}
         return self.work.enqueue_upto(upto, self._configuration.job.records_per_sweep)
 
-    def _told(self, wanted: Wanted[Frame], answer: Answer[Frame], found: Snapshot[Frame]) -> None:
+    def _told(
+        self, wanted: WantedAnswer[Frame], answer: Answer[Frame], found: Snapshot[Frame]
+    ) -> None:
         """Remembers for `progress` the questions of a position."""
         question = wanted.question
         if answer.copied:

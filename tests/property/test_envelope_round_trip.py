@@ -19,7 +19,7 @@ from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from sources.envelope import BadRecord, Records, decode, encode_transaction, record_key
 from sources.envelope.byrecord import read_by_record
 from sources.envelope.columns import read_in_columns
-from sources.envelope.form import Batch
+from sources.envelope.form import RequestedRelations
 from sources.envelope.ourlayout import in_our_layout
 from sources.transaction import RowChange, Transaction
 
@@ -44,7 +44,7 @@ CATALOG = catalog_from_json(
         }
     }
 )
-BATCH = Batch(CATALOG.relations)
+BATCH = RequestedRelations(CATALOG.relations)
 #: No deadline on a busy machine.
 LAW = settings(deadline=None)
 

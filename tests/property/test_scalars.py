@@ -30,7 +30,7 @@ from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import NoValue
 from protocols.views.operands import kept
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 from sources.simulated.conditions import NO_VALUE, value_to_sql
 
 COLUMNS = {
@@ -253,7 +253,7 @@ def _refuse(_node: exp.Expr, reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-SCALARS = Scalars(lambda node: (node.name, TYPES[node.name]), _refuse, lambda _node: None)
+SCALARS = ScalarReader(lambda node: (node.name, TYPES[node.name]), _refuse, lambda _node: None)
 
 
 def selected(text: str) -> exp.Expr:

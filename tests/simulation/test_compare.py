@@ -12,10 +12,10 @@ from cli.main import app
 from protocols.checking.levels import LEVELS
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS
-from protocols.simulation.comparison import Settings, compare
+from protocols.simulation.comparison import ComparisonSettings, compare
 from protocols.simulation.pace import chain, cost
 
-SMALL = Settings(paces=(0, 4), sizes=(3,), relations=3, updates=30, runs=4)
+SMALL = ComparisonSettings(paces=(0, 4), sizes=(3,), relations=3, updates=30, runs=4)
 
 
 @pytest.mark.parametrize(("n", "bound"), [(2, 2), (3, 3), (4, 5), (5, 7), (6, 9)])

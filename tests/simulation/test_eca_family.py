@@ -31,7 +31,7 @@ from protocols.maintenance.lca import Lca
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Outcome, Schedule, simulate
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from protocols.views.view import View
 from tests.cases.one_source_scenarios import one_source_scenario
 from tests.cases.random_scenarios import SHAPES
@@ -168,7 +168,7 @@ class Stage:
         protocol: Callable[[View, Mailbox[Bag]], Maintaining[Bag]],
     ) -> None:
         self.view = parsed(scenario.view, scenario.catalog)
-        self.source = SimulatedSource("s", scenario.initial, scenario.updates)
+        self.source = MemorySource("s", scenario.initial, scenario.updates)
         self.mailbox: Mailbox[Bag] = Mailbox({r: BagLog() for r in self.view.relations}, {"s": 0})
         self._protocol = protocol(self.view, self.mailbox)
         #: Unanswered questions in the order of asking, each with its work.

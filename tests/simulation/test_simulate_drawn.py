@@ -11,7 +11,7 @@ from protocols.simulation.scenario import Scenario
 from protocols.simulation.schedule import KINDS, Schedule, drawn_schedule
 from protocols.simulation.setting import setting_of
 from protocols.simulation.simulator import simulate
-from protocols.simulation.source import SimulatedSource
+from protocols.simulation.source import MemorySource
 from tests.harness.campaigns import first_wrong_position
 from tests.harness.innerjoins import inner
 from tests.harness.oracle import Oracle
@@ -118,7 +118,7 @@ def test_the_parts_of_a_relation_are_disjoint_and_cover_it_at_every_version() ->
     assert cut > 100
 
 
-def _sources(scenario: Scenario) -> list[SimulatedSource]:
+def _sources(scenario: Scenario) -> list[MemorySource]:
     outcome = simulate(scenario, SWEEP, Schedule(0, "bag", choices=()))
     return list(outcome.sources.values())
 

@@ -18,7 +18,7 @@ import pytest
 from protocols.algebra.bag import Bag, BagLog, bag
 from protocols.algebra.types import ColumnType, column_type
 from protocols.checking.checker import check
-from protocols.checking.trace import Deliver
+from protocols.checking.trace import DeliverLine
 from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.exchange.mailbox import Mailbox
@@ -188,7 +188,7 @@ def _atoms_inserted_into(view: View, scenario: Scenario, outcome: Outcome) -> di
     delivered = {
         line.position: (line.source, line.version)
         for line in read_trace(outcome.lines).lines
-        if isinstance(line, Deliver) and line.position
+        if isinstance(line, DeliverLine) and line.position
     }
     inserted = {}
     for position, (source, version) in delivered.items():

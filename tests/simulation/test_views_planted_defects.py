@@ -13,10 +13,10 @@ from protocols.algebra.steps import Applied
 from protocols.maintenance import tree_sweep
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import aggregates, joins, placed
-from protocols.operators.cores import Core
+from protocols.operators.cores import CoreOperator
 from protocols.operators.counting import Counted
-from protocols.operators.groups import Group
-from protocols.operators.joins import Join
+from protocols.operators.groups import GroupOperator
+from protocols.operators.joins import JoinOperator
 from protocols.operators.memory import Memory
 from protocols.simulation import campaign, setting, simulator
 from protocols.simulation.campaign import Tally
@@ -90,12 +90,12 @@ def test_orphans_decided_against_the_state_behind_the_batch_are_caught(
 ) -> None:
     """Whether a row has a partner depends on its own position, not on the last one."""
     behind = planted(
-        Join.change,
+        JoinOperator.change,
         "placed = [entries(*each)",
         "changed = tuple(c.with_columns(pl.lit(span.last, pl.Int64).alias(POSITION)) if c is"
         " changed[1] else c for c in changed)\n    placed = [entries(*each)",
     )
-    monkeypatch.setattr(Join, "change", behind)
+    monkeypatch.setattr(JoinOperator, "change", behind)
     assert _hunted().of("wrong")
 
 
@@ -172,19 +172,19 @@ def test_null_that_equals_null_in_a_join_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_group_that_stays_when_it_is_empty_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    stays = planted(Group._is_there, "to_numpy() > 0", "to_numpy() >= 0")
-    monkeypatch.setattr(Group, "_is_there", stays)
+    stays = planted(GroupOperator._is_there, "to_numpy() > 0", "to_numpy() >= 0")
+    monkeypatch.setattr(GroupOperator, "_is_there", stays)
     assert _hunted().of("wrong")
 
 
 def test_a_key_set_that_forgets_its_nulls_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of NULL are requested by IS NULL; keys do not match them."""
     none = planted(
-        Core.before,
+        CoreOperator.before,
         "self._swept(span, atom, *each) for each in asked",
         "self._swept(span, atom, *each) for each in asked if not each[1]",
     )
-    monkeypatch.setattr(Core, "before", none)
+    monkeypatch.setattr(CoreOperator, "before", none)
     assert _hunted().of("wrong")
 
 

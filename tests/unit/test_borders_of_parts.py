@@ -26,7 +26,7 @@ from protocols.views.catalog import catalog_from_json
 from sources.partitions import Partition
 from sources.simulated import publisher as publishing
 from sources.simulated.database import SourceDatabase
-from sources.simulated.drive import Drive, Driver
+from sources.simulated.drive import Drive, WorkloadDriver
 from sources.simulated.publisher import Publisher
 from sources.simulated.queryserver import QueryServer
 from sources.wire.client import SourceClient
@@ -100,7 +100,7 @@ def test_a_workload_says_what_ended_it(thrown: BaseException, database: SourceDa
         raise thrown
         yield
 
-    driver = Driver(database, Drive(transactions(), 10.0))
+    driver = WorkloadDriver(database, Drive(transactions(), 10.0))
     driver.start()
     eventually(lambda: driver.finished)
     assert "boom" in str(driver.error)

@@ -9,7 +9,7 @@ from protocols.views.scalars import COMPARISONS
 
 
 @dataclass(frozen=True)
-class Asked:
+class SubqueryQuestion:
     """A question to a subquery: does it have rows, or how does a value compare with its values?"""
 
     #: None asks whether there are rows (EXISTS).
@@ -33,15 +33,17 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
-def asked(node: exp.Expr) -> Asked | None:
+def asked(node: exp.Expr) -> SubqueryQuestion | None:
     """The question that a condition asks a subquery; None if it does anything else."""
     match node:
         case exp.Exists():
-            return Asked(None, "", False, node.this)
+            return SubqueryQuestion(None, "", False, node.this)
         case exp.In() if node.args.get("query") is not None:
-            return Asked(node.this, "=", False, node.args["query"])
+            return SubqueryQuestion(node.this, "=", False, node.args["query"])
         case exp.Binary(expression=exp.Any() | exp.All() as some) if type(node) in COMPARISONS:
-            return Asked(node.this, COMPARISONS[type(node)], isinstance(some, exp.All), some.this)
+            return SubqueryQuestion(
+                node.this, COMPARISONS[type(node)], isinstance(some, exp.All), some.this
+            )
     return None
 
 

@@ -11,10 +11,10 @@ from sqlglot import exp
 from protocols.algebra.expressions import Case, Column, Expression, Literal
 from protocols.algebra.types import BIGINT, SqlType, column_type
 from protocols.views import tree
-from protocols.views.binding.rows import Rows
-from protocols.views.binding.scope import Scope, Shown
+from protocols.views.binding.rows import GatheredRows
+from protocols.views.binding.scope import Scope, ShownColumn
 from protocols.views.operands import kept, type_name
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 
 _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Count: "count",
@@ -29,22 +29,24 @@ _FIRST_BELOW = "aggregate in a subquery in FROM first"
 class Grouping:
     """The grouping of one SELECT."""
 
-    def __init__(self, select: exp.Select, scope: Scope, scalars: Scalars, rows: Rows) -> None:
+    def __init__(
+        self, select: exp.Select, scope: Scope, scalars: ScalarReader, rows: GatheredRows
+    ) -> None:
         """`scalars` are those of the SELECT before it is restricted to grouped values."""
         self._select = select
         self._text = scope.text
         self._scope, self._scalars, self._rows = scope, scalars, rows
         #: The expressions of GROUP BY, as they are written → their columns.
-        self._keys: dict[exp.Expr, Shown] = {}
+        self._keys: dict[exp.Expr, ShownColumn] = {}
         #: Aggregates as they are written → their columns.
-        self._aggregates: dict[exp.Expr, Shown] = {}
+        self._aggregates: dict[exp.Expr, ShownColumn] = {}
 
-    def group(self, also: Sequence[Shown] = ()) -> None:
+    def group(self, also: Sequence[ShownColumn] = ()) -> None:
         """Puts the Group on top of the rows so far; `also` are further keys."""
         keys = [(node, self._key(node)) for node in self._expressions()]
         aggregates = [(node, *self._aggregate(node)) for node in self._called()]
         self._keys = dict(keys)
-        self._aggregates = {node: Shown(each.name, type_) for node, each, type_ in aggregates}
+        self._aggregates = {node: ShownColumn(each.name, type_) for node, each, type_ in aggregates}
         names = dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys)))
         wanted = {each.name: each for _, each, _ in aggregates}
         self._rows.group(tuple(names), tuple(wanted.values()))
@@ -54,7 +56,7 @@ class Grouping:
         shown = self._aggregates.get(node) or self._keys.get(node)
         return None if shown is None else (Column(shown.name), shown.type)
 
-    def refuse_ungrouped(self, column: exp.Column, shown: Shown) -> None:
+    def refuse_ungrouped(self, column: exp.Column, shown: ShownColumn) -> None:
         """Refuses a column beside aggregates unless GROUP BY has it."""
         if shown.name not in {key.name for key in self._keys.values()}:
             self._text.refuse(
@@ -95,7 +97,7 @@ class Grouping:
         tables = self._scope.tables.values()
         return any(name.lower() == node.name.lower() for table in tables for name in table)
 
-    def _key(self, node: exp.Expr) -> Shown:
+    def _key(self, node: exp.Expr) -> ShownColumn:
         if has_aggregate(node):
             self._text.refuse(node, f"an aggregate cannot be grouped by; {_FIRST_BELOW}")
         return self._rows.column(*self._scalars.typed(node), "group")
@@ -144,7 +146,7 @@ class Grouping:
         column = self._chosen(Literal(1, BIGINT), BIGINT, condition)
         return tree.Aggregate(name, "count", column.name, BIGINT)
 
-    def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> Shown:
+    def _argument(self, argument: exp.Expr, condition: exp.Expr | None) -> ShownColumn:
         if has_aggregate(argument):
             self._text.refuse(
                 argument, f"an aggregate cannot stand in an aggregate; {_FIRST_BELOW}"
@@ -152,7 +154,7 @@ class Grouping:
         value, type_ = self._scalars.typed(argument)
         return self._chosen(value, type_, condition)
 
-    def _chosen(self, value: Expression, type_: SqlType, condition: exp.Expr | None) -> Shown:
+    def _chosen(self, value: Expression, type_: SqlType, condition: exp.Expr | None) -> ShownColumn:
         """The value as a column; NULL, which no aggregate counts, where FILTER is not true."""
         if condition is not None:
             test = self._scalars.condition(condition)

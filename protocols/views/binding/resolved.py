@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from protocols.algebra.expressions import Condition, Expression, conjuncts
 from protocols.views import tree
-from protocols.views.binding.conditions import Asked, asked, bare, without_not
+from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, without_not
 from protocols.views.binding.select import Binder, Select
 from protocols.views.binding.sources import Common
 from protocols.views.binding.statement import Text
@@ -37,7 +37,7 @@ class SubqueryTest:
     at: exp.Expr
     #: Whether NOT stands before it.
     negated: bool
-    asked: Asked
+    asked: SubqueryQuestion
     #: The value that is compared, and the item of the subquery; None for EXISTS.
     compared: tuple[Expression, Expression] | None
     select: "Resolved"
@@ -126,7 +126,7 @@ def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
     return SubqueryTest(part, negated, question, compared, read)
 
 
-def _sides(question: Asked, inner: Inner) -> tuple[exp.Expr, ...]:
+def _sides(question: SubqueryQuestion, inner: Inner) -> tuple[exp.Expr, ...]:
     if question.value is None:
         return ()
     return question.value, inner.select.expressions[0].unalias()

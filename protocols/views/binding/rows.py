@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from protocols.algebra.expressions import Case, Column, Condition, Expression, IsNull, Not
 from protocols.algebra.types import ColumnType, SqlType
 from protocols.views import tree
-from protocols.views.binding.scope import Shown
+from protocols.views.binding.scope import ShownColumn
 from protocols.views.operands import kept
 
 
@@ -35,16 +35,16 @@ def with_columns(node: tree.Node, more: list[tuple[str, Expression, ColumnType]]
 
 def as_column(
     node: tree.Node, value: Expression, type_: SqlType, names: Names, wanted: str
-) -> tuple[tree.Node, Shown]:
+) -> tuple[tree.Node, ShownColumn]:
     """A value as a column of the node: an existing one if the value is just that, else new."""
     if isinstance(value, Column) and value.name in node.columns:
-        return node, Shown(value.name, type_)
-    shown = Shown(names.fresh(wanted), type_)
+        return node, ShownColumn(value.name, type_)
+    shown = ShownColumn(names.fresh(wanted), type_)
     return with_columns(node, [(shown.name, value, kept(type_))]), shown
 
 
 @dataclass
-class Rows:
+class GatheredRows:
     """The rows that a SELECT has gathered so far; each clause adds its part."""
 
     node: tree.Node
@@ -55,7 +55,7 @@ class Rows:
         if test is not None:
             self.node = tree.Filter(self.node, test)
 
-    def column(self, value: Expression, type_: SqlType, wanted: str) -> Shown:
+    def column(self, value: Expression, type_: SqlType, wanted: str) -> ShownColumn:
         """A value as a column of the rows: an existing one if the value is just that, else new."""
         self.node, shown = as_column(self.node, value, type_, self.names, wanted)
         return shown

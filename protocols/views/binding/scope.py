@@ -11,7 +11,7 @@ from protocols.views.binding.statement import Text
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownColumn:
     """A column of the tree, by a name that occurs only once there."""
 
     name: str
@@ -26,17 +26,17 @@ class Scope:
     text: Text
     outer: "Scope | None" = None
     #: Alias → its columns as they are spelled.
-    tables: dict[str, dict[str, Shown]] = field(default_factory=dict)
+    tables: dict[str, dict[str, ShownColumn]] = field(default_factory=dict)
     #: Columns that USING merged, in lower case.
-    merged: dict[str, Shown] = field(default_factory=dict)
+    merged: dict[str, ShownColumn] = field(default_factory=dict)
 
-    def add(self, alias: str, columns: dict[str, Shown], at: exp.Expr) -> None:
+    def add(self, alias: str, columns: dict[str, ShownColumn], at: exp.Expr) -> None:
         """Adds a table of FROM."""
         if any(alias.lower() == other.lower() for other in self.tables):
             self.text.refuse(at, f"the name {alias!r} occurs twice in FROM; give one an alias")
         self.tables[alias] = columns
 
-    def column(self, column: exp.Column) -> Shown:
+    def column(self, column: exp.Column) -> ShownColumn:
         """The column that is named here, perhaps one of the query around (see `is_outer`)."""
         if column.args.get("db"):
             self.text.refuse(column, f"write columns as alias.column, not {column.sql()!r}")
@@ -60,7 +60,7 @@ class Scope:
         self.column(column)
         return True
 
-    def of_table(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, Shown]]:
+    def of_table(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, ShownColumn]]:
         """The columns that `alias.*` stands for."""
         for name, columns in self.tables.items():
             if name.lower() == alias.lower():
@@ -68,7 +68,7 @@ class Scope:
                 return
         self._refuse_alias(alias, at)
 
-    def _find(self, column: exp.Column) -> Shown | None:
+    def _find(self, column: exp.Column) -> ShownColumn | None:
         wanted = column.name.lower()
         if column.table:
             tables = (c for a, c in self.tables.items() if a.lower() == column.table.lower())

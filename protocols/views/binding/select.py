@@ -15,14 +15,14 @@ from protocols.views import tree
 from protocols.views.binding import setoperations
 from protocols.views.binding.conditions import conjuncts
 from protocols.views.binding.grouping import Grouping, has_aggregate
-from protocols.views.binding.rows import Names, Rows
-from protocols.views.binding.scope import Scope, Shown
+from protocols.views.binding.rows import GatheredRows, Names
+from protocols.views.binding.scope import Scope, ShownColumn
 from protocols.views.binding.sources import Bound, Common, From
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner, Subqueries
 from protocols.views.catalog import Catalog
 from protocols.views.operands import kept
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 
 
 @dataclass
@@ -82,11 +82,11 @@ class Select:
             self.scope,
             common,
             lambda query: binder.query(query, common),
-            Scalars(self._column, self.text.refuse, self._refuse_aggregate).condition,
+            ScalarReader(self._column, self.text.refuse, self._refuse_aggregate).condition,
             binder.places,
         ).node(select)
-        self.rows = Rows(self.from_, self.names)
-        self.scalars = Scalars(self._column, self.text.refuse, self._special)
+        self.rows = GatheredRows(self.from_, self.names)
+        self.scalars = ScalarReader(self._column, self.text.refuse, self._special)
         self.subqueries = Subqueries(
             self.text, self.rows, self.scalars, self.inner, self._refuse_inside
         )
@@ -161,7 +161,7 @@ class Select:
                 return around, ours
         return None
 
-    def group(self, keys: Sequence[Shown] = ()) -> None:
+    def group(self, keys: Sequence[ShownColumn] = ()) -> None:
         """Groups, by these columns too, if the text aggregates; then applies HAVING."""
         if self._is_grouped():
             grouping = Grouping(self.select, self.scope, self.scalars, self.rows)
@@ -171,14 +171,14 @@ class Select:
         if having is not None:
             self.filter(having.this)
 
-    def of_both(self) -> Scalars:
+    def of_both(self) -> ScalarReader:
         """Reads conditions that name columns of the query around as well."""
 
         def either(column: exp.Column) -> tuple[str, SqlType]:
             shown = self.scope.column(column)
             return shown.name, shown.type
 
-        return Scalars(either, self.text.refuse, lambda _: None)
+        return ScalarReader(either, self.text.refuse, lambda _: None)
 
     # -- for the parts of the text ---------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Select:
             seen.add(name.lower())
 
     def _distinct(self, items: list[tuple[str, Expression, SqlType, exp.Expr]]) -> Bound:
-        columns = {name: Shown(self.names.fresh(name), type_) for name, _, type_, _ in items}
+        columns = {name: ShownColumn(self.names.fresh(name), type_) for name, _, type_, _ in items}
         values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
         keys = tuple(shown.name for shown in columns.values())
         return tree.Group(tree.Compute(self.rows.node, values), keys, ()), columns

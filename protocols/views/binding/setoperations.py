@@ -20,7 +20,7 @@ from protocols.algebra.expressions import (
 from protocols.algebra.types import BIGINT, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names
-from protocols.views.binding.scope import Shown
+from protocols.views.binding.scope import ShownColumn
 from protocols.views.binding.sources import Bound
 from protocols.views.binding.statement import Text
 from protocols.views.operands import kept
@@ -55,8 +55,12 @@ def _operation(less: bool, distinct: bool) -> tree.SetOperation:
 
 
 def _columns(
-    text: Text, names: Names, query: exp.Expr, left: dict[str, Shown], right: dict[str, Shown]
-) -> dict[str, Shown]:
+    text: Text,
+    names: Names,
+    query: exp.Expr,
+    left: dict[str, ShownColumn],
+    right: dict[str, ShownColumn],
+) -> dict[str, ShownColumn]:
     """The columns of the result, named as on the left."""
     if len(left) != len(right):
         text.refuse(
@@ -72,11 +76,13 @@ def _columns(
                 f" {kept(theirs.type).name} on the right; cast one of them",
             )
         type_ = ours.type if ours.type == theirs.type else kept(ours.type)
-        columns[name] = Shown(names.fresh(name), type_)
+        columns[name] = ShownColumn(names.fresh(name), type_)
     return columns
 
 
-def _renamed(side: Bound, columns: dict[str, Shown], marks: dict[str, int | None]) -> tree.Node:
+def _renamed(
+    side: Bound, columns: dict[str, ShownColumn], marks: dict[str, int | None]
+) -> tree.Node:
     node, own = side
     values: list[tuple[str, Expression, ColumnType]] = [
         (shown.name, Column(mine.name), kept(shown.type))
@@ -95,7 +101,7 @@ def _shown(ours: Column, theirs: Column, less: bool) -> Condition:
     return test
 
 
-def _plain(node: tree.Node, columns: dict[str, Shown]) -> tree.Node:
+def _plain(node: tree.Node, columns: dict[str, ShownColumn]) -> tree.Node:
     values = tuple((s.name, Column(s.name), kept(s.type)) for s in columns.values())
     return tree.Compute(node, values)
 
@@ -103,7 +109,7 @@ def _plain(node: tree.Node, columns: dict[str, Shown]) -> tree.Node:
 def _as_often(
     names: Names,
     counted: tree.Node,
-    columns: dict[str, Shown],
+    columns: dict[str, ShownColumn],
     ours: Column,
     theirs: Column,
     less: bool,

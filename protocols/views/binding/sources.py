@@ -10,14 +10,14 @@ from protocols.algebra.expressions import Column, Comparison, Condition, Express
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, either, with_columns
-from protocols.views.binding.scope import Scope, Shown
+from protocols.views.binding.scope import Scope, ShownColumn
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.operands import kept
-from protocols.views.view import Atom, Output, View
+from protocols.views.view import Atom, OutputColumn, View
 
 #: A whole query as a subquery: (its node, its columns by name in order).
-Bound: TypeAlias = tuple[tree.Node, dict[str, Shown]]
+Bound: TypeAlias = tuple[tree.Node, dict[str, ShownColumn]]
 #: The names of WITH, in lower case; each use of a name reads its query again.
 Common: TypeAlias = Mapping[str, Callable[[], Bound]]
 _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
@@ -100,7 +100,7 @@ class From:
 
     def _using(
         self, column: exp.Identifier, left: set[str], right: set[str]
-    ) -> tuple[str, Shown, Shown]:
+    ) -> tuple[str, ShownColumn, ShownColumn]:
         """Reads USING (c): c of the new table equals c of those before, and is called just c."""
         name = column.name.lower()
         ours = self._owners(name, left)
@@ -116,7 +116,7 @@ class From:
             self.text.refuse(column, f"columns of two types are compared: {types}; write ON")
         return name, ours[0], theirs[0]
 
-    def _owners(self, name: str, aliases: set[str]) -> list[Shown]:
+    def _owners(self, name: str, aliases: set[str]) -> list[ShownColumn]:
         return [
             shown
             for alias in aliases
@@ -125,7 +125,7 @@ class From:
         ]
 
     def _merged(
-        self, node: tree.Node, pairs: list[tuple[str, Shown, Shown]], side: str
+        self, node: tree.Node, pairs: list[tuple[str, ShownColumn, ShownColumn]], side: str
     ) -> tree.Node:
         """The columns of USING: from the side that is never padded, or from whichever is there."""
         more: list[tuple[str, Expression, ColumnType]] = []
@@ -133,7 +133,7 @@ class From:
             shown = theirs if side == "RIGHT" else ours
             if side == "FULL":
                 type_ = ours.type if ours.type == theirs.type else kept(ours.type)
-                shown = Shown(self.names.fresh(name), type_)
+                shown = ShownColumn(self.names.fresh(name), type_)
                 value = either(Column(ours.name), Column(theirs.name), type_)
                 more.append((shown.name, value, kept(type_)))
             self.scope.merged[name] = shown
@@ -156,7 +156,7 @@ class From:
         return self._relation(self._known(table), table.alias or table.name, table)
 
     def _shown(
-        self, node: tree.Node, columns: dict[str, Shown], alias: str, at: exp.Expr
+        self, node: tree.Node, columns: dict[str, ShownColumn], alias: str, at: exp.Expr
     ) -> tree.Node:
         """A table of FROM, with the names that an alias gives to its columns."""
         renamed = at.args["alias"].columns if at.args.get("alias") else ()
@@ -181,11 +181,11 @@ class From:
         self.places[unique] = at
         atom = Atom(0, unique, relation, relation.column_names, None)
         columns = {
-            column: Shown(self.names.fresh(atom.qualified(column)), type_)
+            column: ShownColumn(self.names.fresh(atom.qualified(column)), type_)
             for column, type_ in relation.columns
         }
         outputs = tuple(
-            Output(shown.name, atom.qualified(column), kept(shown.type))
+            OutputColumn(shown.name, atom.qualified(column), kept(shown.type))
             for column, shown in columns.items()
         )
         core = tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))

@@ -32,12 +32,12 @@ from protocols.algebra.expressions import (
 )
 from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType, SqlType
 from protocols.views import tree
-from protocols.views.binding.conditions import Asked, asked, bare, without_not
-from protocols.views.binding.rows import Rows, either
-from protocols.views.binding.scope import Shown
+from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, without_not
+from protocols.views.binding.rows import GatheredRows, either
+from protocols.views.binding.scope import ShownColumn
 from protocols.views.binding.statement import Text
 from protocols.views.operands import kept
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 
 _ZERO = Literal(0, BIGINT)
 _TRUE, _FALSE = Literal(True, BOOLEAN), Literal(False, BOOLEAN)
@@ -49,12 +49,12 @@ class Inner:
     """A subquery by itself, and its links to the query around."""
 
     select: exp.Select
-    rows: Rows
-    scalars: Scalars
+    rows: GatheredRows
+    scalars: ScalarReader
     #: Reads conditions that name columns of the query around as well.
-    of_both: Scalars
+    of_both: ScalarReader
     #: Groups the rows, if the text does, by these columns as well.
-    group: Callable[[Sequence[Shown]], None]
+    group: Callable[[Sequence[ShownColumn]], None]
     #: Equalities (of the query around, of the subquery), as they stand in the text.
     equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     #: Other conditions over columns of both.
@@ -69,8 +69,8 @@ class Subqueries:
     def __init__(
         self,
         text: Text,
-        rows: Rows,
-        scalars: Scalars,
+        rows: GatheredRows,
+        scalars: ScalarReader,
         read: Callable[[exp.Select], Inner],
         refuse_inside: Callable[[exp.Expr], None],
     ) -> None:
@@ -87,9 +87,9 @@ class Subqueries:
         """Joins the conjunct if it is EXISTS or IN; returns whether it was."""
         test, negated = without_not(node)
         match asked(test):
-            case Asked(None, _, _, query):
+            case SubqueryQuestion(None, _, _, query):
                 self._semi(self._any_row(query), "anti" if negated else "semi")
-            case Asked(exp.Expr() as value, "=", False, query) if not negated:
+            case SubqueryQuestion(exp.Expr() as value, "=", False, query) if not negated:
                 self._semi_in(value, query, test)
             case _:
                 return False
@@ -115,13 +115,13 @@ class Subqueries:
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Query):
             return self._scalar(node)
         match asked(node):
-            case Asked(None, _, _, query):
+            case SubqueryQuestion(None, _, _, query):
                 return self._exists(query), BOOLEAN
-            case Asked(exp.Expr() as value, "=", False, query):
+            case SubqueryQuestion(exp.Expr() as value, "=", False, query):
                 return self._in(value, query, node), BOOLEAN
-            case Asked(exp.Expr() as value, "<>", True, query):
+            case SubqueryQuestion(exp.Expr() as value, "<>", True, query):
                 return _not(self._in(value, query, node)), BOOLEAN
-            case Asked(exp.Expr() as value, op, every, query):
+            case SubqueryQuestion(exp.Expr() as value, op, every, query):
                 return self._quantified(value, op, every, query, node), BOOLEAN
         return None
 
@@ -242,7 +242,7 @@ class Subqueries:
                 inner.scalars.typed(item.unalias())
         return inner
 
-    def _single(self, query: exp.Expr) -> tuple[Inner, Shown]:
+    def _single(self, query: exp.Expr) -> tuple[Inner, ShownColumn]:
         """The subquery of IN, and its one column."""
         inner = self._inner(query)
         items = inner.select.expressions
@@ -267,14 +267,14 @@ class Subqueries:
             theirs = _column_of(inner, node, "link")
             yield self._ours(around, theirs, node), theirs.name
 
-    def _ours(self, around: exp.Expr, theirs: Shown, at: exp.Expr) -> str:
+    def _ours(self, around: exp.Expr, theirs: ShownColumn, at: exp.Expr) -> str:
         """The outer side of an equality as a column."""
         self._refuse_inside(around)
         ours = self._column(around, "link")
         self._refuse_types(ours.type, theirs.type, at)
         return ours.name
 
-    def _column(self, node: exp.Expr, wanted: str) -> Shown:
+    def _column(self, node: exp.Expr, wanted: str) -> ShownColumn:
         """A value of the query around as a column of its rows."""
         return self._rows.column(*self._scalars.typed(node), wanted)
 
@@ -292,7 +292,7 @@ class Subqueries:
             self._text.refuse(at, f"{types}; cast one of them")
 
 
-def _column_of(inner: Inner, node: exp.Expr, wanted: str) -> Shown:
+def _column_of(inner: Inner, node: exp.Expr, wanted: str) -> ShownColumn:
     """A value of a subquery as a column of its rows."""
     return inner.rows.column(*inner.scalars.typed(node), wanted)
 

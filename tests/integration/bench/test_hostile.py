@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from bench.attacks import Settings, answers, files
+from bench.attacks import AttackSettings, answers, files
 from bench.hostile import survived
 
 #: The families with attacks; the command runs all of them.
@@ -14,7 +14,7 @@ _FAMILIES: list[str] = ["records", "answers", "files", "clients"]
 
 @pytest.mark.parametrize("family", _FAMILIES)
 def test_every_attack_of_a_family_is_survived(family: str, tmp_path: Path) -> None:
-    outcomes = list(survived(family, Settings(tmp_path, short=True)))
+    outcomes = list(survived(family, AttackSettings(tmp_path, short=True)))
     assert outcomes
     assert [each for each in outcomes if not each.good] == []
 
@@ -22,7 +22,7 @@ def test_every_attack_of_a_family_is_survived(family: str, tmp_path: Path) -> No
 def test_control_an_answer_that_is_not_checked_is_installed_and_reported(tmp_path: Path) -> None:
     twice = [lie for lie in answers.LIES if lie.name == "_count 2 with a key"]
     with mock.patch("sources.wire.client.fault", return_value=None):
-        lied, afterwards = answers.attacked(Settings(tmp_path), twice)
+        lied, afterwards = answers.attacked(AttackSettings(tmp_path), twice)
     assert (lied.result, lied.good) == ("was installed", False)
     assert afterwards.good
 
@@ -31,9 +31,9 @@ def test_control_a_lake_that_is_not_mended_is_reported(tmp_path: Path) -> None:
     attack = "last log entry of changes emptied"
     with (
         mock.patch("streaming.job.storedview.mend"),
-        mock.patch("warehouse.progress.Progress._cut_back"),
-        mock.patch("warehouse.current.Current._drop_damaged"),
+        mock.patch("warehouse.progress.ProgressTable._cut_back"),
+        mock.patch("warehouse.current.CurrentTable._drop_damaged"),
     ):
-        [outcome] = files.outcomes(Settings(tmp_path, short=True), only=[attack])
+        [outcome] = files.outcomes(AttackSettings(tmp_path, short=True), only=[attack])
     assert not outcome.good
     assert outcome.result.startswith("WRONG")

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from bench.attacks import Settings
+from bench.attacks import AttackSettings
 from bench.attacks.records import outcomes
 
 
 def test_control_an_unchecked_cast_is_reported_as_a_crash_and_as_wrong_rows(tmp_path: Path) -> None:
-    settings = Settings(tmp_path, short=True)
+    settings = AttackSettings(tmp_path, short=True)
     kinds = ("decimals", "dates", "numbers of the head")
     decimals, dates, heads = outcomes(settings, kinds, unguarded=True)
     assert not decimals.good
@@ -21,7 +21,7 @@ def test_control_an_unchecked_cast_is_reported_as_a_crash_and_as_wrong_rows(tmp_
 
 def test_both_readers_take_some_records_of_most_kinds_and_refuse_some(tmp_path: Path) -> None:
     """Otherwise nothing would have been compared."""
-    found = list(outcomes(Settings(tmp_path, short=True, seed=2)))
+    found = list(outcomes(AttackSettings(tmp_path, short=True, seed=2)))
     assert all(each.good for each in found), found
     assert sum("read alike" in each.result for each in found) > 8
     assert sum("refused by both" in each.result for each in found) > 8

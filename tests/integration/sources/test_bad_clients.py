@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bench.attacks import Settings
+from bench.attacks import AttackSettings
 from bench.attacks.clients import UNPROTECTED, outcomes
 from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions import And, Column, Comparison, Literal
@@ -19,7 +19,7 @@ from protocols.algebra.types import column_type
 from protocols.errors import Unreachable, WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import catalog_from_json
-from protocols.views.view import Atom, Link, Output, View
+from protocols.views.view import Atom, Link, OutputColumn, View
 from sources.simulated.connections import Connections
 from sources.simulated.database import SourceDatabase
 from sources.simulated.joining import check, joined
@@ -55,7 +55,7 @@ def pairs(link: str | None) -> Sum:
     """r joined with itself, on a column or without a link."""
     atoms = tuple(Atom(n, f"a{n}", R, ("id", "same"), None) for n in range(2))
     links = (Link((0, link), (1, link)),) if link else ()
-    outputs = (Output("x", "a0.id", BIGINT), Output("y", "a1.id", BIGINT))
+    outputs = (OutputColumn("x", "a0.id", BIGINT), OutputColumn("y", "a1.id", BIGINT))
     return Sum(View("", "", atoms, links, (), outputs), (Terms(1, {}),))
 
 
@@ -182,5 +182,5 @@ def test_what_is_served_spills_nothing(tmp_path: Path) -> None:
 
 
 def test_control_an_unprotected_server_is_reported(tmp_path: Path) -> None:
-    [bad] = outcomes(Settings(tmp_path, short=True), UNPROTECTED, "that unpack to")
+    [bad] = outcomes(AttackSettings(tmp_path, short=True), UNPROTECTED, "that unpack to")
     assert not bad.good

@@ -15,9 +15,9 @@ from streaming.settings.configuration import read_configuration
 from tests.harness.jobs import OneView, World, start
 from tests.harness.places import ROOT
 from tests.harness.waiting import eventually, patience
-from warehouse.changes import Changes
-from warehouse.current import Current
-from warehouse.progress import Progress
+from warehouse.changes import ChangesTable
+from warehouse.current import CurrentTable
+from warehouse.progress import ProgressTable
 
 #: `viewsweep run`, which prints the thread of each step over all views.
 _NOTING = """
@@ -66,12 +66,12 @@ def test_each_table_of_each_view_is_written_by_one_thread(
         start(job)
         wrote = {
             f"{table.__name__.lower()} of {name}": set[str]()
-            for table in (Changes, Progress, Current)
+            for table in (ChangesTable, ProgressTable, CurrentTable)
             for name in ("one", "two")
         }
 
         def noting(step: Callable[..., Any]) -> Callable[..., Any]:
-            def noted(table: Changes | Progress | Current, *arguments: Any) -> Any:
+            def noted(table: ChangesTable | ProgressTable | CurrentTable, *arguments: Any) -> Any:
                 name = f"{type(table).__name__.lower()} of {table.path.parent.name}"
                 wrote[name].add(threading.current_thread().name)
                 return step(table, *arguments)
@@ -79,10 +79,10 @@ def test_each_table_of_each_view_is_written_by_one_thread(
             return noted
 
         for step in ("commit", "catch_up"):
-            monkeypatch.setattr(Changes, step, noting(getattr(Changes, step)))
+            monkeypatch.setattr(ChangesTable, step, noting(getattr(ChangesTable, step)))
         for step in ("record", "catch_up"):
-            monkeypatch.setattr(Progress, step, noting(getattr(Progress, step)))
-        monkeypatch.setattr(Current, "follow", noting(Current.follow))
+            monkeypatch.setattr(ProgressTable, step, noting(getattr(ProgressTable, step)))
+        monkeypatch.setattr(CurrentTable, "follow", noting(CurrentTable.follow))
         for seed in range(3):
             published.commit_at_random(random.Random(seed), 6)
             published.wait_until_published()

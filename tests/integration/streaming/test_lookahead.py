@@ -24,7 +24,7 @@ from sources.partitions import Partition
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.intake import lookahead
-from streaming.intake.lookahead import Lookahead, Wanted
+from streaming.intake.lookahead import Awaited, Lookahead
 from streaming.stopping import Stopped
 from tests.harness.waiting import eventually, patience
 
@@ -132,7 +132,7 @@ def test_many_records_are_decoded_in_threads_and_taken_in_order(
     for source in "ab":
         world.publish(source, range(1, 3001))
     reading = world.read()
-    reading.read({s: Wanted(world.has(s, 3000), f"version 3000 of {s}") for s in "ab"})
+    reading.read({s: Awaited(world.has(s, 3000), f"version 3000 of {s}") for s in "ab"})
     assert [world.rows(source) for source in "ab"] == [list(range(1, 3001))] * 2
     assert seen == threads
 
@@ -207,7 +207,7 @@ def test_each_of_several_sources_is_read_until_it_has_what_is_wanted_of_it(world
 
     with ThreadPoolExecutor(1) as threads:
         published = threads.submit(publish_later)
-        reading.read({s: Wanted(world.has(s, 1), f"version 1 of {s}") for s in "ab"})
+        reading.read({s: Awaited(world.has(s, 1), f"version 1 of {s}") for s in "ab"})
         published.result()
     assert (world.rows("a"), world.rows("b")) == ([1], [1])
 

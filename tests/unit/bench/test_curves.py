@@ -9,8 +9,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from bench.burst import Burst, Settings
-from bench.curves import QUICK, Cost, by_base, by_batch, by_relations, charts, cost, main
+from bench.burst import Burst, BurstSettings
+from bench.curves import QUICK, BatchCost, by_base, by_batch, by_relations, charts, cost, main
 from infra.charts import drawn
 
 _TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, batch=100)
@@ -22,7 +22,7 @@ _TINY = replace(QUICK, batches=(1, 20, 400), bases=(2_000, 4_000), base=3_000, b
     [("chain4", 5), ("star4", 4), ("tree5", 6), ("chain8", 13), ("star8", 8)],
 )
 def test_a_large_batch_asks_exactly_as_often_as_the_bound_says(name: str, bound: int) -> None:
-    burst = Burst(Settings(name, base_rows=2_000, updates=2_000))
+    burst = Burst(BurstSettings(name, base_rows=2_000, updates=2_000))
     found = cost(burst, 400)
     assert found.most_questions == found.bound == bound
 
@@ -31,9 +31,9 @@ def test_a_large_batch_asks_exactly_as_often_as_the_bound_says(name: str, bound:
 class Measured:
     """Figures shared by several tests."""
 
-    batches: dict[str, list[Cost]]
-    bases: dict[int, list[Cost]]
-    relations: list[Cost]
+    batches: dict[str, list[BatchCost]]
+    bases: dict[int, list[BatchCost]]
+    relations: list[BatchCost]
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import orjson
 import polars as pl
 import pytest
 
-from bench.burst import Burst, Settings, folded, same_rows, unfolded
+from bench.burst import Burst, BurstSettings, folded, same_rows, unfolded
 from bench.engines.topics import described
 from bench.feed import TIME, decoded_output, records
-from bench.peers.dictionaries import Join
+from bench.peers.dictionaries import DictionaryJoin
 from protocols.algebra.delta import COUNT
 from protocols.algebra.framelog import VERSION
 
@@ -22,8 +22,8 @@ class _Topics:
 
 @pytest.mark.parametrize("name", ["chain2", "chain4", "star4", "tree6"])
 def test_it_arrives_at_the_truth_from_an_empty_start(name: str) -> None:
-    burst = Burst(Settings(name, base_rows=500, updates=600))
-    join = Join(described(burst, _Topics(burst), "nowhere:9092"))
+    burst = Burst(BurstSettings(name, base_rows=500, updates=600))
+    join = DictionaryJoin(described(burst, _Topics(burst), "nowhere:9092"))
     written: list[bytes] = []
     for base in burst.bases:
         first = base.rows.with_columns(
@@ -42,7 +42,7 @@ def test_it_arrives_at_the_truth_from_an_empty_start(name: str) -> None:
 
 
 def test_the_view_is_described_without_the_names_of_sources() -> None:
-    burst = Burst(Settings("tree4", base_rows=100, updates=100))
+    burst = Burst(BurstSettings("tree4", base_rows=100, updates=100))
     job = described(burst, _Topics(burst), "nowhere:9092")
     assert "shipping." not in job["sql"]
     assert "FROM parcels\n" in job["sql"]

@@ -5,13 +5,13 @@ from collections import Counter
 
 import polars as pl
 
-from bench.burst import Burst, Settings, folded
+from bench.burst import Burst, BurstSettings, folded
 from bench.engines.topics import _cuts
 from bench.feed import TIME, decoded_output, records
 from protocols.algebra.delta import COUNT
 from protocols.algebra.framelog import VERSION
 
-_BURST = Burst(Settings("chain2", base_rows=200, updates=300))
+_BURST = Burst(BurstSettings("chain2", base_rows=200, updates=300))
 
 
 def test_records_are_the_transactions_in_debeziums_payload_form() -> None:

@@ -12,24 +12,24 @@ import orjson
 import polars as pl
 import pytest
 
-from bench.burst import Burst, Settings, folded, same_rows, unfolded
+from bench.burst import Burst, BurstSettings, folded, same_rows, unfolded
 from bench.engines import ENGINES, engines
-from bench.engines.engine import Outcome, Place
+from bench.engines.engine import EngineOutcome, EnginePlace
 from bench.engines.inprocess import FUNCTIONS
 from bench.memory import PeakMemory
 from bench.sidebyside import side_by_side
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError, WrongUse
 
-_SMALL = Settings("chain3", base_rows=600, updates=300, batch=50, states=5)
+_SMALL = BurstSettings("chain3", base_rows=600, updates=300, batch=50, states=5)
 
 
 def _counted(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
 
 
-def _right(burst: Burst) -> Outcome:
-    return Outcome(2.0, burst.updates, _counted(burst.truth), peak_rss_bytes=1_000)
+def _right(burst: Burst) -> EngineOutcome:
+    return EngineOutcome(2.0, burst.updates, _counted(burst.truth), peak_rss_bytes=1_000)
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class _Made:
     """An engine whose outcome comes from a function."""
 
     name: str
-    outcome: Callable[[Burst], Outcome]
+    outcome: Callable[[Burst], EngineOutcome]
     not_here: str | None = None
     about: str = "made up"
 
     def missing(self) -> str | None:
         return self.not_here
 
-    def measure(self, burst: Burst, place: Place) -> Outcome:
+    def measure(self, burst: Burst, place: EnginePlace) -> EngineOutcome:
         assert not list(place.directory.iterdir())
         return self.outcome(burst)
 
@@ -56,7 +56,7 @@ def _rows_of(*made: _Made, repeats: int = 1) -> list[dict[str, object]]:
 
 
 def test_an_engine_that_lost_a_row_is_shown_as_wrong() -> None:
-    def lost(burst: Burst) -> Outcome:
+    def lost(burst: Burst) -> EngineOutcome:
         return replace(_right(burst), rows=_counted(burst.truth[1:]))
 
     good, bad = _rows_of(_Made("good", _right), _Made("bad", lost))
@@ -64,7 +64,7 @@ def test_an_engine_that_lost_a_row_is_shown_as_wrong() -> None:
 
 
 def test_an_engine_that_doubled_a_row_is_shown_as_wrong() -> None:
-    def doubled(burst: Burst) -> Outcome:
+    def doubled(burst: Burst) -> EngineOutcome:
         rows = _counted(burst.truth)
         return replace(_right(burst), rows=pl.concat([rows, rows[:1]]))
 
@@ -75,7 +75,7 @@ def test_an_engine_that_doubled_a_row_is_shown_as_wrong() -> None:
 def test_states_that_never_existed_are_counted() -> None:
     """Half of a modification: the old row is gone and the new one is still missing."""
 
-    def torn(burst: Burst) -> Outcome:
+    def torn(burst: Burst) -> EngineOutcome:
         truth = _counted(burst.truth)
         first = FUNCTIONS["alone"](burst).states[0]
         untouched = first.filter(pl.col("order_revision") == 0)
@@ -91,10 +91,10 @@ def test_other_views_are_held_to_their_sql_at_every_vector(view: str) -> None:
     run = FUNCTIONS[view](burst)
     sql = burst.workload.view_named(view)
 
-    def outcome(states: list[pl.DataFrame]) -> Outcome:
+    def outcome(states: list[pl.DataFrame]) -> EngineOutcome:
         assert run.rows is not None
         vectors, updates = run.vectors, run.updates or 0
-        return Outcome(1.0, updates, run.rows, states, sql=sql, vectors=vectors)
+        return EngineOutcome(1.0, updates, run.rows, states, sql=sql, vectors=vectors)
 
     assert len(run.states) > 1
     late = [run.rows, *run.states[1:]]
@@ -107,9 +107,9 @@ def test_other_views_are_held_to_their_sql_at_every_vector(view: str) -> None:
 
 
 def test_an_engine_for_insertions_is_held_to_the_insertions() -> None:
-    def inserts(burst: Burst) -> Outcome:
+    def inserts(burst: Burst) -> EngineOutcome:
         rows = _counted(burst.truth_of_inserts)
-        return Outcome(1.0, burst.insertions, rows, inserts_only=True)
+        return EngineOutcome(1.0, burst.insertions, rows, inserts_only=True)
 
     [row] = _rows_of(_Made("inserts", inserts))
     assert (row["right"], row["inserts_only"]) == (True, True)
@@ -119,7 +119,7 @@ def test_rates_are_medians_of_runs_that_take_turns() -> None:
     turns: list[str] = []
 
     def at(name: str, seconds: list[float]) -> _Made:
-        def outcome(burst: Burst) -> Outcome:
+        def outcome(burst: Burst) -> EngineOutcome:
             turns.append(name)
             return replace(_right(burst), seconds=seconds.pop())
 
@@ -131,7 +131,7 @@ def test_rates_are_medians_of_runs_that_take_turns() -> None:
 
 
 def test_what_is_not_installed_says_how_and_what_breaks_says_why() -> None:
-    def broken(_: Burst) -> Outcome:
+    def broken(_: Burst) -> EngineOutcome:
         raise ViewsweepError("it fell over")
 
     missing, failed = _rows_of(

@@ -7,12 +7,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from bench.burst import Burst, Settings, evaluated, same_rows
+from bench.burst import Burst, BurstSettings, evaluated, same_rows
 from bench.vectors import Histories
 from protocols.algebra.delta import COUNT
 from protocols.algebra.framelog import VERSION
 
-_SMALL = Settings("chain3", base_rows=24, updates=15, batch=5, states=3, seed=11)
+_SMALL = BurstSettings("chain3", base_rows=24, updates=15, batch=5, states=3, seed=11)
 
 
 def _view_at(burst: Burst, vector: tuple[int, ...]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import pytest
 
 from protocols.views.catalog import catalog_from_json
 from sources.simulated.database import SourceDatabase
-from sources.simulated.drive import Drive, Driver
+from sources.simulated.drive import Drive, WorkloadDriver
 from sources.transaction import RowChange, Transaction
 
 CATALOG = catalog_from_json({"a": {"relations": {"r": {"columns": {"n": "BIGINT"}}}}})
@@ -42,7 +42,7 @@ def rows() -> Iterator[Transaction]:
 
 def test_a_fast_workload_is_committed_in_few_groups_and_in_order(database: Watched) -> None:
     begun = time.monotonic()
-    driver = Driver(database, Drive(rows(), rate=1000, total=500))
+    driver = WorkloadDriver(database, Drive(rows(), rate=1000, total=500))
     driver.start()
     assert database.wait_beyond(499, 60)
     elapsed = time.monotonic() - begun
@@ -57,7 +57,7 @@ def test_a_fast_workload_is_committed_in_few_groups_and_in_order(database: Watch
 
 
 def test_what_a_workload_owes_grows_with_time_not_with_its_commits(database: Watched) -> None:
-    driver = Driver(database, Drive(rows(), rate=200))
+    driver = WorkloadDriver(database, Drive(rows(), rate=200))
     begun = time.monotonic()
     driver.start()
     assert database.wait_beyond(100, 60)

@@ -19,7 +19,7 @@ from sources.envelope import (
     schema_digest,
 )
 from sources.envelope.columns import read_in_columns
-from sources.envelope.form import Batch
+from sources.envelope.form import RequestedRelations
 from sources.transaction import RowChange, Transaction
 
 
@@ -177,7 +177,7 @@ def test_parts_of_global_transactions_are_told_by_version(others: int) -> None:
     values += encode_transaction("sales", 2 + others, 5, last, CATALOG)
     for relations in (CATALOG.relations, (ORDERS,)):
         assert _decode(values, *relations).parts == {1: part, 2 + others: last.part}
-    in_columns = read_in_columns(pl.Series(values), Batch([CLICKS]))
+    in_columns = read_in_columns(pl.Series(values), RequestedRelations([CLICKS]))
     assert in_columns is not None
     assert in_columns.parts == {1: part, 2 + others: last.part}
 

@@ -16,7 +16,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import catalog_from_json
 from sources.envelope import BadRecord, decode, encode_transaction, head_of
 from sources.envelope.feed import Feed
-from sources.history import UNKNOWN, History
+from sources.history import UNKNOWN, CommitHistory
 from sources.partitions import Partition
 from sources.simulated.database import SourceDatabase
 from sources.simulated.queryserver import status_of
@@ -118,7 +118,7 @@ def test_an_old_file_gets_a_history_when_it_is_opened(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------- the records
 
 
-def records(history: History, first: int, *versions: Sequence[int]) -> list[bytes]:
+def records(history: CommitHistory, first: int, *versions: Sequence[int]) -> list[bytes]:
     return [
         record
         for version, ids in enumerate(versions, first)
@@ -129,7 +129,7 @@ def records(history: History, first: int, *versions: Sequence[int]) -> list[byte
 @pytest.mark.parametrize("count", [3, 600])
 @pytest.mark.parametrize("spoilt", ["", "12", "g" * 15, "+" + "1" * 14, "\uff11" * 15, 7, "1" * 16])
 def test_what_is_no_digest_is_a_bad_record(spoilt: Any, count: int) -> None:
-    values = records(History(7), 1, *([n] for n in range(count)))
+    values = records(CommitHistory(7), 1, *([n] for n in range(count)))
     content = orjson.loads(values[1])
     content["transaction"]["history"] = spoilt
     values[1] = orjson.dumps(content)
@@ -140,7 +140,7 @@ def test_what_is_no_digest_is_a_bad_record(spoilt: Any, count: int) -> None:
 @pytest.mark.parametrize("count", [3, 600])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_digests_are_read_and_may_be_missing(count: int, mixed: bool) -> None:
-    history = History(7)
+    history = CommitHistory(7)
     values = records(history, 1, *([n] for n in range(count)))
     expected = [head_of(value)[1] for value in values]
     if mixed:
@@ -187,8 +187,8 @@ ONE, OTHER = 1234, 4321
 def test_a_repetition_of_another_past_is_refused(together: bool) -> None:
     """The publisher of a restored copy sends old versions again, with other content."""
     fed = Fed(ONE)
-    good = records(History(ONE), 5, [1, 2], [3], [4])
-    other = records(History(OTHER), 6, [3], [5])
+    good = records(CommitHistory(ONE), 5, [1, 2], [3], [4])
+    other = records(CommitHistory(OTHER), 6, [3], [5])
     for values in [[*good, *other]] if together else [good, other]:
         fed.take(values)
     fed.is_refused(4, "version 6")
@@ -196,7 +196,7 @@ def test_a_repetition_of_another_past_is_refused(together: bool) -> None:
 
 
 def test_the_version_that_the_view_stands_at_is_compared_too() -> None:
-    history = History(ONE)
+    history = CommitHistory(ONE)
     fed = Fed(ONE)
     [standing] = encode_transaction("a", 4, 1, inserted(0), CATALOG, history)
     fed.take([standing])
@@ -206,17 +206,17 @@ def test_the_version_that_the_view_stands_at_is_compared_too() -> None:
 @pytest.mark.parametrize("edge", [1, 2])
 def test_records_of_two_pasts_do_not_make_one_transaction(edge: int) -> None:
     fed = Fed(ONE)
-    [first, _] = records(History(ONE), 5, [1, 2])
-    [_, second] = records(History(OTHER), 5, [1, 2])
+    [first, _] = records(CommitHistory(ONE), 5, [1, 2])
+    [_, second] = records(CommitHistory(OTHER), 5, [1, 2])
     values = [first, second]
     fed.take(values[:edge])
-    fed.take(values[edge:] or records(History(ONE), 6, [3]))
+    fed.take(values[edge:] or records(CommitHistory(ONE), 6, [3]))
     fed.is_refused(1, "version 5")
     assert fed.feed._receiver.received("a") == 4
 
 
 def test_what_an_answer_says_is_compared_before_and_after_its_version_comes() -> None:
-    history = History(ONE)
+    history = CommitHistory(ONE)
     values = records(history, 5, [1], [2], [3])
     digests = [head_of(value)[1] for value in values]
     fed = Fed(ONE)
@@ -250,6 +250,6 @@ def test_whoever_says_nothing_of_a_history_is_not_checked() -> None:
 
 def test_a_fault_is_a_source_violation() -> None:
     fed = Fed(ONE)
-    fed.take(records(History(ONE), 5, [1]))
-    fed.take(records(History(OTHER), 5, [1]))
+    fed.take(records(CommitHistory(ONE), 5, [1]))
+    fed.take(records(CommitHistory(OTHER), 5, [1]))
     assert isinstance(fed.feed.fault, SourceViolation)

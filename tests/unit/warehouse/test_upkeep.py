@@ -26,7 +26,7 @@ from streaming.settings.configuration import Configuration, JobSettings, ViewSet
 from streaming.tracing import write_live_trace
 from tests.harness.places import ROOT
 from warehouse import delta
-from warehouse.changes import Changes
+from warehouse.changes import ChangesTable
 from warehouse.progress import QUESTION
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -354,14 +354,14 @@ def test_appends_come_between_reading_and_writing_of_a_fold(
     tables: ViewTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tables, *range(1, 11))
-    summed = Changes.summed
+    summed = ChangesTable.summed
 
-    def meanwhile(self: Changes, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
+    def meanwhile(self: ChangesTable, changes: pl.LazyFrame, which: pl.Expr) -> pl.DataFrame:
         monkeypatch.undo()
         install(tables, 11)
         return summed(self, changes, which)
 
-    monkeypatch.setattr(Changes, "summed", meanwhile)
+    monkeypatch.setattr(ChangesTable, "summed", meanwhile)
     tables.fold(10)
     install(tables, 12)
     assert_right(tables, 12, since=10)

@@ -12,7 +12,7 @@ from protocols.algebra.expressions_reference import holds
 from protocols.algebra.nullrejection import is_null, never_null_where, rejects_null
 from protocols.algebra.types import ColumnType, column_type
 from protocols.analysis.wording import condition_text
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 
 BIGINT, BOOLEAN = column_type("BIGINT"), column_type("BOOLEAN")
 
@@ -24,7 +24,7 @@ def _condition(text: str) -> ex.Condition:
     def refuse(node: exp.Expr, reason: str) -> NoReturn:
         raise AssertionError(f"{node.sql()}: {reason}")
 
-    scalars = Scalars(column, refuse, lambda _: None)
+    scalars = ScalarReader(column, refuse, lambda _: None)
     return scalars.condition(
         sqlglot.parse_one(f"SELECT 1 WHERE {text}", read="duckdb").args["where"].this
     )

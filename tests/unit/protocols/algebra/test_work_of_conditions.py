@@ -120,7 +120,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, method, counted_too)
 
     counting(expressions_polars._Steps, "of")
-    counting(steps.Run, "of")
+    counting(steps.StepsRun, "of")
     counting(Function, "of_columns")
     counting(Function, "of")
     return counted

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.checking import tracewriting as t
-from protocols.checking.history import History
+from protocols.checking.history import VersionHistory
 from protocols.checking.lattice import Budget, Lattice
 from protocols.checking.order import order_of
 from protocols.checking.rewriting import ViewText
-from protocols.checking.trace import State, Trace
+from protocols.checking.trace import StateLine, Trace
 from protocols.checking.tracereading import read_trace
 from protocols.views.catalog import catalog_from_json
 
@@ -112,7 +112,7 @@ def tables() -> duckdb.DuckDBPyConnection:
     return db
 
 
-def named(history: History, counted: dict[int, int]) -> Counter[Any]:
+def named(history: VersionHistory, counted: dict[int, int]) -> Counter[Any]:
     found = history.view.rows(counted)
     return Counter({found[id_]: count for id_, count in counted.items()})
 
@@ -125,7 +125,7 @@ def test_the_history_along_the_delivery_order_equals_recomputation(
 ) -> None:
     trace = trace_of(view, told)
     order = order_of(trace)
-    with History(trace, order) as history:
+    with VersionHistory(trace, order) as history:
         assert history.text.is_spj == (view in VIEWS)
         expected = history.along(order.prefixes)
         for position, prefix in enumerate(order.prefixes):
@@ -140,7 +140,7 @@ def test_an_aggregate_over_nothing_below_a_union_would_be_lost_in_lateral() -> N
     order = order_of(trace)
 
     def first_state() -> Counter[Any]:
-        with History(trace, order) as history:
+        with VersionHistory(trace, order) as history:
             return named(history, history.along(order.prefixes).until(0))
 
     assert first_state() == {(None,): 1, (1,): 1}
@@ -157,7 +157,7 @@ def test_a_history_evaluated_in_stretches_is_the_same(
 ) -> None:
     trace = trace_of(view, told)
     order = order_of(trace)
-    with History(trace, order) as history:
+    with VersionHistory(trace, order) as history:
         whole = history.along(order.prefixes)
         with mock.patch("protocols.checking.evaluation._ROWS_AT_ONCE", rows):
             in_stretches = history.along(order.prefixes)
@@ -178,14 +178,14 @@ def test_the_lattice_search_equals_brute_force(
     middle = data.draw(st.lists(st.sampled_from(vectors), max_size=4))
     shown_at = [vectors[0], *middle, vectors[-1]]
     states = [values_[x] for x in shown_at]
-    with History(trace, order) as history:
+    with VersionHistory(trace, order) as history:
         before: Counter[Any] = Counter()
         lines = []
         for position, state in enumerate(states):
             changed = {row: state[row] - before[row] for row in {**state, **before}}
             pairs = tuple((row, n) for row, n in changed.items() if n)
             json_rows = tuple((tuple(map(_json, row)), n) for row, n in pairs)
-            lines.append(State(position, {}, json_rows))
+            lines.append(StateLine(position, {}, json_rows))
             before = state
         shown = history.view.shown(lines)
         lattice = Lattice(history, order, shown, len(states), top, Budget())

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import orjson
 
-from protocols.checking.changes import Changes
+from protocols.checking.changes import StepChanges
 from protocols.checking.checker import check
 from protocols.checking.levels import DELIVERY, WEAK
 from protocols.checking.nearest import nearest_step, nearest_vectors
@@ -38,7 +38,7 @@ def test_the_nearest_steps_are_those_that_a_search_by_hand_finds() -> None:
                 there[row] += count if at <= step else 0
             off[step] = _distance(held, there)
         rows, steps, counts = (np.array(column, dtype=np.int64) for column in _columns(changes))
-        found = nearest_step(dict(held), Changes(rows, steps, counts), 5)
+        found = nearest_step(dict(held), StepChanges(rows, steps, counts), 5)
         assert found.off == min(off.values())
         assert all(off[step] == found.off for step in found.places)
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from protocols.checking import tracewriting as t
-from protocols.checking.trace import Deliver
+from protocols.checking.trace import DeliverLine
 from protocols.checking.tracereading import read_trace
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
@@ -45,7 +45,7 @@ def test_a_trace_is_written_as_it_was_read() -> None:
 def test_unknown_keys_and_empty_lines_are_left_alone() -> None:
     extra = {**orjson.loads(DELIVER), "at": 1.5}
     trace = read_trace([RUN.decode(), "\n", COMMIT, orjson.dumps(extra)])
-    assert trace.delivers == (Deliver("a", 1, 1),)
+    assert trace.delivers == (DeliverLine("a", 1, 1),)
     assert "no end line" in trace.remarks[0]
 
 

@@ -20,7 +20,7 @@ from protocols.exchange.driver import Driver
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.mailbox import Mailbox, Received
-from protocols.exchange.maintained import Maintained, Wanted
+from protocols.exchange.maintained import Maintained, WantedAnswer
 from protocols.exchange.protocol import UNBOUNDED, Install, Work
 from protocols.exchange.questions import Answer, Page, Query, Snapshot
 from protocols.maintenance.registry import PROTOCOLS
@@ -399,7 +399,7 @@ def test_what_two_views_ask_alike_goes_out_once_and_each_is_told() -> None:
         refuse = PROTOCOLS["sweep"].refuse_global
         delivery = Delivery(mailbox, list(RELATIONS), Known({}), refuse)
 
-        def note(wanted: Wanted[Frame], _: Answer[Frame], found: Snapshot[Frame]) -> None:
+        def note(wanted: WantedAnswer[Frame], _: Answer[Frame], found: Snapshot[Frame]) -> None:
             assert isinstance(wanted.asker, Maintained)
             told.append((wanted.asker.name, found.version))
 

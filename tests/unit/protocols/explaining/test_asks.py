@@ -21,8 +21,8 @@ from protocols.explaining.following import MANY, Following, Occasion
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.operators import cores
 from protocols.operators.cores import Places
-from protocols.operators.groups import Group
-from protocols.operators.joins import Join
+from protocols.operators.groups import GroupOperator
+from protocols.operators.joins import JoinOperator
 from protocols.operators.keys import ALL, Keys, These
 from protocols.operators.operator import Span, Task
 from protocols.simulation.drawnviews import view_scenario
@@ -201,23 +201,23 @@ def test_nothing_is_asked_that_was_not_stated() -> None:
 
 
 def test_a_group_that_reads_its_input_whole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def whole(self: Group, span: Span, keys: Keys) -> Task:
+    def whole(self: GroupOperator, span: Span, keys: Keys) -> Task:
         return read(self, span, ALL if isinstance(keys, These) else keys)
 
-    read = Group._read
-    monkeypatch.setattr(Group, "_read", whole)
+    read = GroupOperator._read
+    monkeypatch.setattr(GroupOperator, "_read", whole)
     assert compared(range(30), until_untold=True).untold
 
 
 def test_a_join_that_asks_by_fewer_columns_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fewer(self: Join, changed: Any) -> Iterator[tuple[Keys, Any]]:
+    def fewer(self: JoinOperator, changed: Any) -> Iterator[tuple[Keys, Any]]:
         for keys, wanted in asked(self, changed):
             if isinstance(keys, These) and keys.rows.width > 1:
                 keys = These(keys.rows[:, :1].unique())
             yield keys, wanted
 
-    asked = Join._asked
-    monkeypatch.setattr(Join, "_asked", fewer)
+    asked = JoinOperator._asked
+    monkeypatch.setattr(JoinOperator, "_asked", fewer)
     assert compared(range(100), until_untold=True).untold
 
 

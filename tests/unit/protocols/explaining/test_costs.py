@@ -17,7 +17,7 @@ import pytest
 from protocols.algebra.bag import Row
 from protocols.explaining.asked import Rounds, number
 from protocols.explaining.constructs import CATALOG, constructs
-from protocols.explaining.costs import KINDS, Cost, Costs, Kind, costs_of
+from protocols.explaining.costs import KINDS, Costs, Kind, QuestionCost, costs_of
 from protocols.simulation.scenario import Update
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 from protocols.views.sql import parse_view
@@ -57,7 +57,7 @@ class Kept:
     def said(self) -> Costs:
         return costs_of(self.view)
 
-    def cost(self, relation: Relation, kind: Kind) -> Cost:
+    def cost(self, relation: Relation, kind: Kind) -> QuestionCost:
         return next(each.kinds[kind] for each in self.said.relations if each.relation == relation)
 
 

@@ -20,7 +20,7 @@ from protocols.maintenance.registry import PROTOCOLS
 from protocols.maintenance.sweep import Sweep
 from protocols.simulation.scenario import Scenario, scenario_from_json
 from protocols.simulation.simulator import Schedule, simulate
-from protocols.simulation.source import SimulatedSource, restricted
+from protocols.simulation.source import MemorySource, restricted
 from tests.harness.innerjoins import parsed
 from tests.harness.places import ROOT
 
@@ -37,10 +37,10 @@ class Figure5:
         self.view = parsed(self.scenario.view, self.scenario.catalog)
         logs = {relation: BagLog() for relation in self.view.relations}
         self.mailbox: Mailbox[Bag] = Mailbox(logs, {"a": 0, "b": 0, "c": 0})
-        self.sources: dict[str, SimulatedSource] = {}
+        self.sources: dict[str, MemorySource] = {}
         for update in self.scenario.updates:
             initial = self.scenario.initial
-            source = SimulatedSource(update.source, initial, [update])
+            source = MemorySource(update.source, initial, [update])
             source.commit()
             self.sources[update.source] = source
             changes = {relation: (1, rows) for relation, rows in update.changes.items()}

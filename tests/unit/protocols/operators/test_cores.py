@@ -12,7 +12,7 @@ from protocols.algebra.framelog import FrameLog
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Maintenance
 from protocols.exchange.together import finish
-from protocols.operators.cores import Core
+from protocols.operators.cores import CoreOperator
 from protocols.operators.keys import These
 from protocols.operators.operator import Span
 from protocols.views.catalog import catalog_from_json
@@ -36,7 +36,7 @@ def test_rows_that_were_not_asked_for_are_left_out() -> None:
     assert isinstance(view, View)
     [relation] = view.relations
     mailbox = Mailbox[Frame]({relation: FrameLog()}, {"s": 0})
-    core = Core(view, mailbox, lambda _first, _last: iter(()), generous)  # type: ignore[arg-type, return-value]
+    core = CoreOperator(view, mailbox, lambda _first, _last: iter(()), generous)  # type: ignore[arg-type, return-value]
     asked = These(pl.DataFrame({"k": [1, 7]}))
     rows = finish(core.before(Span(1, 1), asked), lambda _: [])
     assert rows.rows(named=True) == [{"k": 1, "v": 10, COUNT: 1}]

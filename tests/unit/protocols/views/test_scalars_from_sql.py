@@ -17,12 +17,12 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.expressions_polars import value_to_polars
 from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.frame import Frame
-from protocols.algebra.steps import Rows
+from protocols.algebra.steps import RowSubset
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, ColumnType, SqlType, column_type
 from protocols.errors import NoValue, ViewRefused, WrongUse
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Catalog, catalog_from_json
-from protocols.views.scalars import Scalars
+from protocols.views.scalars import ScalarReader
 from protocols.views.view import View
 from sources.simulated.database import SourceDatabase
 from sources.simulated.lookup import lookup
@@ -128,13 +128,13 @@ def test_refused_with_place_and_reason(condition: str, column: int, reason: str)
 # ---------------------------------------------------------------------- read without surroundings
 
 
-def _scalars(special: Callable[[exp.Expr], Any] = lambda _node: None) -> Scalars:
+def _scalars(special: Callable[[exp.Expr], Any] = lambda _node: None) -> ScalarReader:
     types = {name: column_type(type_) for name, type_ in COLUMNS.items()}
 
     def refuse(node: exp.Expr, reason: str) -> Any:
         raise AssertionError((node.sql(), reason))
 
-    return Scalars(lambda node: (node.name, types[node.name]), refuse, special)
+    return ScalarReader(lambda node: (node.name, types[node.name]), refuse, special)
 
 
 def _node(text: str) -> exp.Expr:
@@ -258,7 +258,7 @@ def test_control_what_is_not_kept_from_rows_that_do_not_need_it_fails(
     expression, _ = _read("b >= 5 OR b + 9223372036854775800 > 0")
     rows = _frame([{"b": 1}, {"b": 100}])
     assert rows.select(value_to_polars(expression)).to_series().all()
-    monkeypatch.setattr(Rows, "where", lambda self, _condition: self)
+    monkeypatch.setattr(RowSubset, "where", lambda self, _condition: self)
     with pytest.raises(NoValue):
         rows.select(value_to_polars(expression))
 
