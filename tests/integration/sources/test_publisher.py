@@ -18,9 +18,10 @@ from infra.localbroker import LocalBroker, free_port
 from protocols.errors import SourceViolation, WrongUse
 from protocols.views.catalog import catalog_from_json
 from sources.partitions import Partition
+from sources.simulated import publisher
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
-from sources.topics import TopicReader, ends_of
+from sources.topics import TopicReader, ends_of, ensure_topic
 from sources.transaction import RowChange, Transaction
 from tests.harness.waiting import eventually, patience
 
@@ -226,6 +227,7 @@ def _gapless(places: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 _ENDLESS = """
 import sys
 from pathlib import Path
+from sources.simulated import publisher
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
 from sources.transaction import RowChange, Transaction
@@ -282,13 +284,22 @@ def test_a_killed_broker_leaves_no_hole(
 
 
 def test_without_a_broker_commits_go_on_and_one_message_says_so(
-    topic: str, database: SourceDatabase
+    topic: str, database: SourceDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tried: list[str] = []
+
+    def noting(bootstrap: str, topic: str, seconds: float, partitions: int) -> None:
+        tried.append(topic)
+        ensure_topic(bootstrap, topic, seconds, partitions)
+
+    monkeypatch.setattr(publisher, "_ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(publisher, "ensure_topic", noting)
     with Publishing(database, f"127.0.0.1:{free_port()}", topic) as publishing:
         eventually(lambda: len(publishing.reports) == 1)
         _commit(database, 100)
         assert publishing.publisher.outage is not None
-        time.sleep(2)
+        before = len(tried)
+        eventually(lambda: len(tried) > before + 2, "it has failed twice more")
     assert database.version == 100
     assert database.published == 0
     assert len(publishing.reports) == 1

@@ -1,7 +1,6 @@
 """The lookahead with a real broker: its records, how far it reads, and how it fails."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -159,13 +158,39 @@ def test_it_goes_no_further_ahead_than_it_may_and_on_when_something_is_taken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookahead, "_AT_ONCE", 50)
+    found_full = noting_whether_full(monkeypatch)
     world.publish("a", range(1, 1001))
     reading = world.read(ahead_records=100)
     world.wait_until_full(reading)
-    time.sleep(0.2)
     assert 100 <= world.waiting(reading, "a") < 100 + 51
     reading.read_until(world.has("a", 1000), "all of it")
     assert world.rows("a") == list(range(1, 1001))
+    assert not any(found_full)
+
+
+def test_control_a_lookahead_that_does_not_wait_for_room_goes_further(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookahead, "_AT_ONCE", 50)
+    monkeypatch.setattr(lookahead._Ahead, "wait_for_room", lambda _: None)
+    found_full = noting_whether_full(monkeypatch)
+    world.publish("a", range(1, 1001))
+    reading = world.read(ahead_records=100)
+    eventually(lambda: world.waiting(reading, "a") == 1000)
+    assert any(found_full)
+
+
+def noting_whether_full(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each piece of records that is put into the room, whether that was full already."""
+    found_full: list[bool] = []
+    put = lookahead._Ahead.put
+
+    def noting(ahead: Any, *given: Any) -> None:
+        found_full.append(ahead._is_full())
+        put(ahead, *given)
+
+    monkeypatch.setattr(lookahead._Ahead, "put", noting)
+    return found_full
 
 
 def test_while_one_source_is_waited_for_the_others_are_not_taken(world: World) -> None:
@@ -215,12 +240,13 @@ def test_each_of_several_sources_is_read_until_it_has_what_is_wanted_of_it(world
 def test_large_records_count_by_their_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookahead, "_AT_ONCE", 5)
     monkeypatch.setattr(lookahead, "_RECORD_BYTES", 20)
+    found_full = noting_whether_full(monkeypatch)
     world.publish("a", range(1, 201))
     reading = world.read(ahead_records=100)
     world.wait_until_full(reading)
-    time.sleep(0.2)
     assert world.waiting(reading, "a") < 30
     reading.read_until(world.has("a", 200), "all of it")
+    assert not any(found_full)
 
 
 def test_closing_ends_the_thread_though_nobody_takes_what_it_has_read(world: World) -> None:

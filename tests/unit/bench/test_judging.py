@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from bench.memory import PeakMemory
 from bench.sidebyside import side_by_side
 from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError, WrongUse
+from tests.harness.waiting import eventually
 
 _SMALL = BurstSettings("chain3", base_rows=600, updates=300, batch=50, states=5)
 
@@ -159,40 +161,72 @@ def test_folding_and_unfolding_keep_what_is_wrong() -> None:
     assert unfolded(folded(changes)).height == 3
 
 
+_HELD = 60_000_000
+#: Prints the most memory that it has had itself, in kB, and ends when stdin does.
+_TELLS = """
+import re, sys
+print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1], flush=True)
+sys.stdin.read()
+"""
+_HOLDS = f"held = bytearray({_HELD})" + _TELLS
+_STARTS = f"""
+import subprocess, sys
+below = subprocess.Popen([sys.executable, "-c", {_HOLDS!r}])
+{_TELLS}
+below.wait()
+"""
+
+
+@contextmanager
+def _process(program: str, tells: int = 1) -> Iterator[int]:
+    """A program that runs meanwhile, and how many bytes it and what it started say they have."""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield sum(int(process.stdout.readline()) for _ in range(tells)) * 1024
+        process.communicate()
+
+
+@pytest.fixture
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.memory._EVERY_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("_often")
 def test_memory_is_that_of_all_processes_started_inside() -> None:
-    hold = "import time; held = bytearray(60_000_000); time.sleep(2.5)"
-    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
-    with PeakMemory() as memory:
-        subprocess.run([sys.executable, "-c", start], check=True)
-    assert 60_000_000 < memory.bytes < 150_000_000
+    with PeakMemory() as memory, _process(_STARTS, tells=2) as told:
+        eventually(lambda: memory.bytes > _HELD, "the second process is counted")
+    assert memory.bytes < told + _HELD / 2, "none is counted twice"
 
 
 def test_a_child_that_has_not_become_another_program_yet_does_not_weigh() -> None:
     script = """
 import os, time
-from bench.memory import PeakMemory
+from bench import memory
+memory._EVERY_SECONDS, looks, descendants = 0.01, [], memory.descendants
+memory.descendants = lambda *given: looks.append(given) or descendants(*given)
 held = bytearray(100_000_000)
-with PeakMemory() as memory:
+readable, writable = os.pipe()
+with memory.PeakMemory() as peak:
     if not (child := os.fork()):
-        time.sleep(2.5)
+        os.read(readable, 1)
         os._exit(0)
+    before = len(looks)
+    while len(looks) < before + 3:
+        time.sleep(0.01)
+    os.write(writable, b"x")
     os.waitpid(child, 0)
-print(memory.bytes)
+print(peak.bytes)
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-    assert int(done.stdout) < 20_000_000
+    assert int(done.stdout) == 0
 
 
+@pytest.mark.usefixtures("_often")
 def test_memory_of_what_ran_before_does_not_count() -> None:
-    hold = "held = bytearray(60_000_000); print(flush=True); input()"
-    command = [sys.executable, "-c", hold]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as before:
-        assert before.stdout is not None
-        before.stdout.readline()
-        with PeakMemory() as memory:
-            subprocess.run([sys.executable, "-c", "import time; time.sleep(1)"], check=True)
-        before.communicate(b"\n")
-    assert 0 < memory.bytes < 30_000_000
+    with _process(_HOLDS), PeakMemory() as memory, _process(_TELLS) as told:
+        eventually(lambda: memory.bytes > 0, "the other process is counted")
+    assert memory.bytes < told + _HELD / 2
 
 
 def test_memory_of_one_process_is_that_of_all_below_it_too() -> None:

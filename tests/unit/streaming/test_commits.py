@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streaming.job.commits import Commits
+from tests.harness.waiting import eventually
 
 PATIENCE = 30.0
 
@@ -30,6 +31,10 @@ class Gate:
 
 class _DiskError(Exception):
     """The error of a commit."""
+
+
+def is_waited_for(condition: threading.Condition) -> bool:
+    return bool(vars(condition)["_waiters"])
 
 
 def _fail() -> None:
@@ -72,7 +77,8 @@ def test_behind_the_one_at_work_at_most_one_waits(commits: Commits) -> None:
 
     waiting = threading.Thread(target=third, daemon=True)
     waiting.start()
-    assert not third_is_in.wait(0.2), "there is no room for a third one"
+    eventually(lambda: third_is_in.is_set() or is_waited_for(commits._queue.not_full))
+    assert not third_is_in.is_set(), "there is no room for a third one"
     gate.open.set()
     assert third_is_in.wait(PATIENCE)
     waiting.join()
@@ -87,7 +93,8 @@ def test_settling_waits_for_what_was_handed_over(commits: Commits) -> None:
         settled.set()
 
     threading.Thread(target=settle, daemon=True).start()
-    assert not settled.wait(0.2)
+    eventually(lambda: settled.is_set() or is_waited_for(commits._queue.all_tasks_done))
+    assert not settled.is_set()
     gate.open.set()
     assert settled.wait(PATIENCE)
 
