@@ -20,7 +20,8 @@ from typing import Annotated, Any
 import typer
 
 from infra.localbroker import LocalBroker
-from tests.harness.live import Crash, CrashingSystem, LiveSystem, Part, crashes, twice
+from tests.harness.crashes import Crash, CrashingSystem, Part, crashes, twice
+from tests.harness.system import LiveSystem
 
 _PARTS: tuple[Part, ...] = ("job", "jvm", "source", "broker")
 

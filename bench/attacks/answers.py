@@ -1,6 +1,6 @@
 """Query servers that lie, each in one way, to a job that keeps a view over them.
 
-Everything is real but Spark (see tests/harness/jobs.py): broker, databases, publishers, Delta.
+Everything is real but Spark (see tests/harness/world.py): broker, databases, publishers, Delta.
 Between the job and a query server is a `Liar`, a Flight server that asks the real one and hands on
 something else. The job survives a lie if it ends with a message that names it and has installed
 nothing. At the end an honest job goes on, and the view has to be right at every position.
@@ -26,7 +26,8 @@ from protocols.algebra.delta import COUNT
 from protocols.errors import ViewsweepError
 from sources.wire.inclusions import INCLUSION
 from sources.wire.messages import VERSION
-from tests.harness.jobs import MIXED, ONE_SOURCE, Story, World, start
+from tests.cases.stories import MIXED, ONE_SOURCE, Story
+from tests.harness.world import World, start
 
 #: Small enough for attacks to reach.
 _MEGABYTES, _PATIENCE = 4, 2.0

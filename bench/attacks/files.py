@@ -29,7 +29,8 @@ from protocols.errors import ViewsweepError
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.settings.configuration import read_configuration
 from streaming.tracing import write_live_trace
-from tests.harness.jobs import OneView, World, cut, start
+from tests.harness.records import cut
+from tests.harness.world import OneView, World, start
 from warehouse.tables import ViewTables
 
 #: Takes the directory of the view.

@@ -25,7 +25,7 @@ from protocols.algebra.expressions import COMPARISONS, Column, Comparison, Condi
 from protocols.algebra.frame import Frame, empty_frame
 from protocols.algebra.types import ColumnType
 from protocols.simulation.algebras import ALGEBRAS
-from tests.property.test_types_json import FEW, TYPES, few
+from tests.cases.values import FEW, TYPES, few
 
 #: For controls: any counterexample is enough, and need not be small.
 UNSHRUNK = settings(deadline=None, max_examples=3000, phases=[Phase.generate])

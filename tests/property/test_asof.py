@@ -21,7 +21,7 @@ from protocols.exchange.questions import Query, Snapshot
 from protocols.simulation.algebras import ALGEBRAS
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom
-from tests.property.test_types_json import TYPES, few
+from tests.cases.values import TYPES, few
 
 BIGINT = TYPES["BIGINT"]
 

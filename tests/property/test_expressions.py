@@ -19,7 +19,7 @@ from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.expressions_reference import holds
 from protocols.algebra.expressions_wire import from_json, to_json
 from protocols.algebra.types import ColumnType
-from tests.property.test_types_json import TYPES, few
+from tests.cases.values import TYPES, few
 
 #: Two columns of every type: "BIGINT 0", "BIGINT 1", …
 COLUMNS: dict[str, ColumnType] = {f"{name} {i}": TYPES[name] for name in TYPES for i in (0, 1)}

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from tests.harness.jobs import World
+from tests.harness.world import World
 
 RUNNER = CliRunner()
 
@@ -20,12 +20,12 @@ def inspected(file: Path, *options: str) -> str:
     return ended.stdout
 
 
-def test_sizes_and_ends_are_those_of_the_databases(published: World) -> None:
-    published.commit_at_random(random.Random(3), 40)
-    published.wait_until_published()
-    found = json.loads(inspected(published.write_configuration(), "--json"))
-    assert found.keys() == published.sources.keys()
-    for name, source in published.sources.items():
+def test_sizes_and_ends_are_those_of_the_databases(world: World) -> None:
+    world.commit_at_random(random.Random(3), 40)
+    world.wait_until_published()
+    found = json.loads(inspected(world.write_configuration(), "--json"))
+    assert found.keys() == world.sources.keys()
+    for name, source in world.sources.items():
         said = found[name]
         assert (said["version"], said["published"]) == (source.database.version,) * 2
         [partition] = said["partitions"]
@@ -49,9 +49,9 @@ def _counted(
     return row[0], dict(zip(columns, row[1:], strict=True))
 
 
-def test_a_person_reads_keys_topics_and_sizes(published: World) -> None:
-    text = inspected(published.write_configuration(), "--source", "a")
-    source = published.sources["a"]
+def test_a_person_reads_keys_topics_and_sizes(world: World) -> None:
+    text = inspected(world.write_configuration(), "--source", "a")
+    source = world.sources["a"]
     assert f"source a: version {source.database.version}" in text
     assert f"topic {source.topic}, partition 0: offsets 0 to" in text
     assert "source b" not in text
@@ -59,8 +59,8 @@ def test_a_person_reads_keys_topics_and_sizes(published: World) -> None:
 
 
 @pytest.mark.parametrize(("option", "part"), [("nowhere", "there is no [sources.nowhere]")])
-def test_an_unknown_source_is_named(published: World, option: str, part: str) -> None:
-    file = published.write_configuration()
+def test_an_unknown_source_is_named(world: World, option: str, part: str) -> None:
+    file = world.write_configuration()
     ended = RUNNER.invoke(app, ["sources", "inspect", "--config", str(file), "--source", option])
     assert ended.exit_code != 0
     assert part in str(ended.exception)

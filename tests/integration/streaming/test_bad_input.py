@@ -1,8 +1,8 @@
 """An outside fault ends `viewsweep run` with one message and an exit code, and loses nothing; once
 the cause is removed the same command resumes.
 
-Only Spark is replaced (see runs.py). At the end of almost every test the command succeeds and the
-view is compared with DuckDB at every position (see jobs.py).
+Only Spark is replaced (see harness/command.py). At the end of almost every test the command
+succeeds and the view is compared with DuckDB at every position.
 """
 
 import contextlib
@@ -19,31 +19,19 @@ import polars as pl
 import pytest
 from confluent_kafka import TopicPartition
 
-from infra.localbroker import LocalBroker, free_port
+from infra.localbroker import free_port
 from protocols.errors import ViewsweepError
 from streaming.job.job import Job
 from streaming.job.running import Running
-from tests.harness.brokertopics import admin, delete_topic, make_topic, write_topic
-from tests.harness.jobs import FORMS, Source, World, start, whole_topic
-from tests.harness.runs import Command
+from tests.cases.stories import FORMS
+from tests.harness.command import Command
+from tests.harness.records import whole_topic
+from tests.harness.topics import admin, delete_topic, make_topic, write_topic
 from tests.harness.waiting import patience
+from tests.harness.world import Source, World, start
 from warehouse.tables import ViewTables
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 12)
-        world.wait_until_published()
-        yield world
-
-
-@pytest.fixture
-def command(
-    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Command:
-    return Command(world, capsys, monkeypatch)
+pytestmark = pytest.mark.world(transactions=12)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """A job needs no more memory for a large batch than for one sweep, and stays complete.
 
-Everything is real except Spark; each view is compared at every position with DuckDB (see jobs.py).
+Everything is real except Spark; each view is compared at every position with DuckDB.
 """
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -13,21 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from infra.localbroker import LocalBroker
 from protocols.exchange.delivery import Delivery
 from protocols.exchange.holdback import GlobalPart
 from streaming.intake.spilling import spill
-from tests.harness.jobs import KEYED, OneView, World, start
+from tests.cases.stories import KEYED
+from tests.harness.world import OneView, World, start
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 30 transactions before the view is created."""
-    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 30)
-        world.wait_until_published()
-        yield world
+pytestmark = pytest.mark.world(story=KEYED, transactions=30)
 
 
 def take_noting_sweeps(world: World, job: OneView) -> list[int]:

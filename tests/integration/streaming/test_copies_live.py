@@ -1,6 +1,6 @@
 """Live runs in which copies answer for sources: right at every position, and sources are not asked.
 
-Every state is compared with DuckDB over the rows that the sources committed (jobs.py).
+Every state is compared with DuckDB over the rows that the sources committed.
 """
 
 import random
@@ -11,8 +11,10 @@ import pytest
 
 from infra.localbroker import LocalBroker
 from protocols.errors import Unreachable, WrongUse
-from tests.harness.jobs import ONE_SOURCE, OneView, World, cut, start
-from tests.integration.streaming.test_executors import InThisProcess
+from tests.cases.stories import ONE_SOURCE
+from tests.harness.cluster import InThisProcess
+from tests.harness.records import cut
+from tests.harness.world import OneView, World, start
 
 ALL = ("a.r", "b.s", "c.u")
 #: A group over an outer join: its operators ask for whole groups and for partners.
@@ -58,21 +60,19 @@ def over_copies(world: World, copies: tuple[str, ...] = ALL, **given: Any) -> On
 
 
 @pytest.mark.parametrize("protocol", ["batched-sweep", "sweep", "pipelined-sweep"])
-def test_with_copies_of_all_relations_no_source_has_to_answer(
-    published: World, protocol: str
-) -> None:
-    job = over_copies(published, protocol=protocol)
-    assert published.assert_complete(job.tables) > 100
+def test_with_copies_of_all_relations_no_source_has_to_answer(world: World, protocol: str) -> None:
+    job = over_copies(world, protocol=protocol)
+    assert world.assert_complete(job.tables) > 100
 
 
 @pytest.mark.parametrize("protocol", ["nested-sweep", "recompute"])
-def test_protocols_that_show_fewer_states_show_right_ones(published: World, protocol: str) -> None:
-    published.assert_right(over_copies(published, protocol=protocol).tables)
+def test_protocols_that_show_fewer_states_show_right_ones(world: World, protocol: str) -> None:
+    world.assert_right(over_copies(world, protocol=protocol).tables)
 
 
-def test_some_relations_are_copied_and_the_others_asked(published: World) -> None:
-    job = over_copies(published, ("b.s",), protocol="batched-sweep")
-    assert published.assert_complete(job.tables) > 100
+def test_some_relations_are_copied_and_the_others_asked(world: World) -> None:
+    job = over_copies(world, ("b.s",), protocol="batched-sweep")
+    assert world.assert_complete(job.tables) > 100
 
 
 def test_operators_beyond_inner_joins_do_not_notice_who_answers(
@@ -87,60 +87,60 @@ def test_operators_beyond_inner_joins_do_not_notice_who_answers(
         assert world.assert_complete(job.tables) > 60
 
 
-def test_executors_get_the_copies_and_ask_no_source(published: World) -> None:
+def test_executors_get_the_copies_and_ask_no_source(world: World) -> None:
     given: dict[str, Any] = {"executors": InThisProcess(3), "executor_rows": 1}
-    job = over_copies(published, protocol="batched-sweep", **given)
+    job = over_copies(world, protocol="batched-sweep", **given)
     assert job.measures.batches_on_executors > 3
-    assert published.assert_complete(job.tables) > 100
+    assert world.assert_complete(job.tables) > 100
 
 
-def test_after_a_restart_copies_are_made_again(published: World) -> None:
-    over_copies(published, protocol="batched-sweep")
-    for source in published.sources.values():
+def test_after_a_restart_copies_are_made_again(world: World) -> None:
+    over_copies(world, protocol="batched-sweep")
+    for source in world.sources.values():
         source.restart_server()
-    commit(published, 7)
-    with published.job(copies=ALL, protocol="batched-sweep") as job:
+    commit(world, 7)
+    with world.job(copies=ALL, protocol="batched-sweep") as job:
         start(job)
         assert not job.measures.copies
-        job.take(published.records_after(job))
+        job.take(world.records_after(job))
         complete_copies(job, 3)
-        commit(published, 8)
-        job.take(published.records_after(job))
-        published.assert_complete(job.tables)
-    told = [line for line in published.reports if "answers for the source from now on" in line]
+        commit(world, 8)
+        job.take(world.records_after(job))
+        world.assert_complete(job.tables)
+    told = [line for line in world.reports if "answers for the source from now on" in line]
     assert len(told) == 6
 
 
-def test_without_copies_a_silent_source_ends_the_job(published: World) -> None:
+def test_without_copies_a_silent_source_ends_the_job(world: World) -> None:
     """The control of the runs above, in which the sources are not missed."""
-    with published.job(protocol="batched-sweep", patience_seconds=0.5) as job:
+    with world.job(protocol="batched-sweep", patience_seconds=0.5) as job:
         start(job)
-        for source in published.sources.values():
+        for source in world.sources.values():
             source.stop_server()
-        commit(published, 9)
+        commit(world, 9)
         with pytest.raises(Unreachable):
-            job.take(published.records_after(job))
+            job.take(world.records_after(job))
 
 
-def test_control_believing_a_copy_is_wrong(published: World) -> None:
+def test_control_believing_a_copy_is_wrong(world: World) -> None:
     with pytest.raises(AssertionError, match="position"):
-        published.assert_right(over_copies(published, protocol="naive").tables)
+        world.assert_right(over_copies(world, protocol="naive").tables)
 
 
 # -- refusals --------------------------------------------------------------------------------------
 
 
-def test_a_relation_that_the_source_does_not_have_is_refused(published: World) -> None:
+def test_a_relation_that_the_source_does_not_have_is_refused(world: World) -> None:
     with (
-        published.job(copies=["b.sales"]) as job,
+        world.job(copies=["b.sales"]) as job,
         pytest.raises(WrongUse, match=r"sources\.b\.keep\.sales: .*it has: s, unused"),
     ):
         job.check()
 
 
-def test_another_word_than_those_known_is_refused(published: World) -> None:
+def test_another_word_than_those_known_is_refused(world: World) -> None:
     with pytest.raises(WrongUse, match=r"sources\.a\.keep\.r has to be one of ask, full"):
-        published.job(copies=["a.r"], toml={'"full"': '"cached"'})
+        world.job(copies=["a.r"], toml={'"full"': '"cached"'})
 
 
 def test_protocols_that_count_on_fifo_get_no_copies(

@@ -1,29 +1,25 @@
 """A source publishes the deletion of a row that it did not have, to a job with real parts."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
 import polars as pl
 import pytest
 from confluent_kafka import Producer
 
-from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation
 from sources.topics import CLIENT_LOG
-from tests.harness.jobs import OneView, World, start, whole_topic
+from tests.harness.records import whole_topic
 from tests.harness.waiting import patience
+from tests.harness.world import OneView, World, start
 
 
 @pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
+def world(world: World) -> World:
     """Sources whose view has a single row, its first state."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        with world.job() as job:
-            start(job)
-        yield world
+    with world.job() as job:
+        start(job)
+    return world
 
 
 def forge(world: World) -> None:

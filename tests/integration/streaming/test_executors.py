@@ -2,10 +2,9 @@
 
 The slices are swept in this process, where many cases cost little, and by the executors of a real
 Spark. Meanwhile the sources commit, so answers contain updates that the driver has not received and
-an executor must read by itself. Every state is compared with DuckDB (see jobs.py).
+an executor must read by itself. Every state is compared with DuckDB.
 """
 
-import pickle
 import random
 import threading
 import time
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -21,18 +19,13 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
-from protocols.checking.checker import check
-from protocols.checking.tracereading import read_trace
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.questions import Snapshot
 from protocols.exchange.slices import Slice
 from protocols.maintenance import batched_sweep
-from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.view import Atom
-from streaming.job import slices
 from streaming.job.slices import Batch, Swept
 from streaming.job.sweeping import Cluster
 from streaming.settings.configuration import read_configuration
@@ -40,9 +33,12 @@ from streaming.spark import executors
 from streaming.spark.executors import Executors
 from streaming.spark.sparkjob import spark_session
 from streaming.stopping import Stopped
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import OneView, World, cut, start
+from tests.harness.cluster import InThisProcess
+from tests.harness.records import cut
 from tests.harness.waiting import eventually
+from tests.harness.world import OneView, World, start
+
+pytestmark = pytest.mark.world(transactions=60)
 
 GLOBAL = GlobalPart("g", frozenset("ab"))
 
@@ -52,33 +48,6 @@ def spark() -> Iterator[SparkSession]:
     session = spark_session(lambda _: None)
     yield session
     session.stop()
-
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 60 transactions before the view is created."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 60)
-        world.wait_until_published()
-        yield world
-
-
-@dataclass
-class InThisProcess:
-    """Sweeps slices one after the other, from data that could be sent to another process."""
-
-    number: int
-
-    def slices(self, rows: int) -> int:
-        assert rows > 0
-        return self.number
-
-    def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
-        return [slices.sweep(*pickle.loads(pickle.dumps((batch, each)))) for each in slices_]
-
-    def cancel(self, view: str) -> None:
-        """Does nothing: sweeps in this process run to their end."""
 
 
 @dataclass
@@ -350,12 +319,7 @@ def changes_by_position(job: OneView) -> dict[int, list[tuple[Any, ...]]]:
 
 def assert_valid_and_counted(world: World, job: OneView) -> None:
     """Checks that the trace is complete, and that `progress` has the executors' questions."""
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    view = configuration.view("v").with_protocol("batched-sweep")
-    write_live_trace(configuration, view, trace)
-    with trace.open("rb") as lines:
-        found = check(read_trace(lines), PROTOCOLS["batched-sweep"].level)
+    found = world.verdict("batched-sweep")
     assert found.verdict == "valid", found
     figures: Any = job.status().to_json()
     asked = sum(each["queries"] for each in figures["executors"].values())

@@ -1,27 +1,16 @@
 """A first state under wrong statuses and beside another job: it leaves nothing to remove."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError
 from sources.simulated.queryserver import status_of
-from tests.harness.jobs import World, start
+from tests.harness.world import World, start
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 30 transactions before the view is created."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 30)
-        world.wait_until_published()
-        yield world
+pytestmark = pytest.mark.world(transactions=30)
 
 
 def lying(**lies: Any) -> Any:

@@ -4,9 +4,8 @@ Everything is real except Spark. Every state, including the first one, is compar
 the checker judges the trace.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
-from pathlib import Path
 from random import Random
 from typing import Any
 from unittest import mock
@@ -15,24 +14,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from infra.localbroker import LocalBroker
-from protocols.checking.checker import check
-from protocols.checking.tracereading import read_trace
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.holdback import GlobalPart
-from protocols.maintenance.registry import PROTOCOLS
 from sources.simulated.queryserver import status_of
 from streaming.settings.configuration import read_configuration
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import KEYED, OneView, World, start
+from tests.cases.stories import KEYED
+from tests.harness.world import OneView, World, start
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources with a row each, which match (version 1)."""
-    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
-        world.publish()
-        yield world
+pytestmark = pytest.mark.world(story=KEYED)
 
 
 def part(id_: str, participants: str) -> GlobalPart:
@@ -61,11 +50,7 @@ def assert_catches_up(world: World, protocol: str = "sweep", **changes: Any) -> 
         job.take(world.records_after(job))
         assert job.standing.vector == world.versions
         world.assert_right(job.tables)
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
-    with trace.open("rb") as lines:
-        found = check(read_trace(lines), PROTOCOLS[protocol].level)
+    found = world.verdict(protocol)
     assert found.verdict == "valid", found.contradiction
 
 

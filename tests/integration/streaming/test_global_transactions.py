@@ -5,35 +5,24 @@ b's parts come a batch after a's. Everything is real except Spark; every visible
 with DuckDB, and the checker judges the trace.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from infra.localbroker import LocalBroker
 from protocols.checking.checker import check
 from protocols.checking.tracereading import read_trace
 from protocols.errors import SourceViolation
 from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
-from streaming.settings.configuration import read_configuration
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import KEYED, OneView, World, start
+from tests.cases.stories import KEYED
+from tests.harness.world import OneView, World, start
 from warehouse.order import order_from_note
+
+pytestmark = pytest.mark.world(story=KEYED)
 
 G, H = (GlobalPart(name, frozenset("ab")) for name in "gh")
 #: Its partner has no relation in the view, so it does not wait.
 ALONE = GlobalPart("alone", frozenset(["c", "elsewhere"]))
-
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources with a few rows that match."""
-    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
-        world.publish()
-        yield world
 
 
 def parts_at_a(world: World) -> None:
@@ -59,13 +48,6 @@ def parts_at_b(world: World) -> None:
     world.wait_until_published()
 
 
-def trace_of(world: World, protocol: str) -> Path:
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
-    return trace
-
-
 def assert_valid(world: World, job: OneView, protocol: str) -> None:
     """Checks that four parts and the local transaction between two of them have one position."""
     assert job.standing.vector == world.versions
@@ -80,7 +62,7 @@ def assert_valid(world: World, job: OneView, protocol: str) -> None:
         order.version[order.position == group["position"][0]].tolist() == [3, 4, 4, 5, 6]
         for order in orders
     )
-    with trace_of(world, protocol).open("rb") as lines:
+    with world.trace(protocol).open("rb") as lines:
         found = check(read_trace(lines), PROTOCOLS[protocol].level)
     assert found.verdict == "valid", found.contradiction
 

@@ -18,19 +18,16 @@ import pytest
 
 from infra.localbroker import LocalBroker
 from protocols.algebra.expressions_reference import holds
-from protocols.checking.checker import check
-from protocols.checking.tracereading import read_trace
 from protocols.checking.verdict import Verdict
 from protocols.errors import SourceViolation
 from protocols.exchange import correction, driver
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Query
-from protocols.maintenance.registry import PROTOCOLS
 from sources.simulated import queryserver
 from sources.wire.messages import answer_stream, decode_question
-from streaming.settings.configuration import read_configuration
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import KEYED, MIXED, Source, Story, World, cut, start
+from tests.cases.stories import KEYED, MIXED, Story
+from tests.harness.records import cut
+from tests.harness.world import Source, World, start
 
 Held = Counter[tuple[Any, ...]]
 #: An answer of a double: rows, and the transactions that they contain.
@@ -210,11 +207,7 @@ def live(
 def verdict(world: World, protocol: str, monkeypatch: pytest.MonkeyPatch) -> Verdict:
     """The verdict of the checker, which reads rows from the real query servers."""
     monkeypatch.undo()
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
-    with trace.open("rb") as lines:
-        return check(read_trace(lines), PROTOCOLS[protocol].level)
+    return world.verdict(protocol)
 
 
 @pytest.mark.parametrize("story", [MIXED, KEYED], ids=["mixed", "keyed"])

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from protocols.exchange.holdback import GlobalPart
-from tests.harness.runs import Command
+from tests.harness.command import Command
 
 G = GlobalPart("g", frozenset("ab"))
 

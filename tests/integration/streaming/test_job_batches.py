@@ -1,28 +1,18 @@
 """A job is right at every position, however records are cut into batches, after any crash.
 
 Everything is real except Spark: broker, query servers, publishers, Delta. After each test the view
-is compared at every position with DuckDB evaluating its SQL (see jobs.py).
+is compared at every position with DuckDB evaluating its SQL.
 """
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pytest
 
-from infra.localbroker import LocalBroker
-from tests.harness.jobs import OneView, World, cut, start
+from tests.harness.records import cut
+from tests.harness.world import OneView, World, start
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 60 transactions before the view is created."""
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        world.commit_at_random(random.Random(1), 60)
-        world.wait_until_published()
-        yield world
+pytestmark = pytest.mark.world(transactions=60)
 
 
 def commit(world: World, seed: int, transactions: int = 45) -> None:

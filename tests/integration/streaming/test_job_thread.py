@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from streaming.settings.configuration import read_configuration
-from tests.harness.jobs import OneView, World, start
 from tests.harness.places import ROOT
 from tests.harness.waiting import eventually, patience
+from tests.harness.world import OneView, World, start
 from warehouse.changes import ChangesTable
 from warehouse.current import CurrentTable
 from warehouse.progress import ProgressTable
@@ -37,13 +37,13 @@ main.main()
 """
 
 
-def test_batches_of_spark_and_the_work_between_them_are_one_threads(published: World) -> None:
-    file = published.write_configuration()
-    with published.job() as job:
+def test_batches_of_spark_and_the_work_between_them_are_one_threads(world: World) -> None:
+    file = world.write_configuration()
+    with world.job() as job:
         job.check()
         job.prepare()
-    published.sources["a"].commit(("r", (101, 1, "p"), 1))
-    published.wait_until_published()
+    world.sources["a"].commit(("r", (101, 1, "p"), 1))
+    world.wait_until_published()
     command = [sys.executable, "-c", _NOTING, "run", "--once", "--config", str(file)]
     ended = subprocess.run(
         command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=patience(), check=False
@@ -52,17 +52,17 @@ def test_batches_of_spark_and_the_work_between_them_are_one_threads(published: W
     noted = [line.split() for line in ended.stderr.splitlines() if line.startswith("thread ")]
     assert {step for *_, step in noted} == {"process", "tend", "finish"}
     assert {" ".join(thread) for _, *thread, _ in noted} == {"job"}
-    with published.job() as job:
+    with world.job() as job:
         job.check()
-        published.assert_complete(job.tables)
+        world.assert_complete(job.tables)
 
 
 def test_each_table_of_each_view_is_written_by_one_thread(
-    published: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = read_configuration(published.write_configuration())
+    known = read_configuration(world.write_configuration())
     views = [replace(known.view("v"), name=name) for name in ("one", "two")]
-    with closing(OneView(known, views, published.reports.append)) as job:
+    with closing(OneView(known, views, world.reports.append)) as job:
         start(job)
         wrote = {
             f"{table.__name__.lower()} of {name}": set[str]()
@@ -84,14 +84,14 @@ def test_each_table_of_each_view_is_written_by_one_thread(
             monkeypatch.setattr(ProgressTable, step, noting(getattr(ProgressTable, step)))
         monkeypatch.setattr(CurrentTable, "follow", noting(CurrentTable.follow))
         for seed in range(3):
-            published.commit_at_random(random.Random(seed), 6)
-            published.wait_until_published()
-            job.take(published.records_after(job))
+            world.commit_at_random(random.Random(seed), 6)
+            world.wait_until_published()
+            job.take(world.records_after(job))
             eventually(lambda: _followed(job))
         job.running.finish()
         monkeypatch.undo()
         for view in job.views:
-            published.assert_complete(view.tables)
+            world.assert_complete(view.tables)
     assert wrote == {
         f"{table} of {name}": {f"{thread} of {name}"}
         for table, thread in (

@@ -3,7 +3,7 @@
 The bank's balances (sums at two sources, FULL JOIN, COALESCE) and the retailer's catalogue (RIGHT
 and FULL JOIN over three sources). The sources commit while the job asks. Two judges: the checker,
 which reads the trace of the run, and DuckDB, which evaluates the view's SQL at every position
-(jobs.py). The control is the protocol that believes every answer.
+(harness/truth.py). The control is the protocol that believes every answer.
 """
 
 import random
@@ -16,17 +16,13 @@ import polars as pl
 import pytest
 
 from infra.localbroker import LocalBroker
-from protocols.checking.checker import check
-from protocols.checking.tracereading import read_trace
-from protocols.checking.verdict import Verdict
 from protocols.exchange.holdback import GlobalPart
-from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.tree import TreeView
 from sources.simulated.workloads import WORKLOADS
 from sources.simulated.workloads.dice import Dice
-from streaming.settings.configuration import read_configuration
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import OneView, Row, Story, World, cut, start
+from tests.cases.stories import Row, Story
+from tests.harness.records import cut
+from tests.harness.world import OneView, World, start
 
 #: Transactions before the first state, in the topics when the job begins, and while it asks.
 BEFORE, WAITING, MEANWHILE = 30, 110, 60
@@ -98,14 +94,6 @@ def live(world: World, protocol: str, seed: int) -> list[OneView]:
     return [go_on(world, protocol, dice) for _ in range(2)]
 
 
-def verdict(world: World, protocol: str) -> Verdict:
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
-    with trace.open("rb") as lines:
-        return check(read_trace(lines), PROTOCOLS[protocol].level)
-
-
 @pytest.mark.parametrize(
     ("view", "protocol"),
     [("balance", "batched-sweep"), ("catalogue", "batched-sweep"), ("balance", "sweep")],
@@ -119,7 +107,7 @@ def test_every_state_is_right_over_a_restart(
         assert isinstance(last.view, TreeView)
         assert world.assert_complete(last.tables) >= 2 * WAITING
         assert all(job.measures.queries for job in jobs), "a memory was not refilled"
-        found = verdict(world, protocol)
+        found = world.verdict(protocol)
         assert found.verdict == "valid", found.contradiction
         assert found.reached is not None
         assert found.reached.name == "complete-in-delivery-order"
@@ -135,7 +123,7 @@ def test_control_without_compensation_the_checker_writes_a_contradiction(
         directory.mkdir()
         with World(directory, broker.bootstrap, f"{topic}-{seed}", STORIES[view]) as world:
             live(world, "naive", seed)
-            found = verdict(world, "naive")
+            found = world.verdict("naive")
         if found.verdict == "invalid":
             assert found.contradiction is not None
             assert found.contradiction.endswith("A contradiction.")

@@ -12,10 +12,12 @@ import pytest
 from protocols.errors import SourceViolation
 from sources.simulated.database import SourceDatabase
 from streaming.tracing import write_live_trace
-from tests.harness.brokertopics import write_topic
-from tests.harness.jobs import Committed, Source, start, whole_topic
-from tests.harness.runs import Command
+from tests.harness.command import Command
+from tests.harness.records import whole_topic
+from tests.harness.topics import write_topic
+from tests.harness.truth import Committed
 from tests.harness.waiting import eventually
+from tests.harness.world import Source, start
 from warehouse.standing import Standing
 
 

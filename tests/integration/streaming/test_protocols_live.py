@@ -2,7 +2,7 @@
 
 The sources commit while the protocol asks, so that answers and updates interleave. Two judges: the
 checker, which compares the trace of the run with the level that the protocol claims, and DuckDB,
-which evaluates the view's SQL at every position shown (jobs.py).
+which evaluates the view's SQL at every position shown.
 """
 
 import random
@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 
 from infra.localbroker import LocalBroker
-from protocols.checking.checker import check
-from protocols.checking.tracereading import read_trace
-from protocols.checking.verdict import Verdict
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS, Entry
-from streaming.settings.configuration import read_configuration
-from streaming.tracing import write_live_trace
-from tests.harness.jobs import KEYED, MIXED, ONE_SOURCE, OneView, Story, World, cut, start
+from tests.cases.stories import KEYED, MIXED, ONE_SOURCE, Story
+from tests.harness.records import cut
+from tests.harness.world import OneView, World, start
 
 #: Transactions before a view is created, between batches, and while its protocol asks.
 _BEFORE, _BETWEEN, _MEANWHILE = 12, 18, 18
@@ -68,14 +65,6 @@ def live(world: World, protocol: str, seed: int) -> OneView:
     return job
 
 
-def verdict(world: World, protocol: str) -> Verdict:
-    configuration = read_configuration(world.directory / "warehouse.toml")
-    trace = world.directory / "trace.jsonl"
-    write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
-    with trace.open("rb") as lines:
-        return check(read_trace(lines), PROTOCOLS[protocol].level)
-
-
 @pytest.mark.parametrize("protocol", RIGHT)
 def test_a_live_run_is_as_consistent_as_claimed(
     broker: LocalBroker, tmp_path: Path, topic: str, protocol: str
@@ -85,7 +74,7 @@ def test_a_live_run_is_as_consistent_as_claimed(
         job = live(world, protocol, len(protocol))
         assert job.standing.vector == world.versions
         world.assert_right(job.tables)
-        found = verdict(world, protocol)
+        found = world.verdict(protocol)
         assert found.verdict == "valid", found.contradiction
         assert found.counts.compensated > 0, "nothing concurrent happened"
 
@@ -99,7 +88,7 @@ def test_control_the_uncompensated_protocol_is_caught(
         directory.mkdir()
         with World(directory, broker.bootstrap, f"{topic}-{seed}") as world:
             live(world, "naive", seed)
-            verdicts.append(verdict(world, "naive").verdict)
+            verdicts.append(world.verdict("naive").verdict)
         if "invalid" in verdicts:
             return
     raise AssertionError(f"three runs without compensation: {verdicts}")

@@ -5,26 +5,19 @@ what has come from each partition as complete.
 """
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from infra.localbroker import LocalBroker
 from protocols.errors import SourceViolation
 from sources.envelope.feed import Feed
 from sources.partitions import Partition
-from tests.harness.brokertopics import admin
-from tests.harness.jobs import World, cut, start
+from tests.harness.records import cut
+from tests.harness.topics import admin
 from tests.harness.waiting import eventually, patience
+from tests.harness.world import World, start
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    with World(tmp_path, broker.bootstrap, topic, partitions=3) as world:
-        world.publish()
-        yield world
+pytestmark = pytest.mark.world(partitions=3)
 
 
 def commit(world: World, seed: int, transactions: int = 60) -> None:

@@ -1,104 +1,37 @@
 """Several views in one job: each complete by itself, and together they read and ask once.
 
 Everything is real except Spark. Each view is compared at every position with DuckDB evaluating its
-own SQL (see jobs.py). The control merges equal questions by the intersection of their keys.
+own SQL. The control merges equal questions by the intersection of their keys.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from infra.localbroker import LocalBroker
 from protocols.algebra.frame import Frame
 from protocols.exchange import sharing
 from protocols.exchange.questions import Query, Question
 from sources.envelope import decode, feed
 from sources.wire.client import SourceClient
-from streaming.settings.configuration import Configuration, ViewSettings, read_configuration
-from tests.harness.jobs import KEYED, OneView, World, cut, records, start
+from tests.cases.stories import KEYED
+from tests.harness.records import records
+from tests.harness.severalviews import ALL, LEFT, LIKE_ALL, RIGHT, Kept, Views
+from tests.harness.world import World, start
 
-#: Over the sources a and b; b and c; all three. The last one can be kept by Strobe.
-LEFT = "SELECT r.id AS r_id, s.id AS s_id, r.t FROM a.r r JOIN b.s s ON r.x = s.x"
-RIGHT = "SELECT s.id AS s_id, s.x, u.y, u.z FROM b.s s JOIN c.u u ON s.y = u.y WHERE u.z <> 'm'"
-ALL = KEYED.sql
-#: Looks up the same relations as `ALL` does by the same columns, under the same conditions.
-LIKE_ALL = ALL.replace("r.t, u.z", "u.z")
+pytestmark = pytest.mark.world(story=KEYED, transactions=40)
+
 #: The same except for the condition of one relation.
 HALF_LIKE_ALL = LIKE_ALL + " AND u.y < 3"
-
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 40 transactions before any view is created."""
-    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
-        world.publish()
-        commit(world, 1, 40)
-        yield world
 
 
 def commit(world: World, seed: int, transactions: int = 30) -> None:
     world.commit_at_random(random.Random(seed), transactions)
     world.wait_until_published()
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A view of the job: its SQL and its protocol."""
-
-    name: str
-    sql: str
-    protocol: str = "batched-sweep"
-
-
-class Views:
-    """Starts jobs over some of these views, as often as a test needs one."""
-
-    def __init__(self, world: World, *views: Kept, **changes: Any) -> None:
-        """`changes` are values for [job]."""
-        self._world = world
-        self._kept = {view.name: view for view in views}
-        known = read_configuration(world.write_configuration(**changes))
-        self._configuration: Configuration = known
-        self._settings = {
-            view.name: ViewSettings(view.name, Path("none"), view.sql, view.protocol)
-            for view in views
-        }
-
-    def job(self, *names: str) -> "closing[OneView]":
-        chosen = [self._settings[name] for name in names or self._kept]
-        return closing(OneView(self._configuration, chosen, self._world.reports.append))
-
-    def take_all(self, job: OneView, batches: int = 1, seed: int = 0) -> None:
-        """Takes everything in the topics after the standing of the earliest view."""
-        found = records(self._world.bootstrap, job.offsets)
-        for batch in cut(found, random.Random(seed), batches):
-            job.take(batch)
-
-    def assert_complete(self, job: OneView, *names: str) -> dict[str, int]:
-        """Checks views at every position, each with its own SQL; returns their numbers."""
-        found = {}
-        for view in job.views:
-            name = view.view.name
-            if names and name not in names:
-                continue
-            world = self._with_sql(self._kept[name].sql)
-            found[name] = world.assert_complete(view.tables)
-            sources = view.view.sources
-            assert view.standing.vector == {s: world.versions[s] for s in sources}, name
-        return found
-
-    def _with_sql(self, sql: str) -> World:
-        """The same sources, with the truth about another view over them."""
-        world = World(self._world.directory, self._world.bootstrap, "", replace(KEYED, sql=sql))
-        world.sources = self._world.sources
-        return world
 
 
 class Counted:

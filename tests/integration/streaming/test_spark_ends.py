@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.localbroker import LocalBroker
-from tests.harness.live import LiveSystem
+from tests.harness.system import LiveSystem
 from tests.harness.waiting import eventually, patience
 
 TRANSACTIONS = 30

@@ -3,8 +3,8 @@
 import random
 import threading
 
-from tests.harness.jobs import World, start
 from tests.harness.waiting import eventually
+from tests.harness.world import World, start
 
 
 def commit(world: World, seed: int, transactions: int = 12) -> None:
@@ -12,42 +12,42 @@ def commit(world: World, seed: int, transactions: int = 12) -> None:
     world.wait_until_published()
 
 
-def test_a_status_is_there_before_there_is_anything_to_say(published: World) -> None:
-    with published.job(protocol="batched-sweep") as job:
+def test_a_status_is_there_before_there_is_anything_to_say(world: World) -> None:
+    with world.job(protocol="batched-sweep") as job:
         status = job.status()
         assert (status.phase, status.sources, status.views) == ("checking", (), ())
         job.check()
         assert job.status().views == ()
 
 
-def test_a_status_says_how_far_everything_is(published: World) -> None:
-    commit(published, 1)
-    with published.job(protocol="batched-sweep") as job:
+def test_a_status_says_how_far_everything_is(world: World) -> None:
+    commit(world, 1)
+    with world.job(protocol="batched-sweep") as job:
         start(job)
-        commit(published, 2)
-        job.take(published.records_after(job))
+        commit(world, 2)
+        job.take(world.records_after(job))
         status = job.status()
         [view] = status.views
         assert (view.name, view.protocol) == ("v", "batched-sweep")
-        assert dict(view.vector) == published.versions
+        assert dict(view.vector) == world.versions
         assert view.position == job.tables.standing().position > 0
         assert (view.backlog, view.at_work, view.held_back) == (0, 0, None)
-        assert view.rows == sum(published.oracle().at(published.versions).values())
+        assert view.rows == sum(world.oracle().at(world.versions).values())
         assert view.committed_at is not None
-        assert {source.name: source.received for source in status.sources} == published.versions
+        assert {source.name: source.received for source in status.sources} == world.versions
         assert status.waits == ()
         eventually(lambda: job.status().behind == "caught up")
         eventually(lambda: all(source.reachable for source in job.status().sources))
 
 
-def test_a_status_says_that_a_source_is_silent_and_what_waits_for_it(published: World) -> None:
-    commit(published, 1)
-    with published.job(protocol="batched-sweep") as job:
+def test_a_status_says_that_a_source_is_silent_and_what_waits_for_it(world: World) -> None:
+    commit(world, 1)
+    with world.job(protocol="batched-sweep") as job:
         start(job)
-        silent = published.sources["b"]
+        silent = world.sources["b"]
         silent.stop_server()
-        commit(published, 2)
-        batch = threading.Thread(target=lambda: job.take(published.records_after(job)))
+        commit(world, 2)
+        batch = threading.Thread(target=lambda: job.take(world.records_after(job)))
         batch.start()
         eventually(lambda: any("b" in wait.words for wait in job.status().waits))
         [view] = job.status().views
@@ -58,4 +58,4 @@ def test_a_status_says_that_a_source_is_silent_and_what_waits_for_it(published: 
         batch.join()
         assert job.status().views[0].backlog == 0
         assert job.status().waits == ()
-        published.assert_complete(job.tables)
+        world.assert_complete(job.tables)

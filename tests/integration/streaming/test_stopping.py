@@ -18,22 +18,16 @@ import pytest
 
 from infra.localbroker import LOOPBACK, LocalBroker
 from streaming.spark import sparkjob
-from tests.harness.jobs import World, start
-from tests.harness.runs import Command, OneBatch, ctrl_c_at, running
+from tests.harness.command import Command, OneBatch, ctrl_c_at, running
 from tests.harness.waiting import crowding, patience
+from tests.harness.world import World, start
+
+pytestmark = pytest.mark.world(transactions=12)
 
 
 def _bound() -> float:
     """Seconds: 8, more on a busy machine, but always below those 55 s."""
     return min(8 * crowding(), 40)
-
-
-@pytest.fixture
-def command(command: Command) -> Command:
-    """The sources have committed more than a first state needs."""
-    command.world.commit_at_random(random.Random(1), 12)
-    command.world.wait_until_published()
-    return command
 
 
 def test_ctrl_c_while_waiting_for_a_dead_source(command: Command) -> None:

@@ -13,10 +13,11 @@ from protocols.errors import SourceViolation, WrongUse
 from sources.simulated.database import SourceDatabase
 from streaming.job.job import Job
 from streaming.job.running import Running
-from tests.harness.brokertopics import configure_topic, delete_topic, make_topic, send
-from tests.harness.jobs import Source, World, whole_topic
-from tests.harness.runs import Command, running
+from tests.harness.command import Command, running
+from tests.harness.records import whole_topic
+from tests.harness.topics import configure_topic, delete_topic, make_topic, send
 from tests.harness.waiting import eventually, patience
+from tests.harness.world import Source, World
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 from confluent_kafka import Producer
 
-from infra.localbroker import LocalBroker
 from protocols.algebra.framelog import FrameLog
 from protocols.errors import SourceViolation, ViewsweepError
 from protocols.exchange.holdback import GlobalPart
@@ -26,29 +25,18 @@ from sources.simulated.database import SourceDatabase
 from sources.simulated.queryserver import Endpoint, QueryServer
 from sources.topics import CLIENT_LOG
 from streaming.job import views as failing
-from tests.harness.jobs import KEYED, OneView, Oracle, Source, World, start, whole_topic
-from tests.harness.runs import Command, running
+from tests.cases.stories import KEYED
+from tests.harness.command import Command, running
+from tests.harness.records import whole_topic
+from tests.harness.severalviews import ALL, LEFT, LIKE_ALL, RIGHT, Kept, Views
+from tests.harness.truth import Oracle
 from tests.harness.waiting import eventually, patience
-from tests.integration.streaming.test_several_views import (
-    ALL,
-    LEFT,
-    LIKE_ALL,
-    RIGHT,
-    Kept,
-    Views,
-    commit,
-)
+from tests.harness.world import OneView, Source, World, start
+from tests.integration.streaming.test_several_views import commit
 from warehouse.definition import stored_view
 from warehouse.tables import ViewTables
 
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    """Three sources that have committed 40 transactions before any view is created."""
-    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
-        world.publish()
-        commit(world, 1, 40)
-        yield world
+pytestmark = pytest.mark.world(story=KEYED, transactions=40)
 
 
 def skip_a_version(source: Source) -> None:

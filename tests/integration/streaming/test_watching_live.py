@@ -1,6 +1,5 @@
 """An idle job reports that its broker or a source is down, and how far it lags behind."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,21 +8,14 @@ from infra.localbroker import LocalBroker
 from protocols.exchange.holdback import GlobalPart
 from streaming.figures.measuring import Behind
 from streaming.job import watching
-from tests.harness.jobs import OneView, World, start
 from tests.harness.waiting import eventually
+from tests.harness.world import OneView, World, start
 
 
 @pytest.fixture(autouse=True)
 def _looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_EVERY_SECONDS", 0.05)
     monkeypatch.setattr(watching, "_SILENT_SECONDS", 0.1)
-
-
-@pytest.fixture
-def world(broker: LocalBroker, tmp_path: Path, topic: str) -> Iterator[World]:
-    with World(tmp_path, broker.bootstrap, topic) as world:
-        world.publish()
-        yield world
 
 
 def said(world: World, what: str) -> int:

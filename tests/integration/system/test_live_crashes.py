@@ -11,7 +11,8 @@ protocol on the same system.
 from pathlib import Path
 
 from infra.localbroker import LocalBroker
-from tests.harness.live import CrashingSystem, LiveSystem, crashes, twice
+from tests.harness.crashes import CrashingSystem, crashes, twice
+from tests.harness.system import LiveSystem
 
 SEED = 20
 

@@ -26,15 +26,9 @@ from infra.owned import OwnedProcess
 from infra.progress import silent
 from protocols.exchange.questions import Query
 from sources.wire.client import SourceClient
-from tests.harness.live import (
-    PARTITIONS,
-    SOURCES,
-    WORKLOAD,
-    LiveSystem,
-    environment,
-    twice,
-)
+from tests.harness.crashes import twice
 from tests.harness.places import ROOT
+from tests.harness.system import PARTITIONS, SOURCES, WORKLOAD, LiveSystem, environment
 from tests.harness.waiting import eventually, patience
 
 with warnings.catch_warnings():

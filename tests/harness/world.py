@@ -1,14 +1,13 @@
 """A small world for jobs without Spark: three real sources, and the truth about the view.
 
 Each source is a database with its query server and its publisher, on a real broker. The test cuts
-the records into batches for the job as it likes. The truth comes from DuckDB, which evaluates the
-view's SQL over the relations as the test committed them; no code of viewsweep takes part in it.
+the records into batches for the job as it likes (records.py), and the view is compared with DuckDB
+at every position (truth.py).
 """
 
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,110 +15,31 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-import duckdb
 import polars as pl
-from confluent_kafka import Consumer, TopicPartition
 
+from protocols.checking.checker import check
+from protocols.checking.tracereading import read_trace
+from protocols.checking.verdict import Verdict
 from protocols.exchange.holdback import GlobalPart
+from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import catalog_from_json
 from protocols.views.tree import AnyView
-from sources.partitions import Offsets, Partition, offsets_in
+from sources.partitions import Offsets, offsets_in
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
 from sources.simulated.queryserver import Endpoint, QueryServer
-from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
 from streaming.job.job import Job
 from streaming.job.keptview import KeptView
 from streaming.job.sweeping import Cluster
 from streaming.settings.configuration import Configuration, read_configuration
-from tests.harness.waiting import eventually, patience
+from streaming.tracing import write_live_trace
+from tests.cases.stories import MIXED, Change, Row, Story
+from tests.harness.records import ends, records
+from tests.harness.truth import Committed, Oracle, Rows, _counted, _plus
+from tests.harness.waiting import eventually
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
-
-Row = tuple[Any, ...]
-#: (relation, row, change of its count).
-Change = tuple[str, Row, int]
-#: (version, relation, row, change of its count).
-Committed = tuple[int, str, Row, int]
-
-
-@dataclass(frozen=True)
-class Story:
-    """The sources, the view over them, and a generator of rows to insert."""
-
-    forms: Mapping[str, Any]
-    sql: str
-    #: (source, dice) → relation and row.
-    row: Callable[[str, random.Random], tuple[str, Row]]
-    first: Mapping[str, Change]
-
-
-FORMS: dict[str, Any] = {
-    "a": {"r": {"columns": {"id": "BIGINT", "x": "BIGINT", "t": "VARCHAR"}, "key": ["id"]}},
-    "b": {
-        "s": {"columns": {"x": "BIGINT", "y": "BIGINT"}},
-        "unused": {"columns": {"n": "BIGINT"}},
-    },
-    "c": {"u": {"columns": {"y": "BIGINT", "z": "VARCHAR"}, "key": ["y"]}},
-}
-SQL = "SELECT r.id, r.t, s.y, u.z FROM a.r r JOIN b.s s ON r.x = s.x JOIN c.u u ON s.y = u.y"
-Rows = Counter[tuple[Any, ...]]
-
-
-def _any_row(source: str, dice: random.Random) -> tuple[str, Row]:
-    """A row of few values, so that many rows match."""
-    if source == "a":
-        return "r", (dice.randint(1, 30), dice.choice([*range(6), None]), dice.choice("pq"))
-    if source == "c":
-        return "u", (dice.randint(1, 6), dice.choice(["k", "m", None]))
-    if dice.random() < 0.2:
-        return "unused", (dice.randint(1, 3),)
-    return "s", (dice.choice([*range(6), None]), dice.randint(1, 6))
-
-
-_FIRST: dict[str, Change] = {
-    "a": ("r", (1, 1, "p"), 1),
-    "b": ("s", (1, 1), 1),
-    "c": ("u", (1, "k"), 1),
-}
-#: A bag in the middle, NULLs in links, a relation that the view does not read.
-MIXED = Story(FORMS, SQL, _any_row, _FIRST)
-
-_KEYED_RELATIONS: dict[str, Any] = {
-    "r": {"columns": {"id": "BIGINT", "x": "BIGINT", "t": "VARCHAR"}, "key": ["id"]},
-    "s": {"columns": {"id": "BIGINT", "x": "BIGINT", "y": "BIGINT"}, "key": ["id"]},
-    "u": {"columns": {"y": "BIGINT", "z": "VARCHAR"}, "key": ["y"]},
-}
-_KEYED_SQL = (
-    "SELECT r.id AS r_id, s.id AS s_id, u.y, r.t, u.z"
-    " FROM {r}.r r JOIN {s}.s s ON r.x = s.x JOIN {u}.u u ON s.y = u.y WHERE r.t <> 'q'"
-)
-
-
-def _keyed_row(relation: str, dice: random.Random) -> tuple[str, Row]:
-    if relation == "r":
-        return "r", (dice.randint(1, 12), dice.choice([*range(4), None]), dice.choice("ppq"))
-    if relation == "s":
-        return "s", (dice.randint(1, 10), dice.choice([*range(4), None]), dice.randint(1, 5))
-    return "u", (dice.randint(1, 5), dice.choice(["k", "m", None]))
-
-
-_KEYED_FIRST = {"r": ("r", (1, 1, "p"), 1), "s": ("s", (1, 1, 1), 1), "u": ("u", (1, "k"), 1)}
-#: Every relation has a key, and the view shows it.
-KEYED = Story(
-    {source: {name: _KEYED_RELATIONS[name]} for source, name in zip("abc", "rsu", strict=True)},
-    _KEYED_SQL.format(r="a", s="b", u="c"),
-    lambda source, dice: _keyed_row({"a": "r", "b": "s", "c": "u"}[source], dice),
-    {source: _KEYED_FIRST[name] for source, name in zip("abc", "rsu", strict=True)},
-)
-#: The same relations at one source.
-ONE_SOURCE = Story(
-    {"a": _KEYED_RELATIONS},
-    _KEYED_SQL.format(r="a", s="a", u="a"),
-    lambda _source, dice: _keyed_row(dice.choice("rsu"), dice),
-    {"a": _KEYED_FIRST["r"]},
-)
 
 
 class Source:
@@ -423,103 +343,22 @@ class World:
             else:
                 assert position not in changes, f"position {position} is not shown"
 
-    def oracle(self) -> "Oracle":
+    def trace(self, protocol: str) -> Path:
+        """Writes the trace of the view so far."""
+        configuration = read_configuration(self.directory / "warehouse.toml")
+        trace = self.directory / "trace.jsonl"
+        write_live_trace(configuration, configuration.view("v").with_protocol(protocol), trace)
+        return trace
+
+    def verdict(self, protocol: str) -> Verdict:
+        """The checker's, on the trace of the view so far."""
+        with self.trace(protocol).open("rb") as lines:
+            return check(read_trace(lines), PROTOCOLS[protocol].level)
+
+    def oracle(self) -> Oracle:
         return Oracle(self.sources.values(), self.story.sql)
 
 
 def start(job: Job) -> None:
     job.check()
     job.prepare()
-
-
-def _plus(held: Rows, changes: Rows) -> Rows:
-    held = held.copy()
-    held.update(changes)
-    return Counter({row: count for row, count in held.items() if count})
-
-
-def _counted(frame: pl.DataFrame) -> Rows:
-    return Counter({tuple(row): count for *row, count in frame.iter_rows()})
-
-
-class Oracle:
-    """The view at any vector: its SQL in DuckDB over the rows that the sources committed."""
-
-    def __init__(self, sources: Iterable[Source], sql: str) -> None:
-        self._sql = sql
-        self._db = duckdb.connect(":memory:", config={"threads": 1})
-        for source in sources:
-            self._db.execute(f"CREATE SCHEMA {source.name}")
-            for relation in source.catalog:
-                self._load(source, relation.name, relation.columns)
-
-    def _load(self, source: Source, relation: str, columns: Sequence[tuple[str, Any]]) -> None:
-        names = ", ".join(name for name, _ in columns)
-        types = ", ".join(f"{name} {type_.name}" for name, type_ in columns)
-        log = f"{source.name}.{relation}_log"
-        self._db.execute(f"CREATE TABLE {log} ({types}, _version BIGINT, _n BIGINT)")
-        rows = [(*row, v, n) for v, name, row, n in source.history if name == relation]
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self._db.executemany(f"INSERT INTO {log} VALUES ({places})", rows)
-        self._db.execute(
-            f"CREATE VIEW {source.name}.{relation} AS SELECT {names} FROM ("
-            f"SELECT {names}, unnest(range(copies)) FROM (SELECT {names}, sum(_n)::BIGINT AS copies"
-            f" FROM {log} WHERE _version <= getvariable('at_{source.name}') GROUP BY ALL))"
-        )
-
-    def at(self, vector: Mapping[str, int]) -> Rows:
-        for source, version in vector.items():
-            self._db.execute(f"SET VARIABLE at_{source} = {version}")
-        return Counter(self._db.execute(self._sql).fetchall())
-
-
-def whole_topic(bootstrap: str, topic: str) -> pl.DataFrame:
-    """All records of a topic of one partition."""
-    return records(bootstrap, {Partition(topic): 0})
-
-
-def records(bootstrap: str, offsets: Offsets) -> pl.DataFrame:
-    """The records in the partitions from these offsets on, as Spark returns them."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "test",
-        "enable.auto.commit": False,
-        "fetch.wait.max.ms": 20,
-    }
-    found: list[tuple[str | None, int | None, int | None, bytes | None]] = []
-    with closing(Consumer(settings, logger=CLIENT_LOG)) as consumer:
-        # Without this, the first request for each topic waits half a second for its leader.
-        consumer.list_topics(timeout=30)
-        for partition, offset in offsets.items():
-            _, end = consumer.get_watermark_offsets(TopicPartition(*partition), 30)
-            consumer.assign([TopicPartition(*partition, offset)])
-            wanted = len(found) + max(0, end - offset)
-            until = time.monotonic() + patience()
-            while len(found) < wanted:
-                assert time.monotonic() < until
-                messages = consumer.consume(wanted - len(found), 0.2)
-                found += [
-                    (m.topic(), m.partition(), m.offset(), m.value())
-                    for m in messages
-                    if not m.error()
-                ]
-    schema = {"topic": pl.String, "partition": pl.Int64, "offset": pl.Int64, "value": pl.Binary}
-    return pl.DataFrame(found, schema=schema, orient="row")
-
-
-def ends(batch: pl.DataFrame) -> dict[Partition, int]:
-    """The offsets after the last of these records."""
-    last = batch.group_by("topic", "partition").agg(pl.col("offset").max() + 1)
-    return {Partition(topic, number): end for topic, number, end in last.iter_rows()}
-
-
-def cut(batch: pl.DataFrame, dice: random.Random, batches: int) -> list[pl.DataFrame]:
-    """Cuts the records into batches, each with a stretch of every partition (or none of it)."""
-    parts: list[list[pl.DataFrame]] = [[] for _ in range(batches)]
-    for part in batch.partition_by("topic", "partition", maintain_order=True):
-        edges = sorted(dice.randint(0, part.height) for _ in range(batches - 1))
-        borders = [0, *edges, part.height]
-        for number in range(batches):
-            parts[number].append(part[borders[number] : borders[number + 1]])
-    return [pl.concat(dice.sample(part, len(part))) for part in parts]

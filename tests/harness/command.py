@@ -1,4 +1,4 @@
-"""`viewsweep run` in this process, or as a separate process, over a small world (see jobs.py).
+"""`viewsweep run` in this process, or as a separate process, over a small world.
 
 In this process a plain reader replaces Spark and gives the job everything in the topics as one
 batch; all else is real.
@@ -21,9 +21,10 @@ from streaming.job.job import Job
 from streaming.job.running import Running
 from streaming.settings.configuration import Configuration
 from streaming.spark import sparkjob
-from tests.harness.jobs import World, ends, records
 from tests.harness.places import ROOT
+from tests.harness.records import ends, records
 from tests.harness.waiting import patience
+from tests.harness.world import World
 
 
 class OneBatch:
