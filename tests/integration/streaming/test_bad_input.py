@@ -21,13 +21,15 @@ from confluent_kafka import TopicPartition
 
 from infra.localbroker import free_port
 from protocols.errors import ViewsweepError
+from sources.partitions import Partition
+from sources.simulated.publisher import Publisher
 from streaming.job.job import Job
 from streaming.job.running import Running
 from tests.cases.stories import FORMS
 from tests.harness.command import Command
-from tests.harness.records import whole_topic
+from tests.harness.records import records, whole_topic
 from tests.harness.topics import admin, delete_topic, make_topic, write_topic
-from tests.harness.waiting import patience
+from tests.harness.waiting import eventually, patience
 from tests.harness.world import Source, World, start
 from warehouse.tables import ViewTables
 
@@ -185,12 +187,20 @@ def test_a_topic_that_is_missing(kept: Command) -> None:
     kept.goes_on()
 
 
-def test_a_topic_with_two_partitions(kept: Command) -> None:
-    topic = kept.world.sources["b"].topic
-    make_topic(kept.world.bootstrap, f"{topic}-2", partitions=2)
-    wrong = {f'topic = "{topic}"': f'topic = "{topic}-2"'}
-    kept.is_refused(3, "source b", f"topic '{topic}-2' has 2 partitions", toml=wrong)
-    kept.goes_on()
+def test_a_topic_with_two_partitions_is_refused_until_it_is_filled(kept: Command) -> None:
+    source, bootstrap = kept.world.sources["b"], kept.world.bootstrap
+    topic = f"{source.topic}-2"
+    make_topic(bootstrap, topic, partitions=2)
+    other = {f'topic = "{source.topic}"': f'topic = "{topic}"'}
+    kept.is_refused(3, "source b", f"topic '{topic}' ends at offset 0", "not filled", toml=other)
+    again = Publisher(source.database, bootstrap, topic, partitions=2)
+    again.start()
+    begin = {Partition(topic, number): 0 for number in range(2)}
+    wanted = whole_topic(bootstrap, source.topic).height
+    eventually(lambda: records(bootstrap, begin).height >= wanted, "the same records are there")
+    again.stop()
+    assert records(bootstrap, begin)["partition"].n_unique() == 2
+    kept.goes_on(toml=other)
 
 
 def _changed(value: bytes, **changes: Any) -> bytes:
