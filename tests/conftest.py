@@ -40,7 +40,7 @@ _FIRST = (
     "property/test_analysis_outer_joins.py",
 )
 #: After these, and before all others.
-_SLOW_FOLDERS = ("integration", "simulation", "property")
+_SLOW_FOLDERS = ("integration", "conformance", "simulation", "property")
 _CAUGHT = re.compile(r"caught in run (\d+)")
 
 

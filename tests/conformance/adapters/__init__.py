@@ -1,0 +1,1 @@
+"""The adapters under test, one file each."""

@@ -1,0 +1,1 @@
+"""The rules: each is a function that yields what breaks it."""

@@ -1,0 +1,50 @@
+"""What a source says of itself agrees with its relations and with what was committed."""
+
+from collections.abc import Iterator
+
+from sources.history import UNKNOWN
+from tests.conformance.committed import Oracle
+from tests.conformance.stage import Stage
+from tests.conformance.story import SHOPS
+
+#: How far an estimate may be off.
+_NEAR = 0.2
+
+
+def relations(stage: Stage) -> Iterator[str]:
+    """Relations with all their keys and foreign keys, the version, what is published, indexes."""
+    told = stage.told
+    found = told.source.describe()
+    if found.source != told.source.name:
+        yield f"its name is {found.source}, not {told.source.name}"
+    forms = {name: relation.to_json() for name, relation in found.relations.items()}
+    expected = {relation.name: relation.to_json() for relation in SHOPS.catalog}
+    if forms != expected:
+        yield f"its relations are {forms}, not {expected}"
+    if (found.version, found.published) != (told.last, told.last):
+        yield f"version {found.version}, published {found.published}: both are {told.last}"
+    digest = told.source.digests([told.last])[told.last]
+    if UNKNOWN not in (digest, found.digest) and digest != found.digest:
+        yield f"its digest is not that of version {told.last}"
+    for relation, columns in SHOPS.indexes.items():
+        if missing := set(columns) - set(found.indexes.get(relation, ())):
+            yield f"relation {relation} has an index on {missing}"
+
+
+def statistics(stage: Stage) -> Iterator[str]:
+    """The numbers of rows and of different values, about."""
+    told = stage.told
+    found, oracle = told.source.statistics(), Oracle(SHOPS, told.database.committed)
+    for relation in SHOPS.catalog:
+        names = relation.column_names
+        rows, *distinct = oracle.sizes(told.last, relation.name, names)
+        claimed = found[relation.name]
+        yield from _off(f"rows of {relation}", claimed.rows, rows)
+        for name, number in zip(names, distinct, strict=True):
+            yield from _off(f"values of {relation}.{name}", claimed.distinct[name], number)
+    oracle.close()
+
+
+def _off(what: str, claimed: int, number: int) -> Iterator[str]:
+    if abs(claimed - number) > _NEAR * number:
+        yield f"{number} {what} are said to be {claimed}"

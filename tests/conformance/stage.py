@@ -1,0 +1,91 @@
+"""An adapter under test, and a history that most rules look at."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+from protocols.exchange.holdback import GlobalPart
+from protocols.views.catalog import Relation
+from sources.partitions import Offsets, Partition
+from sources.port import Source
+from tests.conformance.adapter import Adapter, Database
+from tests.conformance.reading import Log, Reading, beginning, log_of
+from tests.conformance.story import NAME, SHOPS, Life
+
+#: The sizes of the transactions of the history, and the places of the parts of global ones.
+_SIZES = (1, 3, 1, 14, 2, 5, 1, 1, 4, 2, 3, 1)
+_PARTS = (2, 5, 6)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A published history: the database, and the records in its partitions."""
+
+    database: Database
+    log: Log
+    relations: tuple[Relation, ...]
+
+    @property
+    def source(self) -> Source:
+        return self.database.source
+
+    @property
+    def last(self) -> int:
+        """The last version."""
+        return len(self.database.committed)
+
+    @property
+    def ends(self) -> dict[Partition, int]:
+        """The offset after the last record of each partition."""
+        return {partition: each[-1][0] + 1 for partition, each in self.log.items()}
+
+    @cached_property
+    def versions(self) -> dict[tuple[Partition, int], int]:
+        """(partition, offset) → the version of the record there, as its adapter says."""
+        return {
+            (partition, offset): self.database.version_of(value)
+            for partition, each in self.log.items()
+            for offset, value in each
+        }
+
+    def reading(self, offsets: Offsets | None = None, version: int = 0) -> Reading:
+        """A reading from these offsets on, or from the beginning."""
+        begin = beginning(self.log) if offsets is None else offsets
+        return Reading(self.source, self.relations, begin, version)
+
+
+class Stage:
+    """An adapter, with databases that live until it is closed."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+        self._stack = ExitStack()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    @cached_property
+    def told(self) -> Told:
+        """A history with small and large transactions and parts of global ones.
+
+        Its last versions have records in all partitions.
+        """
+        database, life = self._stack.enter_context(self.adapter.made(SHOPS)), Life(1)
+        for number, size in enumerate(_SIZES, 1):
+            part = GlobalPart(f"g{number}", frozenset({NAME, "t"})) if number in _PARTS else None
+            database.commit(life.transaction(size, part))
+        for _ in self._until_all_partitions(database):
+            database.commit(life.transaction(1))
+        return Told(database, log_of(database), tuple(SHOPS.catalog))
+
+    def _until_all_partitions(self, database: Database) -> Iterator[None]:
+        """Once more for as long as a partition lacks a record of the last versions."""
+        late = len(_SIZES)
+        while True:
+            yield
+            database.settle()
+            log = log_of(database)
+            lasts = [each[-1][1] for each in log.values() if each]
+            if len(lasts) == len(log) and min(map(database.version_of, lasts)) > late:
+                return
