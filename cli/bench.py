@@ -1,4 +1,4 @@
-"""`viewsweep bench`: our engine beside others, over one burst of updates.
+"""`viewsweep bench`: viewsweep and other engines, over one burst of updates.
 
 Exit code: 0 when our results and states were right, 1 when one was wrong or a run of ours failed.
 """
@@ -35,7 +35,8 @@ class Benched:
     engines: Annotated[str | None, typer.Option(help="Only these engines, comma-separated.")] = None
     workload: Annotated[str, typer.Option(help=f"The workload: {NAMES}.")] = "chain4"
     base_rows: Annotated[
-        int | None, typer.Option(min=100, help="Rows of all relations.  [default: 1000000]")
+        int | None,
+        typer.Option(min=100, help="Rows of all relations together.  [default: 1000000]"),
     ] = None
     updates: Annotated[
         int | None, typer.Option(min=100, help="Single-row transactions.  [default: 100000]")
@@ -43,7 +44,8 @@ class Benched:
     rate: Annotated[
         float | None,
         typer.Option(
-            min=1, help="Measure our freshness at so many updates per second, without a burst."
+            min=1,
+            help="Send so many updates per second, not a burst; measure how fresh the view is.",
         ),
     ] = None
     seconds: Annotated[int, typer.Option(min=1, help="Duration with --rate.")] = 300
@@ -57,19 +59,21 @@ class Benched:
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="Draw updates per second into this file (SVG), and those of our variants into"
-            " another one beside it (…-variants.svg)."
+            help="Draw updates per second into this file (SVG), and those of viewsweep's variants"
+            " into another one beside it (…-variants.svg)."
         ),
     ] = None
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the table into this Markdown file, between its marks."),
+        typer.Option(
+            help="Replace the table in this file, between <!-- bench --> and <!-- end of bench -->."
+        ),
     ] = None
 
 
 @taking(Benched)
 def bench(options: Benched) -> None:
-    """Measure this machine: our engine beside others, each result compared with DuckDB's."""
+    """Measure viewsweep and other engines on this machine; compare each result with DuckDB's."""
     if options.into is not None:
         markdown.around(options.into, _MARK)
     if options.plot is not None:

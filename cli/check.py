@@ -41,7 +41,7 @@ def check(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Check how consistent a run was: verdict, level reached, and a contradiction in words."""
+    """Check how consistent a run was: the verdict, the level reached, and why it is no higher."""
     try:
         asked = level_named(level) if level is not None else None
         with _opened(trace) as lines:

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 ConfigOption = Annotated[
-    Path, typer.Option("--config", "-c", help="The warehouse.toml that describes everything.")
-]
-ViewOption = Annotated[
-    str | None, typer.Option("--view", help="The view to use, if there are several.")
+    Path,
+    typer.Option(
+        "--config", "-c", help="The configuration file: sources, broker, warehouse and views."
+    ),
 ]
 
 

@@ -34,7 +34,7 @@ class Compared:
         typer.Option("--protocol", "-p", help="Only this one; can be repeated."),
     ] = None
     relations: Annotated[
-        int, typer.Option(min=2, max=7, help="Relations in the chain of the table.")
+        int, typer.Option(min=2, max=7, help="Relations in the chain join of the first table.")
     ] = ComparisonSettings.relations
     updates: Annotated[int, typer.Option(min=10, help="Updates per measured run.")] = (
         ComparisonSettings.updates
@@ -48,7 +48,10 @@ class Compared:
     ] = None
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the tables into this Markdown file, between its marks."),
+        typer.Option(
+            help="Replace the tables in this file: between <!-- compare --> and"
+            " <!-- end of compare -->, and the same with `protocols`."
+        ),
     ] = None
 
     @property
@@ -63,7 +66,10 @@ class Compared:
 
 @taking(Compared)
 def compare(options: Compared) -> None:
-    """Measure Table 1 of the SWEEP paper: level reached, messages, bytes, installs, claims."""
+    """Measure Table 1 of the SWEEP paper again: level reached, messages, bytes and states.
+
+    Then check the claims of the papers.
+    """
     if options.into is not None:
         for mark in (_COMPARED, _LISTED):
             around(options.into, mark)

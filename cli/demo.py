@@ -109,8 +109,8 @@ class DemoOptions:
 def demo(options: DemoOptions) -> None:
     """Run everything: broker, sources, job, and the checker's verdict on the run.
 
-    Exit code 0 when the run was as consistent as the protocol claims, 1 when it was not; with
-    --protocol naive, which does not correct answers, it is not.
+    Exit code 0 if the run was as consistent as the protocol claims, otherwise 1. With --protocol
+    naive, which does not correct answers, expect 1.
     """
     load = options.load
     with (

@@ -45,7 +45,11 @@ class ExplainOptions:
     view: Annotated[Path, typer.Argument(help="The SQL file of the view.", show_default=False)]
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", help="A warehouse.toml: its sources say their relations."),
+        typer.Option(
+            "--config",
+            "-c",
+            help="A configuration file; its running sources are asked for the relations.",
+        ),
     ] = None
     catalog: Annotated[
         Path | None,
@@ -78,7 +82,7 @@ class ExplainOptions:
 
 @taking(ExplainOptions)
 def explain(options: ExplainOptions) -> None:
-    """Explain a view: its meaning, the questions that updates lead to, and cheaper variants.
+    """Explain a view: what it means, which questions its updates cost, and cheaper variants.
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """
@@ -100,7 +104,10 @@ def constructs(
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     into: Annotated[
         Path | None,
-        typer.Option(help="Put the table into this Markdown file, between its marks."),
+        typer.Option(
+            help="Replace the table in this file, between <!-- constructs --> and"
+            " <!-- end of constructs -->."
+        ),
     ] = None,
 ) -> None:
     """List the SQL that a view may use, with its cost per update, and the SQL that is refused."""

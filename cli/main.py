@@ -1,7 +1,7 @@
 """The command `viewsweep`: one subcommand per thing that a user wants to do.
 
-Exit codes: 0 good, 1 the answer is no, 2 wrong use, 3 something broke. Every error is one message
-on stderr. If it may be a defect of viewsweep, the traceback goes into a file that it names.
+Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 an error at run time. Every error is one
+message on stderr. If it may be a defect of viewsweep, the message names a file with the traceback.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Keep views in Delta tables over databases that you do not own, provably consistent.",
+    help="Keep provably consistent views of databases that you do not own, as Delta tables.",
 )
 app.add_typer(sources_app, name="sources")
 app.command()(run)
@@ -61,7 +61,7 @@ def options(
         bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """Keep views in Delta tables over databases that you do not own, provably consistent."""
+    """Keep provably consistent views of databases that you do not own, as Delta tables."""
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from cli.common import ConfigOption, ViewOption, report
+from cli.common import ConfigOption, report
 from protocols.errors import Unreachable
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.figures.heldback import HeldBack
@@ -17,7 +17,9 @@ from streaming.settings.configuration import read_configuration
 
 def run(
     config: ConfigOption = Path("warehouse.toml"),
-    view: ViewOption = None,
+    view: Annotated[
+        str | None, typer.Option(help="Keep only this view of the configuration (default: all).")
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -26,7 +28,10 @@ def run(
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Install the updates now in the topics, then stop.")
+        bool,
+        typer.Option(
+            "--once", help="Install the updates that the topics have at the start, then stop."
+        ),
     ] = False,
     summary: Annotated[
         Path | None, typer.Option(help="Write the run's figures to this file (JSON).")

@@ -54,7 +54,10 @@ class Served:
     ] = None
     transactions: Annotated[
         int | None,
-        typer.Option(min=0, help="End the workload after so many transactions, restarts included."),
+        typer.Option(
+            min=0,
+            help="End the workload after so many transactions, those before a restart included.",
+        ),
     ] = None
     after: Annotated[
         Path | None, typer.Option(help="Begin the workload when this file exists.")
@@ -72,12 +75,12 @@ class Served:
         Bounds.seconds
     )
     largest_question: Annotated[
-        int, typer.Option(min=1, help="MB that one question may have, unpacked.")
+        int, typer.Option(min=1, help="Largest question, uncompressed, in MB.")
     ] = Bounds.question // MB
-    largest_answer: Annotated[int, typer.Option(min=1, help="MB that one answer may have.")] = (
+    largest_answer: Annotated[int, typer.Option(min=1, help="Largest answer, in MB.")] = (
         Bounds.answer // MB
     )
-    largest_commit: Annotated[int, typer.Option(min=1, help="MB that one commit may have.")] = (
+    largest_commit: Annotated[int, typer.Option(min=1, help="Largest commit, in MB.")] = (
         Bounds.commit // MB
     )
     waiting: Annotated[
@@ -109,10 +112,11 @@ class Served:
 
 @taking(Served)
 def serve(served: Served) -> None:
-    """Run a source: answer questions, publish commits, and let a workload commit.
+    """Run a source: answer questions, publish commits, and commit a workload if one is given.
 
-    It runs on after the workload's last transaction, until Ctrl-C. After a crash or a kill, a new
-    start goes on where it was. Without its broker it keeps committing and publishes later.
+    It runs on after the workload's last transaction, until Ctrl-C. Started again after a crash or a
+    kill, it goes on from its last commit. Without its broker it keeps committing and publishes
+    later.
     """
     # Imported here: only a source that publishes needs Kafka's client.
     from sources.simulated.process import SourceProcess, write_atomically

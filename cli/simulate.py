@@ -43,7 +43,10 @@ _PATIENCE = 5.0
 
 @taking(SimulateOptions)
 def simulate(options: SimulateOptions) -> None:
-    """Simulate a protocol under random schedules, or all of them. Knobs not given are drawn."""
+    """Simulate a protocol under random schedules, or under all possible ones.
+
+    Options of the schedule that you do not give are chosen at random from the seed.
+    """
     try:
         options.refuse_contradictions()
         report = _report(options)

@@ -30,10 +30,13 @@ class SimulateOptions:
     seed: Annotated[int | None, typer.Option(help="Seed of one run (default: 0).")] = None
     seeds: Annotated[str | None, typer.Option(help="Seeds of a campaign, such as 1..20000.")] = None
     random: Annotated[
-        bool, typer.Option("--random", help="Draw the scenario from the seed, too.")
+        bool, typer.Option("--random", help="Choose the scenario at random, too.")
     ] = False
     views: Annotated[
-        bool, typer.Option("--views", help="Draw views of SQL beyond inner joins (with --random).")
+        bool,
+        typer.Option(
+            "--views", help="Use random views with more SQL than inner joins (with --random)."
+        ),
     ] = False
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Try all schedules of a small scenario.")
@@ -44,33 +47,41 @@ class SimulateOptions:
     ] = None
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     algebra: Annotated[
-        str | None, typer.Option(help="bag (default: simple and fast) or frame (production).")
+        str | None,
+        typer.Option(
+            help="How rows are kept: bag (default; fast for few rows) or frame (as in a job)."
+        ),
     ] = None
     stale: Annotated[
-        bool | None, typer.Option("--stale/--no-stale", help="Reads at older versions.")
+        bool | None,
+        typer.Option("--stale/--no-stale", help="Let sources answer from older versions."),
     ] = None
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Parts of a relation, each read at its own moment.")
+        int | None,
+        typer.Option(min=1, help="Parts of a relation, each of which is read at its own moment."),
     ] = None
     reads: Annotated[
         str | None,
-        typer.Option(help="How sources read: versions, snapshots with holes, rows in windows."),
+        typer.Option(
+            help="What an answer shows: one version (versions), a snapshot that lacks transactions"
+            " (holes), or rows read one after another (windows)."
+        ),
     ] = None
     copies: Annotated[
         str | None,
-        typer.Option(help="Relations with a copy that answers for the source: none, some, all."),
+        typer.Option(help="Relations of which a copy answers, not the source: none, some, all."),
     ] = None
     slices: Annotated[
         int | None,
-        typer.Option(min=1, help="At most so many slices of a batch, swept by executors."),
+        typer.Option(min=1, help="Most slices into which a batch is cut for executors."),
     ] = None
     crashes: Annotated[
-        int | None, typer.Option(min=0, help="At most so many crashes of the warehouse.")
+        int | None, typer.Option(min=0, help="Most crashes of the warehouse in a run.")
     ] = None
     redelivery: Annotated[
         str | None, typer.Option(help="Order of redelivery after a crash: same or other.")
     ] = None
-    updates: Annotated[int | None, typer.Option(min=0, help="Updates of a drawn scenario.")] = None
+    updates: Annotated[int | None, typer.Option(min=0, help="Updates of a random scenario.")] = None
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of a campaign (default: all cores).")
     ] = None
@@ -81,7 +92,7 @@ class SimulateOptions:
         ".viewsweep/failures"
     )
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show the traceback when viewsweep broke.")
+        bool, typer.Option("--verbose", help="Show the traceback of an internal error.")
     ] = False
 
     @cached_property
@@ -117,9 +128,9 @@ class SimulateOptions:
         """WrongUse if two options exclude each other, or none says what to run."""
         self._refuse_modes()
         if self.updates is not None and not self.random:
-            raise WrongUse("--updates is for drawn scenarios: it needs --random")
+            raise WrongUse("--updates is for random scenarios: it needs --random")
         if self.views and not self.random:
-            raise WrongUse("--views is for drawn scenarios: it needs --random")
+            raise WrongUse("--views is for random scenarios: it needs --random")
         if not self.range_of_seeds:
             raise WrongUse(f"--seeds is a range such as 1..20000, not {self.seeds!r}")
         of_seeds = [knob for knob in self.knobs if not (self.exhaustive and knob == "reads")]

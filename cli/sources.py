@@ -25,7 +25,7 @@ from sources.wire.transactions import transaction_from_json
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="The databases under the views: create one, run it, change it, show it.",
+    help="Create, run, change and show sources: the databases that views are computed from.",
 )
 
 DatabaseOption = Annotated[
@@ -56,7 +56,10 @@ class New:
         typer.Option("--workload", help=f"Fill it for this workload: {', '.join(WORKLOADS)}."),
     ] = None
     scale: Annotated[
-        int, typer.Option(min=1, help="Size of the workload; relations have a few times more rows.")
+        int,
+        typer.Option(
+            min=1, help="Size of the workload; each relation has a few times as many rows."
+        ),
     ] = 1000
     seed: Annotated[int, typer.Option(help="Seed of the workload; same seed, same rows.")] = 0
     relation: Annotated[
@@ -75,7 +78,8 @@ class New:
         typer.Option(help="name.column,column=relation or …=relation(column,column)."),
     ] = None
     mandatory_foreign_key: Annotated[
-        list[str] | None, typer.Option(help="The same, if its columns are never NULL.")
+        list[str] | None,
+        typer.Option(help="As --foreign-key, for columns that are never NULL."),
     ] = None
     index: IndexOption = None
     type_: Annotated[
@@ -143,14 +147,17 @@ def apply(
 ) -> None:
     """Commit the transactions of a file, in order, up to the first one that is refused.
 
-    Each is {"changes": [{"relation": "item", "row": [1, "pen", 10.25], "count": 1}]}, with the
-    values in the order in which 'sources status' shows the columns: numbers (a DECIMAL also as
-    "10.25", a DOUBLE also as "NaN" or "Infinity"), "2024-01-31" for a DATE, "2024-01-31
-    10:00:00.5" for a TIMESTAMP, true, false, null. Count 1 adds a row, -1 deletes it; deleting the
-    old row and adding the new one in one transaction modifies it. Count 2 adds a row twice, which
-    only a relation without a key can hold. A part of a transaction over several sources has
-    "global": {"id": "t1", "participants": ["shop", "bank"]} as well; views show it when all
-    participants have committed their parts.
+    A transaction is {"changes": [{"relation": "item", "row": [1, "pen", 10.25], "count": 1}]}.
+    The values are in the order in which 'sources status' shows the columns. Write numbers as they
+    are (a DECIMAL also as "10.25", a DOUBLE also as "NaN" or "Infinity"), a DATE as "2024-01-31", a
+    TIMESTAMP as "2024-01-31 10:00:00.5", and true, false, null.
+
+    Count 1 adds a row, -1 deletes it. To modify a row, delete the old one and add the new one in
+    one transaction. Count 2 adds two equal rows, which only a relation without a key can have.
+
+    If a transaction is a part of a global one, over several sources, it also has
+    "global": {"id": "t1", "participants": ["shop", "bank"]}; views show the global transaction when
+    all participants have committed their parts.
     """
     forms = _read_transactions(file)
     try:

@@ -5,16 +5,18 @@ from typing import Annotated
 
 import typer
 
-from cli.common import ConfigOption, ViewOption, report
+from cli.common import ConfigOption, report
 from streaming.settings.configuration import read_configuration
 
 
 def trace(
     file: Annotated[Path, typer.Argument(help="Where to write the trace (JSON Lines).")],
     config: ConfigOption = Path("warehouse.toml"),
-    view: ViewOption = None,
+    view: Annotated[
+        str | None, typer.Option(help="The view; needed if the configuration has several.")
+    ] = None,
 ) -> None:
-    """Write the trace of a live run, from the topics, Delta and the sources, for `check`."""
+    """Collect the trace of a live run from the topics, Delta and the sources, for `check`."""
     from streaming.tracing import write_live_trace
 
     configuration = read_configuration(config)

@@ -153,7 +153,7 @@ def test_all_schedules_over_sources_with_holes_are_tried_and_one_replays(tmp_pat
         (("--replay", FIGURE_5), "needs 'scenario'"),
         (("--random", "--protocol", "sweep", "--seeds", "1..2", "--trace", "x"), "--seed N"),
         ((FIGURE_5, "--protocol", "sweep", "--updates", "3"), "it needs --random"),
-        ((FIGURE_5, "--protocol", "sweep", "--views"), "--views is for drawn scenarios"),
+        ((FIGURE_5, "--protocol", "sweep", "--views"), "--views is for random scenarios"),
         (("--random", "--views", "--protocol", "lca"), "inner joins only"),
         ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale is a knob"),
         ((TWO, "--exhaustive", "--protocol", "strobe", "--reads", "holes"), "strobe needs FIFO"),
