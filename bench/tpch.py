@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from protocols.exchange.deliveries import Numbers
 from protocols.views.catalog import Catalog, relation_from_json
 
 _DAYS = 2_406
@@ -75,6 +76,15 @@ def tpch(scale: float, seed: int = 1) -> dict[str, pl.DataFrame]:
             "retailprice": _money(cents),
         }
     )
+    order, orderkey, date = _orders(rng, orders, custkey)
+    lineitem = _lineitems(rng, orderkey, date, partkey, cents)
+    return {"customer": customer, "orders": order, "lineitem": lineitem, "part": part}
+
+
+def _orders(
+    rng: np.random.Generator, orders: int, custkey: Numbers
+) -> tuple[pl.DataFrame, Numbers, Numbers]:
+    """The orders, and of each its key and its day."""
     number = np.arange(orders)
     # Only the first eight of every 32 order keys are used, and every third customer never orders.
     orderkey = number // 8 * 32 + number % 8 + 1
@@ -88,16 +98,24 @@ def tpch(scale: float, seed: int = 1) -> dict[str, pl.DataFrame]:
             "clerk": _words(rng, tuple(f"Clerk#{n:09}" for n in range(1, 101)), orders),
         }
     ).with_columns(pl.col("orderdate").cast(pl.Date))
-    per_order = rng.integers(1, 8, orders)
+    return order, orderkey, date
+
+
+def _lineitems(
+    rng: np.random.Generator, orderkey: Numbers, date: Numbers, partkey: Numbers, cents: Numbers
+) -> pl.DataFrame:
+    """One to seven items of each order."""
+    number = np.arange(len(orderkey))
+    per_order = rng.integers(1, 8, len(orderkey))
     rows = int(per_order.sum())
     begins = np.cumsum(per_order) - per_order
     of_order = np.repeat(number, per_order)
-    bought = rng.integers(0, parts, rows)
+    bought = rng.integers(0, len(partkey), rows)
     quantity = rng.integers(1, 51, rows)
     shipped = date[of_order] + rng.integers(1, 122, rows)
     received = shipped + rng.integers(1, 31, rows)
     returned = np.where(rng.random(rows) < 0.5, "R", "A")
-    lineitem = pl.DataFrame(
+    return pl.DataFrame(
         {
             "orderkey": orderkey[of_order],
             "linenumber": np.arange(rows) - begins[of_order] + 1,
@@ -108,7 +126,6 @@ def tpch(scale: float, seed: int = 1) -> dict[str, pl.DataFrame]:
             "returnflag": np.where(received <= _TODAY, returned, "N"),
         }
     ).with_columns(pl.col("shipdate").cast(pl.Date))
-    return {"customer": customer, "orders": order, "lineitem": lineitem, "part": part}
 
 
 def _words(rng: np.random.Generator, words: Sequence[str], number: int) -> pl.Series:

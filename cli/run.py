@@ -12,6 +12,7 @@ from cli.common import ConfigOption, report
 from protocols.errors import Unreachable
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.figures.heldback import HeldBack
+from streaming.figures.status import JobStatus
 from streaming.settings.configuration import read_configuration
 
 
@@ -55,14 +56,18 @@ def run(
         summary.write_bytes(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2))
     if json:
         sys.stdout.write(orjson.dumps(status.to_json()).decode() + "\n")
+    _say_how_it_ended(status)
+    if failure is not None:
+        raise failure
+    _say_what_waits(status.held_back, once)
+
+
+def _say_how_it_ended(status: JobStatus) -> None:
     for each in status.views:
         how = "stopped" if each.failed is None else "failed"
         report(f"view {each.name}: {how} at position {each.position:,}")
     if status.behind != "-":
         report(f"behind the topics: {status.behind}")
-    if failure is not None:
-        raise failure
-    _say_what_waits(status.held_back, once)
 
 
 def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:

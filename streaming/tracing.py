@@ -96,15 +96,10 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
     logs = {relation: FrameLog() for relation in view.relations}
     mailbox = Mailbox[Frame](logs, dict.fromkeys(used, 0))
     sources = Sources(used, patience, _silent, threading.Event())
+    begin = {s: {p: low for p, (low, _) in each.items()} for s, each in ends.items()}
     changes = {
-        source: sources.changes(
-            source,
-            view.relations_of(source),
-            mailbox,
-            {partition: low for partition, (low, _) in ends[source].items()},
-            UNKNOWN,
-        )
-        for source in used
+        source: sources.changes(source, view.relations_of(source), mailbox, offsets, UNKNOWN)
+        for source, offsets in begin.items()
     }
     lookahead = Lookahead(configuration.bootstrap, changes, patience, _silent, threading.Event())
     try:

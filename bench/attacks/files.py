@@ -127,6 +127,10 @@ def _cases() -> Iterator[DamageCase]:
             yield DamageCase(
                 f"view.json {word}", _done_to(each("view.json"), way), said, refused=True
             )
+    yield from _deletions()
+
+
+def _deletions() -> Iterator[DamageCase]:
     yield DamageCase("changes deleted", _gone("changes"), "recreated from its first state")
     yield DamageCase("changes and current deleted", _gone("changes", "current"), "recreated")
     yield DamageCase("changes and progress deleted", _gone("changes", "progress"), "recreated")

@@ -42,6 +42,20 @@ from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
 _READ = 5_000
 _IN_FLIGHT = 50_000
 _IN_FLIGHT_KBYTES = 128 * 1024
+_PRODUCER: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "enable.gapless.guarantee": True,
+    "acks": "all",
+    "linger.ms": 2,
+    "batch.num.messages": 10_000,
+    "queue.buffering.max.messages": 2 * _IN_FLIGHT,
+    "queue.buffering.max.kbytes": _IN_FLIGHT_KBYTES,
+    "message.max.bytes": LARGEST_RECORD,
+    "message.timeout.ms": 60_000,
+    "allow.auto.create.topics": False,
+    "topic.metadata.propagation.max.ms": 3_000,
+    "reconnect.backoff.max.ms": 1_000,
+}
 _MARK_EVERY = 1.0
 _ANSWER_WITHIN = 3.0
 _TRY_AGAIN_AFTER = 0.5
@@ -235,25 +249,8 @@ class _Delivery:
         self._failure: ViewsweepError | None = None
         self._suspicious = False
         self._marked_at = time.monotonic()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "enable.gapless.guarantee": True,
-                "acks": "all",
-                "linger.ms": 2,
-                "batch.num.messages": 10_000,
-                "queue.buffering.max.messages": 2 * _IN_FLIGHT,
-                "queue.buffering.max.kbytes": _IN_FLIGHT_KBYTES,
-                "message.max.bytes": LARGEST_RECORD,
-                "message.timeout.ms": 60_000,
-                "allow.auto.create.topics": False,
-                "topic.metadata.propagation.max.ms": 3_000,
-                "reconnect.backoff.max.ms": 1_000,
-                "error_cb": self._suspect,
-            },
-            logger=CLIENT_LOG,
-        )
+        settings = {**_PRODUCER, "bootstrap.servers": bootstrap, "error_cb": self._suspect}
+        self._producer = Producer(settings, logger=CLIENT_LOG)
 
     def run(self, stopping: threading.Event, outage: Callable[[str | None], None]) -> None:
         """Sends until `stopping` is set; after Unreachable a new producer may succeed, any other

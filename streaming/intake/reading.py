@@ -22,6 +22,7 @@ from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
 from sources.partitions import Offsets, Partition, Token, offsets_in
+from sources.port import Changes
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
 from streaming.intake.lookahead import Awaited, Lookahead
@@ -73,22 +74,19 @@ class Reading:
         self.received = received
         #: The copies that answer for sources.
         self.router: Router[Frame] = Router()
-        self.changes = {
-            source: sources.changes(
-                source,
-                [relation for relation in received.logs if relation.source == source],
-                self.received,
-                offsets_from(token, partitions[source]),
-                standing.digests.get(source, UNKNOWN),
-            )
-            for source, token in standing.tokens.items()
-        }
+        self.changes = {source: self._changes(source, standing) for source in standing.tokens}
         self._lookahead = Lookahead(
-            configuration.bootstrap,
-            self.changes,
-            configuration.job.patience_seconds,
-            report,
-            stopping,
+            configuration.bootstrap, self.changes, self._patience, report, stopping
+        )
+
+    def _changes(self, source: str, standing: Standing) -> Changes:
+        """The changes of a source after a standing."""
+        return self._sources.changes(
+            source,
+            [relation for relation in self.received.logs if relation.source == source],
+            self.received,
+            offsets_from(standing.tokens[source], self.partitions[source]),
+            standing.digests.get(source, UNKNOWN),
         )
 
     def close(self) -> None:
