@@ -6,11 +6,12 @@ from keys, and with the first keys alone, as dbgen gives them, none would reach 
 """
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from protocols.exchange.deliveries import Numbers
 from protocols.views.catalog import Catalog, relation_from_json
 
 _DAYS = 2_406
@@ -55,6 +56,10 @@ def catalog() -> Catalog:
     )
 
 
+#: A column of numbers or of days.
+_Column: TypeAlias = NDArray[Any]
+
+
 def tpch(scale: float, seed: int = 1) -> dict[str, pl.DataFrame]:
     """The rows of each relation, by its name."""
     rng = np.random.default_rng(seed)
@@ -82,8 +87,8 @@ def tpch(scale: float, seed: int = 1) -> dict[str, pl.DataFrame]:
 
 
 def _orders(
-    rng: np.random.Generator, orders: int, custkey: Numbers
-) -> tuple[pl.DataFrame, Numbers, Numbers]:
+    rng: np.random.Generator, orders: int, custkey: _Column
+) -> tuple[pl.DataFrame, _Column, _Column]:
     """The orders, and of each its key and its day."""
     number = np.arange(orders)
     # Only the first eight of every 32 order keys are used, and every third customer never orders.
@@ -102,7 +107,7 @@ def _orders(
 
 
 def _lineitems(
-    rng: np.random.Generator, orderkey: Numbers, date: Numbers, partkey: Numbers, cents: Numbers
+    rng: np.random.Generator, orderkey: _Column, date: _Column, partkey: _Column, cents: _Column
 ) -> pl.DataFrame:
     """One to seven items of each order."""
     number = np.arange(len(orderkey))
