@@ -11,7 +11,7 @@ from sources.partitions import Partition, offsets_in
 from tests.conformance.reading import Piece, Reading
 from tests.conformance.stage import Stage, Told
 
-_EXAMPLES = 25
+_EXAMPLES = 40
 #: At most so many stretches are repeated in a partition.
 _AGAIN = 3
 
@@ -36,14 +36,14 @@ def is_whole(stage: Stage) -> Iterator[str]:
     """`is_whole_up_to` and `version_up_to` at any offsets, after any pieces."""
     told = stage.told
 
-    def check(pieces: Sequence[Piece], taken: float, fractions: Sequence[float]) -> None:
+    def check(pieces: Sequence[Piece], taken: float, back: Sequence[int]) -> None:
         reading, written = told.reading(), _written(pieces)
         for each in pieces[: round(taken * len(pieces))]:
             reading.take(*each)
         received, read = reading.kept.version, reading.changes.next
         ends = {
-            partition: each[0][0] + round(fraction * len(each))
-            for (partition, each), fraction in zip(written.items(), fractions, strict=False)
+            partition: min(max(read[partition] - records, each[0][0]), each[-1][0] + 1)
+            for (partition, each), records in zip(written.items(), back, strict=True)
         }
         below = {
             (partition, offset): told.database.version_of(value)
@@ -59,8 +59,9 @@ def is_whole(stage: Stage) -> Iterator[str]:
         found = reading.changes.version_up_to(ends)
         assert found == last, f"up to {ends} it is version {last}, not {found}"
 
-    fraction = st.floats(0, 1)
-    yield from _broken(check, _pieces(told), fraction, st.lists(fraction, min_size=9, max_size=9))
+    # Offsets near the last ones that were read.
+    back = st.lists(st.integers(-4, 12), min_size=len(told.log), max_size=len(told.log))
+    yield from _broken(check, _pieces(told), st.floats(0, 1), back)
 
 
 def _refuse(reading: Reading, told: Told) -> None:
