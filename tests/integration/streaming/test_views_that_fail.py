@@ -293,11 +293,9 @@ def _positions(world: World) -> Callable[[], int]:
     return lambda: ViewTables(tables.directory.parent, tables.view).standing().position
 
 
+@pytest.mark.world
 @pytest.mark.parametrize("ends", ["Ctrl-C", "its last view"])
-def test_under_spark_a_job_with_a_failed_view_goes_on_to_its_end(
-    published: World, ends: str
-) -> None:
-    world = published
+def test_under_spark_a_job_with_a_failed_view_goes_on_to_its_end(world: World, ends: str) -> None:
     (world.directory / "w.sql").write_text(OVER_AB_ONLY)
     with running(world, toml=TWO) as process:
         assert process.stderr is not None
