@@ -21,7 +21,7 @@ class Ledger:
     """The versions received after a first one."""
 
     def __init__(self, version: int, digest: int, offsets: Offsets) -> None:
-        """`version`: the last one before, with the digest of the history up to it."""
+        """`version` is the last one before these; `digest` is of the history up to it."""
         #: Arrays over the versions `_first, _first + 1, …`: the commit time (ms), and the number of
         #: records.
         self._first = version + 1

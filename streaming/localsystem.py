@@ -205,7 +205,7 @@ class LocalSystem:
         return None
 
     def standing(self) -> Standing | None:
-        """The standing of the view."""
+        """The standing of the view's last commit; None before the first."""
         tables = self.tables()
         return None if tables is None else tables.standing()
 

@@ -64,7 +64,7 @@ class ChangesTable:
         self._standing = standing
 
     def catch_up(self) -> None:
-        """Brings the handle up to the commits of the upkeep; a conflict if others committed."""
+        """Moves the handle to the upkeep's last commit; a conflict if another writer committed."""
         self.table = delta.fresh(self.path, POSITION_REACHED, self.standing().position)
 
     def fold(self, position: int) -> bool:

@@ -53,7 +53,7 @@ def commit(
     numbers: Mapping[str, int],
     note: Mapping[str, str],
 ) -> None:
-    """One commit, as that of `delta.append`: the rows in these files and these numbers."""
+    """Adds files with rows to the table, in one commit with these numbers; see `delta.append`."""
     where = delta.place_of(table)
     delta.refuse_removed(where)
     for file in files:

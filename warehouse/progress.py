@@ -137,7 +137,7 @@ class ProgressTable:
         return pl.concat(reversed(found)).filter(pl.col("position") > done), reached
 
     def catch_up(self) -> None:
-        """Brings the handle up to the commits of the upkeep; a conflict if others committed."""
+        """Moves the handle to the upkeep's last commit; a conflict if another writer committed."""
         if self.table is not None:
             self.table = delta.fresh(self.path, POSITION_REACHED, self._reached())
 

@@ -1,12 +1,12 @@
 """The first state while it is being read: pages that nobody sees until the last one is there.
 
-The pages go to a Delta table of their own. Each is one commit, together with the key at which the
-next page begins and the vector that all of them are corrected to. A job that died goes on after
-the last page. After the last page of all, the whole state is committed to `changes` as position 0,
-and this table is dropped.
+The pages go to a Delta table of their own. Each page is written in one commit, with the key at
+which the next page begins and the vector to which all pages are corrected. After a crash the job
+goes on after the last page that was written. Once the final page is written, the whole state is
+committed to `changes` as position 0, and this table is dropped.
 
-Nothing is kept before the first page. The pages only save work: if the job cannot go on from them,
-it drops them and reads the first state again.
+Nothing is stored until the first page has been read. The pages only save work: if the job cannot go
+on from them, it drops them and reads the first state again.
 """
 
 import shutil

@@ -49,7 +49,7 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
 
 
 def _token_numbers(source: str, token: tuple[int, ...]) -> Iterator[tuple[str, int]]:
-    """A token as numbers by application id: its length, then its own."""
+    """A token as numbers, each with an application id: its length, then its own numbers."""
     yield f"viewsweep/token/{source}", len(token)
     yield from ((f"viewsweep/token/{source}/{place}", each) for place, each in enumerate(token))
 

@@ -73,7 +73,7 @@ class ViewTables:
         return self._changes.table is not None
 
     def standing(self) -> Standing:
-        """The standing of the view."""
+        """The standing of the view's last commit."""
         return self._changes.standing()
 
     # -- writing -------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class ViewTables:
         return self._current.table if name == "current" else delta.table_at(self.directory / name)
 
     def catch_up(self) -> None:
-        """Brings the job's handles up to the commits of its upkeep; a conflict if others committed.
+        """Moves the job's handles to its upkeep's last commits; a conflict if others committed.
 
         Without it a job that was idle for long would look for commits whose log entries are gone,
         and an append would fail because of a fold, which Delta takes for a change of the rows.

@@ -83,7 +83,7 @@ class Delta(Protocol):
         ...
 
     def keys(self, outputs: Outputs, *more: "tuple[Self, Outputs]") -> Self:
-        """The distinct rows of these columns without a NULL, each with count 1.
+        """The distinct rows of these columns, except those with a NULL; each with count 1.
 
         `more` adds rows of other deltas, under the same names. Rows that cancel out are included.
         """
@@ -102,7 +102,10 @@ class Delta(Protocol):
         ...
 
     def apart(self, other: Self, by: Sequence[str]) -> tuple[Self, Self]:
-        """Our rows that agree in `by` with a row of the other, and the rest; NULL equals NULL."""
+        """Splits these rows: those equal in `by` to some row of the other, and the rest.
+
+        NULL equals NULL.
+        """
         ...
 
     def lifetimes(self, changes: Self) -> Self:

@@ -35,7 +35,7 @@ def to_polars(condition: ex.Condition) -> pl.Expr:
 
 
 def value_to_polars(expression: ex.Expression) -> pl.Expr:
-    """The same value as a Polars expression; without a column it has length one."""
+    """This value as a Polars expression; one that uses no column gives a single value."""
     match expression:
         case ex.Column(name):
             return pl.col(name)
@@ -106,7 +106,7 @@ class _Steps:
         self._made: dict[tuple[Hashable, ...], Step] = {}
 
     def of(self, what: ex.Condition | ex.Expression) -> Step:
-        """The step that gives the value, or the truth value, of this."""
+        """The step that computes the value of an expression, or the truth value of a condition."""
         match what:
             case ex.Column(name):
                 return self._input(name)

@@ -194,7 +194,7 @@ def _has_equal(hashes: NDArray[np.uint64]) -> bool:
 
 
 def row_hashes(data: pl.DataFrame, by: Sequence[str]) -> pl.Series:
-    """Hashes: equal for equal rows (NULL equals NULL, NaN equals NaN), almost never for others."""
+    """Hashes: the same for equal rows (NULL = NULL, NaN = NaN), almost never for other rows."""
     return picked(data, by).hash_rows()
 
 

@@ -38,7 +38,7 @@ class RowSubset:
         return self.height > 0 if self.mask is None else self.mask.any()
 
     def where(self, condition: pl.Series) -> "RowSubset":
-        """The rows for which the condition, which is never unknown, is true."""
+        """The rows for which the condition is true; it must never be unknown (NULL)."""
         mask = condition if self.mask is None else condition & self.mask
         return RowSubset(self.height, None if mask.all() else mask)
 

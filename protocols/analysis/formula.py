@@ -64,7 +64,7 @@ def formula(node: Node) -> str:
 
 
 def _with_subqueries(node: Node) -> str:
-    """Names the subqueries of a node; one that is counted in two ways is named only once."""
+    """Gives each subquery of a node one name, even one that is counted in two ways."""
     asked: list[Node] = []
     while isinstance(node, Filter | Compute) or (isinstance(node, Join) and node.of_subquery):
         if isinstance(node, Join):

@@ -46,7 +46,7 @@ class Affected:
 
 @dataclass(frozen=True)
 class MaintenanceGraph:
-    """The terms that an update of one alias touches, those of most aliases first."""
+    """The terms that an update of one alias touches, those with the most aliases first."""
 
     updated: str
     affected: tuple[Affected, ...]

@@ -69,7 +69,7 @@ class Term:
 
 @dataclass(frozen=True)
 class NormalForm:
-    """The terms, those of most aliases first, and the relations of the aliases."""
+    """The terms, those with the most aliases first, and the relation of each alias."""
 
     terms: tuple[Term, ...]
     #: The leaves by their aliases, which come and go together.

@@ -1,4 +1,4 @@
-"""Changes of a view, or of its shown states, from step to step: signed counts of its rows."""
+"""Changes of a view from step to step, computed or shown: signed counts of its rows."""
 
 from dataclasses import dataclass
 

@@ -51,7 +51,7 @@ class SentQuestion(Generic[D]):
 
 
 class Driver(Generic[D]):
-    """Drives all views over the updates that one reading receives."""
+    """Runs the protocols of all views over the updates that their shared reader receives."""
 
     def __init__(self, received: Received[D], router: Router[D] | None = None) -> None:
         #: The updates received for all views.
@@ -189,9 +189,9 @@ class Driver(Generic[D]):
         )
 
     def drop(self, view: Maintained[D]) -> None:
-        """Ends a view: it gets no answer any more, and nothing is kept for it.
+        """Ends a view: it gets no more answers, and the updates kept for it are dropped.
 
-        Copies of relations go with the last view that reads their source.
+        The copies of a source's relations end with the last view that reads the source.
         """
         self.views.remove(view)
         view.end()

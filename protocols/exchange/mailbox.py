@@ -39,7 +39,7 @@ Group: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Log(Protocol[D_co]):
-    """The changes of one relation in version order; `bag.BagLog` and `framelog.FrameLog`."""
+    """The changes of one relation in version order: `bag.BagLog` or `framelog.FrameLog`."""
 
     def append(self, changes: Any) -> None:
         """Adds changes of versions later than all that are here."""

@@ -124,7 +124,7 @@ class Maintained(Generic[D]):
     # -- updates -------------------------------------------------------------------------------
 
     def enqueue_upto(self, ends: Mapping[str, int], most: int | None = None) -> bool:
-        """Enqueues received transactions by their time of commit; returns whether more wait."""
+        """Enqueues received transactions in order of commit time; returns whether more wait."""
         before = self.mailbox.last_position
         more = self.delivery.enqueue_upto(ends, most)
         self._delivered(before)

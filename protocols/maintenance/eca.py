@@ -61,7 +61,7 @@ class SignedTerm(Generic[D]):
 
 
 class Eca(Generic[D]):
-    """The protocol over one view and one mailbox."""
+    """The protocol for one view, over one mailbox."""
 
     #: Every update begins a piece, whatever is under way.
     width = UNBOUNDED

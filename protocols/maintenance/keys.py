@@ -60,7 +60,7 @@ class WorkingCopy(Generic[D]):
         self._take(self._rows.matching(self._keys.of(atom, deleted)).negated())
 
     def insert(self, rows: D) -> None:
-        """Adds rows; drops duplicates of rows that are there."""
+        """Adds rows, except those that are already there."""
         self._take(self._keys.missing(rows, self._rows))
 
     def changed(self) -> D | None:

@@ -53,7 +53,7 @@ class _Frame(Generic[D]):
 
 
 class NestedSweep(Generic[D]):
-    """The protocol over one view and one mailbox."""
+    """The protocol for one view, over one mailbox."""
 
     #: One piece of work at a time.
     width = 1

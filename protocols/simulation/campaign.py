@@ -187,7 +187,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Campaign:
-    """The runs of a protocol over one scenario, or one per seed, with some knobs fixed."""
+    """The runs of a protocol over a given scenario or random ones, with some knobs fixed."""
 
     entry: Entry
     #: The scenario; None draws one for every few seeds.

@@ -159,7 +159,7 @@ class Life:
     def enqueue_upto(
         self, kept: LivingView, ends: Mapping[str, int], most: int | None = None
     ) -> bool:
-        """Enqueues received updates by their time of commit; returns whether more of them wait."""
+        """Enqueues received updates in order of commit time; returns whether more wait."""
         more = kept.maintained.enqueue_upto(ends, most)
         self._begin(kept)
         return more

@@ -52,7 +52,7 @@ def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
 
 @lru_cache(maxsize=16)
 def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
-    """The setting that all runs over a scenario share; raises WrongUse if it cannot be kept."""
+    """The parts that all runs over a scenario share; WrongUse if its view cannot be kept."""
     view = parse_view(scenario.name or "view", scenario.view, scenario.catalog)
     protocol.refuse_view(view)
     participants: dict[str, set[str]] = {}

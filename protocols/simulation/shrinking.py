@@ -42,7 +42,7 @@ Form = dict[str, Any]
 
 
 def shrunk(form: Any, entry: Entry, schedule: Schedule, budget: int = 4000) -> WrittenRun:
-    """The smallest failing run found from a failing one, in at most `budget` runs."""
+    """Shrinks a failing run: the smallest failing one found within `budget` runs."""
     shrinking = _Shrinking(entry, budget, copy.deepcopy(form), schedule)
     shrinking.record()
     while shrinking.simplify_scenario() or shrinking.simplify_knobs():

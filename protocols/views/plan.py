@@ -46,7 +46,7 @@ class Plan:
 
 
 def plan(view: View, origin: Atom, within: Collection[Atom] | None = None) -> Plan:
-    """The sweep that starts at `origin`, over all atoms or over these, which are connected."""
+    """The sweep that starts at `origin`, over all atoms or the given ones, which are connected."""
     return _plan(view, origin, None if within is None else tuple(within))
 
 

@@ -100,10 +100,11 @@ _JOINS: dict[JoinKind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """All pairs that agree and satisfy the condition; and, padded with NULL, rows without partners.
+    """All pairs of rows that agree and satisfy the condition, and rows without a partner.
 
-    A right join is a left join with its sides exchanged. A "semi" join shows only the rows of the
-    left that have a partner (EXISTS), an "anti" join those that have none.
+    A row without a partner is padded with NULL. A right join is a left join with its sides
+    exchanged. A "semi" join shows only the rows of the left that have a partner (EXISTS), an "anti"
+    join those that have none.
     """
 
     kind: JoinKind

@@ -122,7 +122,7 @@ class SourceDatabase:
         self.close()
 
     def relation(self, name: str) -> Relation:
-        """The relation of that name; WrongUse lists the existing ones."""
+        """The relation of that name; if there is none, WrongUse with the existing ones."""
         if name not in self._relations:
             there = ", ".join(self._relations) or "none"
             raise WrongUse(f"source {self.source}: no relation {name!r}; there are: {there}")

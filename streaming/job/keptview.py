@@ -135,7 +135,7 @@ class KeptView:
     def _told(
         self, wanted: WantedAnswer[Frame], answer: Answer[Frame], found: Snapshot[Frame]
     ) -> None:
-        """Remembers for `progress` the questions of a position."""
+        """Notes the questions asked for a position, to be written to `progress`."""
         question = wanted.question
         if answer.copied:
             self._measures.answers_of_copies += 1
@@ -338,7 +338,7 @@ class KeptView:
 
     @property
     def committed(self) -> Standing:
-        """The standing that is committed and visible to readers; any thread may ask."""
+        """The standing of the last commit that readers see; any thread may call this."""
         return self._storing.committed
 
     @property

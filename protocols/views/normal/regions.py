@@ -20,7 +20,7 @@ def region(node: tree.Node) -> tuple[list[tree.Node], list[Condition]]:
 
 
 def joined(parts: Sequence[tree.Node], tests: Sequence[Condition]) -> tree.Node:
-    """The inverse of `region`: joins the parts from the left, under all conditions at once."""
+    """The inverse of `region`: joins the parts from left to right, then applies all conditions."""
     return filtered(reduce(lambda left, right: tree.Join("inner", left, right, ()), parts), tests)
 
 

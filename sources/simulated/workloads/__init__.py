@@ -24,7 +24,7 @@ __all__ = [
 
 
 def workload(name: str) -> Workload | Linked:
-    """The workload of that name; WrongUse lists the existing ones."""
+    """The workload of that name; if there is none, WrongUse with the existing ones."""
     found = WORKLOADS.get(name) or linked(name)
     if found is None:
         raise WrongUse(
