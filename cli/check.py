@@ -132,7 +132,10 @@ def _counts(verdict: Verdict) -> Table:
         ("positions", f"{counts.positions:,}"),
         ("states", f"{counts.states:,}"),
         ("queries", _queries(counts)),
-        ("compensated", f"{counts.compensated:,} of {counts.answers:,} answers were ahead"),
+        (
+            "compensated",
+            f"{counts.compensated:,} of {counts.answers:,} answers contained later updates",
+        ),
     ]
     if counts.undelivered:
         rows.append(

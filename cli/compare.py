@@ -115,13 +115,13 @@ def _capabilities(entry: Entry) -> list[str]:
     needs = [
         words
         for words, needed in (
-            ("one source that joins", entry.one_source),
+            ("one source that evaluates joins", entry.one_source),
             ("all keys in the view", entry.needs_keys),
             ("FIFO channels", entry.fifo),
         )
         if needed
     ]
-    whole = "also global ones" if entry.transactions == "global" else "of one source"
+    whole = "of one source, and global ones" if entry.transactions == "global" else "of one source"
     level = "none: a control" if entry.control else entry.level.name
     return [entry.name, entry.summary, level, ", ".join(needs) or "-", whole]
 
@@ -164,11 +164,12 @@ def _cells(line: ProtocolLine) -> list[str]:
 
 def _caption(settings: ComparisonSettings) -> str:
     return (
-        f"Per update, over a chain of {settings.relations} relations: without concurrency →"
-        f" with {settings.paces[-1]:g} updates per round trip. Messages are pairs of question and"
-        " answer, bytes their keys and rows, the largest one in bytes. Meanwhile: states shown,"
-        f" and up to which update, before the last of {settings.updates} came. Level: the weakest"
-        f" of {settings.runs} random runs, by the checker."
+        f"Per update, over a chain of {settings.relations} relations: without concurrency → with"
+        f" {settings.paces[-1]:g} updates per round trip. Messages: pairs of a question and its"
+        " answer. Bytes: of their keys and rows. Largest: the largest message, in bytes. Meanwhile:"
+        f" how many states were shown before the last of {settings.updates} updates arrived, and"
+        " the last update in them. Level reached: the weakest that the checker found in"
+        f" {settings.runs} random runs."
     )
 
 

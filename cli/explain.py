@@ -137,7 +137,11 @@ def listed() -> str:
 
 
 _LISTED = "constructs"
-_HEADINGS = ("construct", "kept?", "questions per update: nothing remembered → remembered")
+_HEADINGS = (
+    "construct",
+    "kept?",
+    "questions per update: nothing remembered yet → everything remembered",
+)
 
 
 def _cells(construct: Construct) -> tuple[str, str, str]:

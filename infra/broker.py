@@ -63,7 +63,7 @@ def which_broker(given: str | None = None, progress: Progress = on_stderr) -> It
 def _given(bootstrap: str, by: str) -> Broker:
     if not answers(bootstrap, _GIVEN_SECONDS):
         raise InfraError(
-            f"no Kafka broker answers at {bootstrap}, which {by} names, within"
+            f"no Kafka broker answers at {bootstrap} (the address from {by}): waited"
             f" {_GIVEN_SECONDS:.0f} s. Start it or correct the address; without an address, a"
             " broker is started here."
         )

@@ -273,8 +273,8 @@ def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path) -> No
     if odd := sorted(pins.keys() ^ set(there)):
         where = "pinned but was not fetched" if odd[0] in pins else "fetched but not pinned"
         raise InfraError(
-            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not match. After a change of ivy.xml"
-            " run `python -m infra.jars pin`, else reinstall viewsweep."
+            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not match. If you changed ivy.xml,"
+            " run `python -m infra.jars pin`; otherwise reinstall viewsweep."
         )
     for name in there:
         if (found := _sha256(arrived / name)) != pins[name]:

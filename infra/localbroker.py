@@ -261,7 +261,9 @@ class LocalBroker:
             if self._watchdog.poll() is not None:
                 raise self._did_not_start("ended while it started", log_size)
             if time.monotonic() > deadline:
-                raise self._did_not_start(f"does not answer after {START_SECONDS:.0f} s", log_size)
+                raise self._did_not_start(
+                    f"has not answered within {START_SECONDS:.0f} s", log_size
+                )
 
     def _did_not_start(self, what: str, log_size: int) -> InfraError:
         with self.log.open(errors="replace") as log:

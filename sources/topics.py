@@ -281,5 +281,6 @@ def lost(topic: str, reason: str) -> SourceViolation:
     return SourceViolation(
         f"topic {topic!r} was deleted, recreated or cut while it was read ({reason}). Its source"
         " creates the topic again, and fills it from version 1, with its next commit or at its next"
-        " start. What is installed stays; then the same command goes on, or says why it cannot"
+        " start. What is installed stays; then run the same command again: it goes on, or says why"
+        " it cannot"
     )

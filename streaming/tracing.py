@@ -71,7 +71,7 @@ def _refuse_folded(tables: ViewTables) -> None:
     if folded:
         raise WrongUse(
             f"view {tables.view.name}: its history up to position {folded} was folded into one"
-            f" state, so there is no trace from the first one on. To keep all of it, recreate the"
+            " state, so its trace from the first state on is lost. To keep all of it, recreate the"
             f" view without history_hours under [views.{tables.view.name}]"
         )
 

@@ -112,11 +112,12 @@ class CurrentTable:
         position = int(row.item(0, POSITION))
         when = self._delivered_at(position)
         raise SourceViolation(
-            f"view {self._view.name}: from position {position} on ({when}) it would have the row"
-            f" ({shown(row, list(self._view.schema))}) {row.item(0, COUNT)} times. That update"
-            " deletes a row that was not there, or an earlier answer lacked rows: compare what"
-            " the source published with what it holds. `current` stays before this batch; when the"
-            " source is right, remove the view's directory to recreate the view"
+            f"view {self._view.name}: at position {position} ({when}) the count of row"
+            f" ({shown(row, list(self._view.schema))}) would become {row.item(0, COUNT)}. Either"
+            " the update there deletes a row that did not exist, or an earlier answer lacked rows:"
+            " compare what the source published with what it holds. `current` still shows the state"
+            " before this batch; when the source is right, remove the view's directory to recreate"
+            " the view"
         )
 
     def _delivered_at(self, position: int) -> str:

@@ -15,7 +15,7 @@ ENGINES: tuple[Engine, ...] = (
     ),
     WholePath(
         "viewsweep-full-restarted",
-        "the same full joins by a restarted job: what it remembered it has to ask for again",
+        "the same full joins after a restart: the job asks again for all it had remembered",
         "full",
         restarted=True,
     ),
@@ -33,7 +33,7 @@ ENGINES: tuple[Engine, ...] = (
     ),
     InProcess(
         "limit",
-        "one vectorised delta join; no order, no states: the limit",
+        "one vectorised delta join, without order or states between: an upper bound",
         "limit",
         keeps_base=True,
     ),

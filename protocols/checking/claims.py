@@ -75,7 +75,7 @@ def _vectors(trace: Trace, order: DeliveryOrder) -> Iterator[RefutedClaim]:
                 continue
             relation = "ahead of" if says > has else "behind"
             words = (
-                f"The deliveries up to position {state.position} end with {source}'s version "
+                f"The deliveries up to position {state.position} end with {source} at version "
                 f"{has}, however the state there claims version {says}, {relation} what was "
                 "delivered"
             )
@@ -109,7 +109,7 @@ def _end(trace: Trace, order: DeliveryOrder) -> Iterator[RefutedClaim]:
     for source, says in trace.end.delivered.items():
         if says != top[source]:
             words = (
-                f"The deliver lines end with {source}'s version {top[source]}, however the end "
+                f"The deliver lines end with version {top[source]} of {source}, however the end "
                 f"line says {says}"
             )
             yield RefutedClaim(order.last, words, True)

@@ -44,7 +44,8 @@ def wrong_state(evidence: Evidence, state: int) -> str:
     if scene.position - scene.since > 0:
         subject = f"Positions {scene.since} to {scene.position} end with {arrived}, so"
     opening = (
-        f"{subject} its state has to be the view after exactly position {scene.position}"
+        f"{subject} the state at position {scene.position} has to be the view after exactly the"
+        f" updates up to position {scene.position}"
         if arrived
         else "The first state has to be the view over the initial relations"
     )

@@ -79,7 +79,7 @@ def _spread(wrong: dict[int, int]) -> list[tuple[int, int]]:
 
 
 def updates_at(order: DeliveryOrder, position: int) -> str:
-    """The transactions of a position with their rows: b's version 1 (+1 x (3, 5) of b.R2)."""
+    """The transactions of a position with their rows: version 1 of b (+1 x (3, 5) of b.R2)."""
     return " and ".join(
         f"{order.name(part)} ({update_rows(order.commits[part])})"
         for part in order.at.get(position, ())
@@ -179,9 +179,9 @@ def _missing(scene: Scene, id_: int, due: int) -> str:
     came = [p for p, n in moves.items() if scene.since <= p <= scene.position and n > 0]
     if came and scene.position > 0:
         if right:
-            return f"it came with {_delivered(scene, _latest(scene, right))}: that change was lost"
+            return f"{_delivered(scene, _latest(scene, right))}, added it: that change was lost"
         return (
-            f"it came with {updates_at(scene.order, came[-1])} at position {came[-1]}, and is lost"
+            f"{updates_at(scene.order, came[-1])} added it at position {came[-1]}, and it is lost"
         )
     goes = [p for p, n in moves.items() if p > scene.position and n < 0]
     if goes:
@@ -217,7 +217,7 @@ def _made_up(scene: Scene, id_: int, count: int) -> str:
     if not later:
         return ""
     delay = _positions(later[0] - scene.position)
-    return f" (the state of position {later[0]} makes up for it, {delay} late)"
+    return f" (the state of position {later[0]} corrects this, {delay} late)"
 
 
 def _early(scene: Scene, lives: Iterable[Lifetime]) -> list[Lifetime]:

@@ -82,8 +82,8 @@ class Lattice:
         limit = budget.vectors if history.text.is_spj else budget.evaluations
         if self.size > limit:
             raise BudgetError(
-                f"there are {self.size:,} version vectors to search, more than {limit:,}; a "
-                "shorter trace, or claimed vectors that fit, would decide it"
+                f"the check would have to search {self.size:,} version vectors, the limit is"
+                f" {limit:,}; check a shorter trace, or one whose states give their vectors"
             )
         # Global transactions as (axis, coordinate) of their parts.
         self.globals = _globals_on(order, self.axes, self.low)

@@ -49,7 +49,7 @@ class DeliveryOrder:
         return {source: int(v) for source, v in zip(self.sources, row, strict=True)}
 
     def name(self, part: Part) -> str:
-        return f"{self.sources[part[0]]}'s version {part[1]}"
+        return f"version {part[1]} of {self.sources[part[0]]}"
 
     def row(self, vector: Mapping[str, int]) -> list[int]:
         return [vector.get(source, 0) for source in self.sources]

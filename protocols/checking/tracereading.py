@@ -135,11 +135,11 @@ class _Reader:
         source, version = self._source(form), _natural(form, "version")
         if version > self.committed[source]:
             raise _BrokenError(
-                f"{source}'s version {version} is delivered, but was never committed"
+                f"version {version} of {source} is delivered, but was never committed"
             )
         if version != self.delivered[source] + 1:
             raise _BrokenError(
-                f"{source}'s version {version} is delivered after version "
+                f"version {version} of {source} is delivered after version "
                 f"{self.delivered[source]}; a source's versions are delivered in order, each once"
             )
         position = self._next_position(_natural(form, "position"), (source, version))
@@ -190,7 +190,7 @@ class _Reader:
         for change in _listed(form, "changes"):
             if not isinstance(change, dict) or not isinstance(change.get("row"), list):
                 raise _BrokenError(
-                    f'a change of a state is {{"row": […], "count": n}}, not {change!r}'
+                    f'a change of a state has the form {{"row": […], "count": n}}, not {change!r}'
                 )
             changes.append((tuple(change["row"]), _count(change)))
         vector = self._vector(form, "vector")

@@ -80,7 +80,7 @@ class Versions:
         if below:
             version, row = below
             raise WrongUse(
-                f"{relation.source}'s version {version} takes the row "
+                f"version {version} of {relation.source} takes the row "
                 f"{shown_row(cells(row))} from {relation}, which does not have it"
             )
         self.run(

@@ -69,7 +69,7 @@ EXAMPLES: dict[str, str] = {
         FROM sales.orders""",
     "`LEFT JOIN`, `RIGHT JOIN`": """
         SELECT c.id, o.amount FROM crm.customers c LEFT JOIN sales.orders o ON o.customer = c.id""",
-    "`LEFT JOIN` with more than equalities": """
+    "`LEFT JOIN` whose condition is not only equalities": """
         SELECT c.id, o.amount FROM crm.customers c
         LEFT JOIN sales.orders o ON o.customer = c.id AND o.id > c.boss""",
     "`FULL JOIN`": """
@@ -99,10 +99,10 @@ EXAMPLES: dict[str, str] = {
         WHERE NOT EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
     "`NOT IN (SELECT …)`": """
         SELECT c.id FROM crm.customers c WHERE c.id NOT IN (SELECT customer FROM sales.orders)""",
-    "`> ALL`, `> ANY` of a linked subquery": """
+    "`> ALL`, `> ANY` of a correlated subquery": """
         SELECT c.id FROM crm.customers c
         WHERE c.boss > ALL (SELECT o.id FROM sales.orders o WHERE o.customer = c.id)""",
-    "comparison with an aggregate of a linked subquery": """
+    "comparison with an aggregate of a correlated subquery": """
         SELECT c.id FROM crm.customers c
         WHERE 2 < (SELECT COUNT(*) FROM sales.orders o WHERE o.customer = c.id)""",
     "comparison with an aggregate of all rows": """
@@ -111,13 +111,13 @@ EXAMPLES: dict[str, str] = {
         SELECT id FROM crm.customers UNION ALL SELECT customer FROM sales.orders""",
     "`UNION`": """
         SELECT id FROM crm.customers UNION SELECT customer FROM sales.orders""",
-    "`INTERSECT`, `EXCEPT`, both with `ALL`": """
+    "`INTERSECT [ALL]`, `EXCEPT [ALL]`": """
         SELECT id FROM crm.customers EXCEPT ALL SELECT customer FROM sales.orders""",
     "joins without an equality of columns": """
         SELECT c.id FROM crm.customers c JOIN sales.orders o ON o.id < c.id""",
     "`SUM` and `AVG` of `DOUBLE`": """
         SELECT customer, SUM(weight) AS s FROM sales.orders GROUP BY customer""",
-    "subqueries linked by `<` alone": """
+    "subqueries correlated by `<` alone": """
         SELECT c.id FROM crm.customers c
         WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer < c.id)""",
     "window functions": """
@@ -172,7 +172,7 @@ def _per_update(costs: RelationCosts) -> str:
     coming, going = costs.kinds["insertion"], costs.kinds["deletion"]
     words = _arrow(coming.numbers)
     if going.numbers != coming.numbers:
-        words += f" (a deletion {_arrow(going.numbers)})"
+        words += f" ({_arrow(going.numbers)} for a deletion)"
     if coming.whole or going.whole:
         words += ", reading whole relations"
     elif coming.whole_at_first:

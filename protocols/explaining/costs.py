@@ -130,7 +130,7 @@ def _spared(root: Node, relation: Relation) -> Iterator[str]:
     read = {column for atom in atoms for column in _read(atom)}
     unread = [column for column in relation.column_names if column not in read]
     if unread:
-        yield f"modifications of {listed(unread)} only"
+        yield f"updates that change only {listed(unread)}"
     conditions = [atom.condition for atom in atoms]
     if None not in conditions:
         tests = list(dict.fromkeys(conditions_text((c,)) for c in conditions if c is not None))

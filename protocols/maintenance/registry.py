@@ -104,8 +104,8 @@ class Entry:
         if reason is not None:
             able = [entry.name for entry in PROTOCOLS.values() if entry.keeps(view)]
             raise WrongUse(
-                f"protocol {self.name} cannot keep view {view.name}: {reason}. Protocols that can:"
-                f" {', '.join(able)}"
+                f"protocol {self.name} cannot keep view {view.name}: {reason}. Protocols that can"
+                f" keep it: {', '.join(able)}"
             )
 
     def refuse_global(self, transaction: str) -> None:
@@ -114,7 +114,7 @@ class Entry:
             able = [e.name for e in PROTOCOLS.values() if e.transactions == "global"]
             raise WrongUse(
                 f"protocol {self.name} keeps transactions of one source whole, but {transaction!r}"
-                f" is a global one. Protocols that can: {', '.join(able)}"
+                f" is a global one. Protocols that keep these whole: {', '.join(able)}"
             )
 
     def _objection(self, view: AnyView) -> str | None:
@@ -152,7 +152,7 @@ PROTOCOLS = _by_name(
         Entry(
             "parallel-sweep",
             _from_nothing(ParallelSweep),
-            "SWEEP whose left and right legs go out together",
+            "SWEEP that asks to the left and to the right of the update at the same time",
             DELIVERY,
             questions=QueryBound.EXACT,
         ),
@@ -166,14 +166,14 @@ PROTOCOLS = _by_name(
         Entry(
             "nested-sweep",
             _from_nothing(NestedSweep),
-            "one composite change for updates that meet each other",
+            "one composite change for updates that overlap in time",
             STRONG,
             questions=QueryBound.COMPOSITE,
         ),
         Entry(
             "batched-sweep",
             _from_nothing(BatchedSweep),
-            "a whole batch in n + I - 1 questions, every state shown",
+            "a batch in n + I - 1 questions (n relations, I inner ones), every state shown",
             DELIVERY,
             start_tree=batched,
             stretch=lambda view, mailbox: BatchedSweep(view, mailbox).change,
@@ -182,7 +182,7 @@ PROTOCOLS = _by_name(
         Entry(
             "strobe",
             Strobe,
-            "deletions by key, insertions by queries, shown when no query is open",
+            "deletions by key, insertions by queries; new states only when no query is open",
             STRONG,
             transactions="local",
             needs_keys=True,
@@ -200,7 +200,7 @@ PROTOCOLS = _by_name(
         Entry(
             "g-strobe",
             GStrobe,
-            "T-Strobe that shows nothing while a global transaction is here in part",
+            "T-Strobe that shows no new state while a part of a global transaction is missing",
             STRONG,
             needs_keys=True,
             fifo=True,
@@ -208,7 +208,7 @@ PROTOCOLS = _by_name(
         Entry(
             "c-strobe",
             CStrobe,
-            "one update at a time, further queries for what concurrent deletions hid",
+            "one update at a time; further queries for rows that concurrent deletions took away",
             COMPLETE,
             transactions="local",
             needs_keys=True,
@@ -217,7 +217,7 @@ PROTOCOLS = _by_name(
         Entry(
             "eca",
             _from_nothing(Eca),
-            "one source: the next query takes out the errors of the last",
+            "one source: each query also takes out the errors of the queries before it",
             STRONG,
             transactions="local",
             one_source=True,
@@ -245,7 +245,7 @@ PROTOCOLS = _by_name(
         Entry(
             "lca",
             _from_nothing(Lca),
-            "one source: every update is corrected by itself, so every state is shown",
+            "one source: each update is corrected separately, so every state is shown",
             COMPLETE,
             transactions="local",
             one_source=True,
@@ -261,7 +261,7 @@ PROTOCOLS = _by_name(
         Entry(
             "naive",
             _from_nothing(naive),
-            "SWEEP that believes every answer",
+            "SWEEP that does not correct answers",
             DELIVERY,
             start_tree=believing,
             questions=QueryBound.EXACT,

@@ -160,12 +160,13 @@ def _about_eca(known: Mapping[str, ProtocolLine]) -> list[Claim]:
         Claim(
             "ECA: the size of a message is quadratic in the number of interfering updates",
             all(1.5 < power < 2.5 for power in powers.values()),
-            f"from {small} to {large} interfering updates the terms of the largest question grow"
+            f"when the number of interfering updates doubles from {small} to {large}, the largest"
+            " question grows"
             + " and".join(
-                f" from {before} to {after} for n = {n} (power {powers[n]:.1f})"
+                f" from {before} to {after} terms for n = {n} (exponent {powers[n]:.1f})"
                 for n, (before, after) in terms.items()
             )
-            + ": the power is n - 2, so it depends on n",
+            + ": the exponent is about n - 2, so it depends on n",
         ),
         _quiescence("ECA", line, needs=True),
     ]
@@ -191,8 +192,8 @@ def _about_c_strobe(known: Mapping[str, ProtocolLine]) -> list[Claim]:
             "C-Strobe: O(n!) messages per update, not scalable",
             all(count <= math.factorial(n) for n, count in most.items()),
             f"at most {_listed(most)} questions for one update, n = {_listed_keys(most)}: about"
-            " twice as many for every further relation. Exponential is inherent, n! is not, once"
-            " compensating questions are told apart by the set of relations that they replace",
+            " twice as many for every further relation. The growth is exponential in any case, but"
+            " not factorial if questions that replace the same relations are asked as one",
         )
     ]
 
@@ -225,7 +226,8 @@ def _about_nested(known: Mapping[str, ProtocolLine]) -> list[Claim]:
         Claim(
             "Nested SWEEP: needs a period in which interfering updates subside",
             line.under_load.installs_meanwhile == 0,
-            f"{_meanwhile(line.under_load)}: the horizon ends every composite",
+            f"{_meanwhile(line.under_load)}: the horizon, a bound on the updates in a composite,"
+            " ends each",
         ),
     ]
 
@@ -238,9 +240,9 @@ def _about_batched(known: Mapping[str, ProtocolLine]) -> list[Claim]:
         Claim(
             "Batched SWEEP (beyond the paper): n + I - 1 messages per batch, complete consistency",
             all(count <= max(2 * n - 3, 2) for n, count in most.items()) and not line.below,
-            f"at most {_listed(most)} for n = {_listed_keys(most)} (a chain has I = n - 2);"
-            f" {load.per_update(load.questions):.2f} questions per update under load, and"
-            f" {load.per_update(load.installs):.2f} states",
+            f"at most {_listed(most)} questions for n = {_listed_keys(most)} (I, the inner"
+            f" relations, is n - 2 in a chain); under load {load.per_update(load.questions):.2f}"
+            f" questions and {load.per_update(load.installs):.2f} states per update",
         )
     ]
 

@@ -15,7 +15,7 @@ def refuse_impossible(relation: Relation, rows: Bag) -> None:
     for columns in relation.all_keys:
         for key, count in _selected(rows, columns).items():
             if None in key:
-                raise WrongUse(f"{relation}: a key may not be NULL, in {list(key)}")
+                raise WrongUse(f"{relation}: a key must not have a NULL, as {list(key)} has")
             if count > 1:
                 raise WrongUse(
                     f"{relation} would hold the key {list(key)} {count} times"

@@ -45,8 +45,8 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     def unlinked(alias: str) -> NoReturn:
         text.refuse(
             binder.places[alias],
-            f"{alias!r} is not linked to the relations before it by an equality of columns,"
-            " so whole relations would have to be read; add one",
+            f"no equality of columns joins {alias!r} to the relations before it, so whole relations"
+            " would have to be read; add such an equality",
         )
 
     values = tuple((n, Column(shown.name), kept(shown.type)) for n, shown in columns.items())

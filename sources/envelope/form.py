@@ -97,9 +97,7 @@ class RequestedRelations:
     def __init__(self, relations: Sequence[Relation]) -> None:
         sources = {relation.source for relation in relations}
         if len(sources) != 1:
-            raise ValueError(
-                f"records of exactly one source can be decoded at once, not of {sources}"
-            )
+            raise ValueError(f"records of several sources cannot be decoded together: {sources}")
         self.source = sources.pop()
         self.relations = {relation.name: relation for relation in relations}
 

@@ -107,8 +107,8 @@ class Resuming:
             f"source {self._source}: topic {topic!r} ends at offset {at} with version"
             f" {max(last or 0 for last in found)}, and the view has seen version {version}: the"
             " topic was recreated and is not filled again yet, or"
-            f" sources.{self._source}.topic names another topic now. Correct that, or start the"
-            " source, which fills its topic; then the same command goes on"
+            f" sources.{self._source}.topic names another topic now. Correct the name, or start the"
+            " source so that it fills its topic; then run the same command again"
         )
 
     def _last_version(self, partition: Partition, reader: TopicReader) -> int | None:

@@ -59,7 +59,9 @@ def check(joint: Sum, database: SourceDatabase) -> None:
     """Refuses a question that this source cannot answer with its relations."""
     view = joint.view
     if not view.atoms or not view.outputs or not joint.groups:
-        raise WrongUse("a joint question needs atoms, columns to show, and at least one term")
+        raise WrongUse(
+            "a joint question must name relations, output columns, and at least one term"
+        )
     types: dict[str, ColumnType] = {}
     for index, atom in enumerate(view.atoms):
         _check_atom(atom, index, database)
@@ -80,8 +82,8 @@ def check(joint: Sum, database: SourceDatabase) -> None:
 def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
     if atom.relation.source != database.source:
         raise WrongUse(
-            f"{atom.relation} is at another source, this is source {database.source}; a joint"
-            " question is about relations of one source"
+            f"{atom.relation} is not a relation of this source, {database.source}; all relations of"
+            " a joint question must be at one source"
         )
     held = database.relation(atom.relation.name)
     if atom.relation != held:
@@ -157,7 +159,9 @@ def _check_outputs(view: View, types: Mapping[str, ColumnType]) -> None:
 
 def _check_rows(view: View, index: int, rows: pl.DataFrame) -> None:
     if not 0 <= index < len(view.atoms):
-        raise WrongUse(f"rows are given for atom {index}, there are {len(view.atoms)}")
+        raise WrongUse(
+            f"rows are given for atom {index}, but the view has only {len(view.atoms)} atoms"
+        )
     atom = view.atoms[index]
     wanted: dict[str, pl.DataType] = {
         atom.qualified(column): atom.relation.type_of(column).dtype for column in atom.columns

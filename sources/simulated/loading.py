@@ -91,8 +91,8 @@ def _refuse_without_header(where: str, columns: Sequence[str]) -> None:
         )
     if len(columns) == 1 and any(separator in columns[0] for separator in _SEPARATORS):
         raise WrongUse(
-            f"{where}: it would be read as one column {columns[0]!r}: some lines have more or fewer"
-            " values than the first one has names"
+            f"{where}: the file would be read as a single column {columns[0]!r}, because some lines"
+            " do not have as many values as the first line has names"
         )
 
 

@@ -156,9 +156,9 @@ class Publisher:
         if end["version"] > self._database.version:
             raise SourceViolation(
                 f"topic {self.topic} has version {end['version']} of source"
-                f" {self._database.source}, which is at {self._database.version}: the source was"
-                " reset. Name a new topic, or delete this one, and recreate the views over this"
-                " source"
+                f" {self._database.source}, but the source is only at version"
+                f" {self._database.version}: the source was reset. Name a new topic, or delete this"
+                " one, and recreate the views over this source"
             )
         self._refuse_fork(reader, low, high - 1, end)
         return end
@@ -184,7 +184,7 @@ class Publisher:
     def _refuse_fork(
         self, reader: TopicReader, low: int, last: int, end: Mapping[str, Any]
     ) -> None:
-        """SourceViolation if the topic holds records of another past."""
+        """SourceViolation if the topic holds records of a different history of the source."""
 
         def same(head: Mapping[str, Any]) -> bool:
             return not differ(head["digest"], self._database.digest_at(head["version"]))

@@ -236,7 +236,8 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
         units = sum(abs(change.count) for each in transactions for change in each.changes)
         if units > MOST_UNITS:
             raise WrongUse(
-                f"a commit of {units} rows, at most {MOST_UNITS} are taken at once; split it"
+                f"the commit has {units} rows, but at most {MOST_UNITS} are accepted at once; split"
+                " it"
             )
         outcome = commit_until_refused(self._database, transactions)
         return {

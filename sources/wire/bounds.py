@@ -55,14 +55,14 @@ def read_header(text: bytes, what: str) -> Any:
     """The JSON; WrongUse if it has too many lists and objects or is nested too deep."""
     if len(text) > LONGEST_HEADER:
         raise WrongUse(
-            f"the {what} begins with {len(text)} bytes of JSON, at most {LONGEST_HEADER} are read;"
-            " send values as keys, or split the question"
+            f"the JSON of the {what} has {len(text)} bytes, the limit is {LONGEST_HEADER}; send"
+            " values as keys, or split the question"
         )
     parts = _parts(text)
     if parts > MOST_PARTS:
         raise WrongUse(
-            f"the {what} has {parts} parts, at most {MOST_PARTS} are read; send values as keys, or"
-            " split the question"
+            f"the JSON of the {what} has {parts} parts, the limit is {MOST_PARTS}; send values as"
+            " keys, or split the question"
         )
     form = loads(text, what)
     # Most questions have fewer parts than the depth allowed.
@@ -84,9 +84,9 @@ def check_commit(body: memoryview, most_bytes: int) -> bytes:
     text = bytes(body) if len(body) <= most_bytes else b""
     if not text or _parts(text) > MOST_COMMITTED or text.count(b",") > MOST_VALUES:
         raise WrongUse(
-            f"a commit of {len(body)} bytes: at most {most_bytes} bytes, {MOST_COMMITTED} lists and"
-            f" objects and {MOST_VALUES} values are taken at once; split the commit, or raise"
-            " --largest-commit"
+            f"the commit has {len(body)} bytes, but at most {most_bytes} bytes, {MOST_COMMITTED}"
+            f" lists and objects and {MOST_VALUES} values are accepted at once; split the commit,"
+            " or raise --largest-commit"
         )
     return text
 

@@ -60,7 +60,9 @@ def _prefix(form: Any) -> Prefix:
     if not _are_versions([upto]) or not _are_versions(besides) or not _are_versions(without):
         raise NoInclusion("has something that is not a version")
     if any(each <= upto for each in besides) or any(not 0 < each <= upto for each in without):
-        raise NoInclusion(f"has exceptions on the wrong side of {upto}")
+        raise NoInclusion(
+            f"has exceptions on the wrong side of {upto}: `besides` come after it, `without` do not"
+        )
     for exceptions in (besides, without):
         if sorted(set(exceptions)) != exceptions:
             raise NoInclusion("has exceptions that are not in ascending order")

@@ -187,7 +187,7 @@ def _sum(header: dict[str, Any], streams: _Streams) -> Sum:
     form, terms = header["joint"], header["terms"]
     if len(form["atoms"]) > MOST_ATOMS:
         raise WrongUse(
-            f"the joint question has {len(form['atoms'])} atoms, at most {MOST_ATOMS} are joined"
+            f"the joint question joins {len(form['atoms'])} relations, the limit is {MOST_ATOMS}"
         )
     atoms = tuple(_atom(index, each) for index, each in enumerate(form["atoms"]))
     links = tuple(Link(_end(left), _end(right)) for left, right in form["links"])

@@ -52,7 +52,7 @@ def _check_batches(stream: memoryview, room: int, most_bytes: int) -> int:
     rows = size = 0
     for message in _messages(stream):
         if message.type == "dictionary":
-            raise WrongUse("keys must have plain columns; send values instead of a dictionary")
+            raise WrongUse("the columns of keys must not be dictionary-encoded; send plain values")
         if message.type != "record batch":
             continue
         more, bytes_ = _announced(message)

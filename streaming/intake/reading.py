@@ -216,7 +216,7 @@ class Reading:
             raise SourceViolation(
                 f"source {source} has answered for {self._patience:g} s without an update that it"
                 " has published and that a view already has. None of these answers was used."
-                " Repair the query server; then the same command goes on"
+                " Repair the query server, then run the same command again"
             )
         elif self._stopping.wait(_MOMENT):
             raise Stopped
@@ -224,9 +224,9 @@ class Reading:
     def _refuse_older(self, source: str, version: int) -> None:
         if version < self._seen[source]:
             raise SourceViolation(
-                f"source {source} answered at version {version}, and version {self._seen[source]}"
-                " was seen before, in its status, an answer or its topic: the source was reset, or"
-                " a replica answers that lags too far behind"
+                f"source {source} answered at version {version}, although the later version"
+                f" {self._seen[source]} was seen before, in its status, an answer or its topic: the"
+                " source was reset, or the answer is from a replica that lags too far behind"
             )
 
     def expect(self, standing: Standing) -> None:

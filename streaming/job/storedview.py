@@ -43,10 +43,10 @@ class StoredView:
         relation = next(copied, None) if self.entry.fifo else None
         if relation is not None:
             raise WrongUse(
-                f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', and view"
-                f" {self.view.name} reads it by protocol {self.entry.name}, which needs answers in"
-                " order with updates; those of a copy are not. Leave the key out, or choose a"
-                " protocol such as batched-sweep"
+                f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', but view"
+                f" {self.view.name} reads {relation} by protocol {self.entry.name}, which needs"
+                " answers in order with updates; the answers of a copy are not. Leave the key out,"
+                " or choose a protocol such as batched-sweep"
             )
 
     def resume(self) -> None:

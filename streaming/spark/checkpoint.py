@@ -88,7 +88,7 @@ def _numbered(directory: Path) -> dict[int, Path]:
 def _refuse_others(file: Path, reached: Offsets, ends: Ends) -> None:
     """NotUsable when these are not offsets in the present partitions."""
     if reached.keys() != ends.keys():
-        raise NotUsable(f"{file} is about {_names(reached)}, and the job reads {_names(ends)}")
+        raise NotUsable(f"{file} lists {_names(reached)}, but the job reads {_names(ends)}")
     for partition, offset in reached.items():
         low, high = ends[partition]
         if not low <= offset <= high:

@@ -63,7 +63,7 @@ def test_a_scenario_is_read_with_its_types_and_net_effects() -> None:
     ("update", "words"),
     [
         (_at("a", _change("r", [1, "q"])), r"a\.r would hold the key \[1\] 2 times"),
-        (_at("a", _change("r", [None, "q"])), "a key may not be NULL"),
+        (_at("a", _change("r", [None, "q"])), "a key must not have a NULL"),
         (_at("a", _change("r", [1, "q"], -1)), r"does not hold the row \[1, 'q'\]"),
         (_at("b", _change("s", [1, None], -3)), "does not hold the row"),
         (_at("b", _change("r", [1, "q"])), "source b has no relation 'r'"),
@@ -146,7 +146,7 @@ def _declared(**declared: Any) -> dict[str, Any]:
             _change("r", [3, "p"]),
             r"a.r would hold the key \['p'\] 2 times \(x\), in \[1, 'p'\] and \[3, 'p'\]",
         ),
-        ({"keys": [["x"]]}, _change("r", [3, None]), "a key may not be NULL"),
+        ({"keys": [["x"]]}, _change("r", [3, None]), "a key must not have a NULL"),
         (
             {"foreign_keys": [{"columns": ["x"], "references": "t"}]},
             _change("r", [3, "z"]),

@@ -208,7 +208,7 @@ def _without(form: dict[str, Any], **changes: Any) -> Scenario:
 @pytest.mark.parametrize("protocol", FAMILY)
 def test_a_view_that_hides_a_key_is_refused_before_anything_runs(protocol: str) -> None:
     scenario = _without(keyed_scenario(1).form, view="SELECT a0.v FROM s0.r0 AS a0")
-    with pytest.raises(WrongUse, match=r"does not show a0\.id.*Protocols that can: sweep"):
+    with pytest.raises(WrongUse, match=r"does not show a0\.id.*Protocols that can keep it: sweep"):
         simulate(scenario, PROTOCOLS[protocol], Schedule(1))
 
 

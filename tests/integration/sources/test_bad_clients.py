@@ -143,7 +143,7 @@ def test_thousands_of_conditions_are_one_value_to_the_database(database: SourceD
     [
         (pa.table({"id": pa.array([0] * 400_000)}), "more than 1048576 bytes unpacked"),
         (pa.table({"id": pa.nulls(11_000_000)}), "11000000 keys in one set"),
-        (pa.table({"id": pa.array(["x"] * 9).dictionary_encode()}), "plain columns"),
+        (pa.table({"id": pa.array(["x"] * 9).dictionary_encode()}), "plain values"),
         (pa.table({"id": [[1]]}), "not a type of our columns"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_deletion_of_a_row_that_was_not_there_ends_the_job_and_no_reader_sees_
     world: World,
 ) -> None:
     forge(world)
-    said = r"position 2 on \(version 3 of source b\) .*\(id = 1, t = p, y = 1, z = k\) -1 times"
+    said = r"position 2 \(version 3 of source b\) .*\(id = 1, t = p, y = 1, z = k\) would become -1"
     with world.job() as job:
         start(job)
         before = current(job)

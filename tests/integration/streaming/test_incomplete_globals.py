@@ -32,7 +32,7 @@ def test_once_ends_with_3_and_says_what_waits_for_whom(command: Command) -> None
         "view v is not up to date: global transaction 'g' has the part of a (version 2)",
         "and lacks b, since 2",
         "Held back until then: a's 2 to 3",
-        "The same command goes on",
+        "Run the same command again",
     ):
         assert part in ended.message
     [held] = orjson.loads(summary.read_bytes())["held_back"]

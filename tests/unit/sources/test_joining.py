@@ -225,7 +225,7 @@ def with_atom(**changes: Any) -> Joint[Frame]:
 
 ELSEWHERE = replace(R, source="b")
 BAD: dict[str, tuple[Joint[Frame], str]] = {
-    "another source": (with_atom(relation=ELSEWHERE), "is at another source, this is source a"),
+    "another source": (with_atom(relation=ELSEWHERE), "is not a relation of this source, a"),
     "not held": (with_atom(relation=replace(R, name="zz")), "no relation 'zz'"),
     "altered": (with_atom(relation=replace(R, columns=R.columns[:2] + S.columns[2:])), "but is"),
     "column": (with_atom(columns=("x", "p", "d", "zz")), "column 'zz'"),
@@ -346,7 +346,7 @@ def test_a_joint_answer_is_one_state_while_the_source_commits(source: SourceData
         empty = client.ask(Joint(asked, ({}, {0: frame(asked.atoms[0], {})})))
         assert empty.rows.data.height == empty.inclusion.version == 60
         bad = replace(asked, atoms=(replace(asked.atoms[0], relation=ELSEWHERE), asked.atoms[1]))
-        with pytest.raises(SourceViolation, match="is at another source"):
+        with pytest.raises(SourceViolation, match="is not a relation of this source"):
             client.ask(Joint(bad, ({},)))
     server.stop()
     assert not failures

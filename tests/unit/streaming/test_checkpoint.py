@@ -113,12 +113,12 @@ def test_a_damaged_checksum_is_named_because_hadoop_would_refuse_the_file(
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ('{"other":{"0":5}}', "is about topic 'other', and the job reads topic 'crm' and topic"),
-        ('{"shop":{"0":5}}', "is about topic 'shop', and"),
-        ("{}", "is about no topic"),
+        ('{"other":{"0":5}}', "lists topic 'other', but the job reads topic 'crm' and topic"),
+        ('{"shop":{"0":5}}', "lists topic 'shop', but"),
+        ("{}", "lists no topic"),
         (offsets(41, 0), "is at offset 41 of topic 'shop', which has 3 to 40"),
         (offsets(2, 0), "is at offset 2 of topic 'shop', which has 3 to 40"),
-        ('{"shop":{"1":5},"crm":{"0":0}}', "is about topic 'crm' and topic 'shop', partition 1"),
+        ('{"shop":{"1":5},"crm":{"0":0}}', "lists topic 'crm' and topic 'shop', partition 1"),
         ('{"shop":7,"crm":{"0":0}}', "no offsets of topics"),
     ],
 )

@@ -100,7 +100,7 @@ def test_figure_5_uncompensated_lacks_what_the_concurrent_delete_took() -> None:
     verdict = story.shows(3, (1, 1, 1), ((5, 6), -1)).checked()
     assert (verdict.verdict, verdict.reached) == ("invalid", None)
     assert "lacks 1 x (5, 6)" in str(verdict.contradiction)
-    assert "b's version 1, delivered at position 1: that change was lost" in str(
+    assert "version 1 of b, delivered at position 1, added it: that change was lost" in str(
         verdict.contradiction
     )
 
@@ -108,7 +108,7 @@ def test_figure_5_uncompensated_lacks_what_the_concurrent_delete_took() -> None:
 def test_an_update_shown_early_names_the_position_it_belongs_to() -> None:
     story = figure_5().shows(1, (0, 1, 0), ((5, 6), 2), ((7, 8), -2)).shows(2, (0, 1, 1))
     verdict = story.shows(3, (1, 1, 1), ((5, 6), -1)).checked()
-    assert "it goes only with c's version 1" in str(verdict.contradiction)
+    assert "it goes only with version 1 of c" in str(verdict.contradiction)
     assert "drops it 1 position early" in str(verdict.contradiction)
     assert verdict.answers["strong"] == "holds"
 
@@ -211,7 +211,7 @@ def test_a_changed_count_is_refused() -> None:
 def test_a_change_moved_to_another_position_is_refused() -> None:
     story = figure_5().shows(1, (0, 1, 0)).shows(2, (0, 1, 1), ((7, 8), -2), ((5, 6), 2))
     verdict = story.shows(3, (1, 1, 1), ((5, 6), -1)).checked()
-    assert "the state of position 2 makes up for it, 1 position late" in str(verdict.contradiction)
+    assert "the state of position 2 corrects this, 1 position late" in str(verdict.contradiction)
 
 
 def test_a_vector_ahead_of_the_deliveries_is_refused_at_every_level() -> None:
@@ -234,7 +234,7 @@ def test_a_missing_state_is_refused() -> None:
     story = figure_5().shows(1, (0, 1, 0), ((5, 6), 2))
     story.shows(3, (1, 1, 1), ((7, 8), -2), ((5, 6), -1))
     verdict = story.checked()
-    assert "Position 2 delivers c's version 1, however no state shows it" in str(
+    assert "Position 2 delivers version 1 of c, however no state shows it" in str(
         verdict.contradiction
     )
     assert verdict.answers["strong"] == "holds"

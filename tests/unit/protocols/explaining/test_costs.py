@@ -191,7 +191,7 @@ def test_what_is_said_to_need_nothing_asks_nothing() -> None:
     orders = next(r for r in kept.view.relations if r.name == "orders")
     (said,) = (each for each in kept.said.relations if each.relation == orders)
     assert said.spared == (
-        "modifications of product_id and placed_at only",
+        "updates that change only product_id and placed_at",
         "rows for which quantity >= 2 is not true",
     )
     rows = kept.held[orders]

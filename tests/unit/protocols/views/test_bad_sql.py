@@ -103,11 +103,14 @@ JOINS = [
     ),
     ("SELECT o.id FROM shop.orders o JOIN crm.customers ‸c", 'not SQL: .* near "c"'),
     ("SELECT o.id FROM shop.orders o LEFT JOIN crm.customers ‸c", 'not SQL: .* near "c"'),
-    ("SELECT o.id FROM shop.orders o CROSS JOIN ‸crm.customers c", "'c' is not linked .* add one"),
-    ("SELECT o.id FROM shop.orders o, ‸crm.customers c", "'c' is not linked .* add one"),
+    (
+        "SELECT o.id FROM shop.orders o CROSS JOIN ‸crm.customers c",
+        "joins 'c' to the relations .* add such",
+    ),
+    ("SELECT o.id FROM shop.orders o, ‸crm.customers c", "joins 'c' to the relations .* add such"),
     (
         "SELECT o.id FROM shop.orders o FULL JOIN ‸crm.customers c ON o.id < c.customer",
-        "'c' is not linked .* add one",
+        "joins 'c' to the relations .* add such",
     ),
     ("SELECT id FROM ‸generate_series(1, 3) t(id)", "only relations and subqueries"),
     ("SELECT id FROM ‸read_csv('x.csv')", "only relations and subqueries"),
