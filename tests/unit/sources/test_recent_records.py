@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import duckdb
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.views.catalog import catalog_from_json
@@ -29,6 +29,7 @@ def expected(
     return found
 
 
+@settings(deadline=None)
 @given(before=st.integers(0, 5), groups=commits, kept=st.integers(0, 60), limit=st.integers(1, 12))
 def test_what_is_in_memory_is_what_was_committed_or_none(
     before: int, groups: list[list[list[bytes]]], kept: int, limit: int

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.algebra.delta import COUNT, POSITION
@@ -35,6 +35,7 @@ def first_below(before: list[tuple[float | None, int]], changes: list[Change]) -
     return None
 
 
+@settings(deadline=None)
 @given(
     held=st.dictionaries(st.sampled_from(["None", "1.0", "nan"]), st.integers(1, 3)),
     changes=_CHANGES,

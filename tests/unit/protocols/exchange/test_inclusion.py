@@ -1,7 +1,7 @@
 """Inclusions of answers: their forms, and their unchanged transport."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
@@ -21,6 +21,7 @@ def prefixes(draw: st.DrawFn) -> tuple[Prefix, set[int]]:
     return Prefix(upto, besides, without), contained
 
 
+@settings(deadline=None)
 @given(prefixes())
 def test_a_set_can_be_told_in_many_ways_and_is_the_same(told: tuple[Prefix, set[int]]) -> None:
     prefix, contained = told
@@ -41,6 +42,7 @@ INCLUSIONS = prefixes().map(lambda told: told[0]) | st.builds(
 )
 
 
+@settings(deadline=None)
 @given(INCLUSIONS)
 def test_it_travels_as_it_is(inclusion: Inclusion) -> None:
     assert decode_inclusion(inclusion.version, encode_inclusion(inclusion)) == inclusion
