@@ -7,6 +7,7 @@ join two to four of them by LEFT, RIGHT, FULL and INNER JOIN in any nesting.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from random import Random
 from typing import Any, TypeAlias
 
@@ -111,7 +112,8 @@ class Database:
     def _table(self, name: str, rows: Rows) -> None:
         self.connection.execute(f"CREATE OR REPLACE TABLE {name} (id BIGINT, x BIGINT, y BIGINT)")
         if rows:
-            self.connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+            places = ", ".join(["(?, ?, ?)"] * len(rows))
+            self.connection.execute(f"INSERT INTO {name} VALUES {places}", list(chain(*rows)))
 
 
 def columns(aliases: Iterable[str]) -> list[str]:

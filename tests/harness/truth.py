@@ -1,11 +1,12 @@
 """The truth about a view, from DuckDB.
 
 It evaluates the view's SQL over the relations as the test committed them; no code of viewsweep
-takes part in it.
+takes part in that.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import duckdb
@@ -13,6 +14,7 @@ import polars as pl
 
 from protocols.views.catalog import Catalog
 from tests.cases.stories import Row
+from warehouse.tables import ViewTables
 
 #: (version, relation, row, change of its count).
 Committed = tuple[int, str, Row, int]
@@ -27,14 +29,18 @@ class Committing(Protocol):
     history: list[Committed]
 
 
-def _plus(held: Rows, changes: Rows) -> Rows:
+def plus(held: Rows, changes: Rows) -> Rows:
     held = held.copy()
     held.update(changes)
     return Counter({row: count for row, count in held.items() if count})
 
 
-def _counted(frame: pl.DataFrame) -> Rows:
+def counted(frame: pl.DataFrame) -> Rows:
     return Counter({tuple(row): count for *row, count in frame.iter_rows()})
+
+
+#: Rows of one statement: a statement for each row takes four times as long.
+_AT_ONCE = 500
 
 
 class Oracle:
@@ -54,9 +60,10 @@ class Oracle:
         log = f"{source.name}.{relation}_log"
         self._db.execute(f"CREATE TABLE {log} ({types}, _version BIGINT, _n BIGINT)")
         rows = [(*row, v, n) for v, name, row, n in source.history if name == relation]
-        if rows:
-            places = ", ".join("?" * len(rows[0]))
-            self._db.executemany(f"INSERT INTO {log} VALUES ({places})", rows)
+        for begin in range(0, len(rows), _AT_ONCE):
+            some = rows[begin : begin + _AT_ONCE]
+            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            self._db.execute(f"INSERT INTO {log} VALUES {places}", list(chain(*some)))
         self._db.execute(
             f"CREATE VIEW {source.name}.{relation} AS SELECT {names} FROM ("
             f"SELECT {names}, unnest(range(copies)) FROM (SELECT {names}, sum(_n)::BIGINT AS copies"
@@ -67,3 +74,26 @@ class Oracle:
         for source, version in vector.items():
             self._db.execute(f"SET VARIABLE at_{source} = {version}")
         return Counter(self._db.execute(self._sql).fetchall())
+
+
+def assert_every_state(
+    tables: ViewTables,
+    oracle: Oracle,
+    vector: dict[str, int],
+    groups: Mapping[int, list[tuple[int, str, int, bool]]],
+) -> None:
+    """Checks every shown position; a group is what a position delivers."""
+    changes: dict[int, Rows] = {}
+    for *row, count, position in tables.changes().collect().iter_rows():
+        changes.setdefault(position, Counter())[tuple(row)] += count
+    held = changes.get(0, Counter())
+    assert held == oracle.at(vector), "the first state"
+    for position, group in groups.items():
+        for _, source, version, _ in group:
+            assert version == vector[source] + 1, f"position {position}"
+            vector[source] = version
+        held = plus(held, changes.get(position, Counter()))
+        if group[0][-1]:
+            assert held == oracle.at(vector), f"position {position}"
+        else:
+            assert position not in changes, f"position {position} is not shown"

@@ -36,7 +36,7 @@ from streaming.settings.configuration import Configuration, read_configuration
 from streaming.tracing import write_live_trace
 from tests.cases.stories import MIXED, Change, Row, Story
 from tests.harness.records import ends, records
-from tests.harness.truth import Committed, Oracle, Rows, _counted, _plus
+from tests.harness.truth import Committed, Oracle, assert_every_state, counted
 from tests.harness.waiting import eventually
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -315,33 +315,14 @@ class World:
         vector = dict(standing.vector)
         for _, source, *_ in entries:
             vector[source] -= 1
-        self._assert_every_state(fresh, vector, groups)
+        oracle = self.oracle()
+        assert_every_state(fresh, oracle, vector, groups)
         fresh.follow()
-        assert fresh.rows() == sum(self.oracle().at(standing.vector).values())
+        truth = oracle.at(standing.vector)
+        assert fresh.rows() == sum(truth.values())
         current = pl.read_delta(str(fresh.directory / "current"))
-        assert _counted(current) == self.oracle().at(standing.vector)
+        assert counted(current) == truth
         return standing.position
-
-    def _assert_every_state(
-        self,
-        tables: ViewTables,
-        vector: dict[str, int],
-        groups: Mapping[int, list[tuple[int, str, int, bool]]],
-    ) -> None:
-        changes: dict[int, Rows] = {}
-        for *row, count, position in tables.changes().collect().iter_rows():
-            changes.setdefault(position, Counter())[tuple(row)] += count
-        oracle, held = self.oracle(), changes.get(0, Counter())
-        assert held == oracle.at(vector), "the first state"
-        for position, group in groups.items():
-            for _, source, version, _ in group:
-                assert version == vector[source] + 1, f"position {position}"
-                vector[source] = version
-            held = _plus(held, changes.get(position, Counter()))
-            if group[0][-1]:
-                assert held == oracle.at(vector), f"position {position}"
-            else:
-                assert position not in changes, f"position {position} is not shown"
 
     def trace(self, protocol: str) -> Path:
         """Writes the trace of the view so far."""

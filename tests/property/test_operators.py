@@ -152,12 +152,19 @@ def _by_duckdb(
 ) -> Rows:
     database = _database()
     for relation in catalog:
-        rows = _frame(dict(relation.columns), histories[relation.name].at[position])
-        database.register("rows", rows.to_arrow())
-        database.execute(f"CREATE OR REPLACE TABLE s.{relation.name} AS SELECT * FROM rows")
+        held = histories[relation.name].at[position]
+        content = repr((relation.columns, held))
+        if _loaded.get(relation.name) != content:
+            database.register("rows", _frame(dict(relation.columns), held).to_arrow())
+            database.execute(f"CREATE OR REPLACE TABLE s.{relation.name} AS SELECT * FROM rows")
+            _loaded[relation.name] = content
     casts = ", ".join(f"{name}::{type_.name}" for name, type_ in view.schema.items())
     found = database.execute(f"SELECT {casts} FROM ({view.sql})").fetchall()
     return Counter(tuple(map(one_nan, row)) for row in found)
+
+
+#: Relation → its columns and rows in the database, for most change at few positions.
+_loaded: dict[str, str] = {}
 
 
 @cache
