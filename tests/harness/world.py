@@ -119,9 +119,13 @@ class Source:
         return +held
 
     def wait_until_published(self) -> None:
+        eventually(self._is_published, "all is published")
+
+    def _is_published(self) -> bool:
         assert self.publisher is not None
-        eventually(lambda: self.database.published == self.database.version, "all is published")
-        assert self.publisher.error is None
+        if self.publisher.error is not None:
+            raise self.publisher.error
+        return self.database.published == self.database.version
 
     def restart_server(self) -> None:
         """Restarts the query server at the same address."""

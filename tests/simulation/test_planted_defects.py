@@ -322,7 +322,7 @@ def test_a_view_that_takes_what_an_earlier_one_needs_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Views that begin later are ahead of earlier ones."""
-    greedy = planted(Received.forget, "min(r.base(source) for r", "max(r.base(source) for r")
+    greedy = planted(Received.forget, "min((r.base(source) for r", "max((r.base(source) for r")
     monkeypatch.setattr(Received, "forget", greedy)
     assert _several_views()
 

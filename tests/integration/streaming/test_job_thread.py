@@ -57,6 +57,9 @@ def test_batches_of_spark_and_the_work_between_them_are_one_threads(world: World
         world.assert_complete(job.tables)
 
 
+_TABLES = {ChangesTable: "changes", ProgressTable: "progress", CurrentTable: "current"}
+
+
 def test_each_table_of_each_view_is_written_by_one_thread(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,14 +68,14 @@ def test_each_table_of_each_view_is_written_by_one_thread(
     with closing(OneView(known, views, world.reports.append)) as job:
         start(job)
         wrote = {
-            f"{table.__name__.lower()} of {name}": set[str]()
-            for table in (ChangesTable, ProgressTable, CurrentTable)
+            f"{_TABLES[table]} of {name}": set[str]()
+            for table in _TABLES
             for name in ("one", "two")
         }
 
         def noting(step: Callable[..., Any]) -> Callable[..., Any]:
             def noted(table: ChangesTable | ProgressTable | CurrentTable, *arguments: Any) -> Any:
-                name = f"{type(table).__name__.lower()} of {table.path.parent.name}"
+                name = f"{_TABLES[type(table)]} of {table.path.parent.name}"
                 wrote[name].add(threading.current_thread().name)
                 return step(table, *arguments)
 
