@@ -12,6 +12,7 @@ import typer
 from cli.common import ConfigOption, report
 from cli.sourceoptions import told
 from protocols.errors import WrongUse
+from protocols.exchange.inclusion import IN_WORDS
 from sources.partitions import Ends
 from sources.port import Description, Statistics
 from streaming.settings.configuration import Configuration, read_configuration
@@ -68,6 +69,7 @@ def _inspected(
     return {
         "version": described.version,
         "published": described.published,
+        "reads": described.reads,
         "partitions": [
             {"topic": partition.topic, "partition": partition.number, "first": low, "next": high}
             for partition, (low, high) in ends.items()
@@ -86,6 +88,7 @@ def _inspected(
 
 def _show(name: str, form: Mapping[str, Any]) -> None:
     typer.echo(f"source {name}: version {form['version']}, published {form['published']}")
+    typer.echo(f"  gives {IN_WORDS[form['reads']]}")
     for each in form["partitions"]:
         typer.echo(
             f"  topic {each['topic']}, partition {each['partition']}:"

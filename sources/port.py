@@ -1,6 +1,6 @@
 """The port for sources: everything that the warehouse asks of a database that it does not own.
 
-    describe    relations, keys, foreign keys, the version it is at, where its changes are published
+    describe    relations, keys, foreign keys, the version it is at, what its answers contain
     ask         the rows that a question asks for, and the transactions that they contain
     changes     its committed transactions, from the records of its partitions: whole, numbered from
                 1 without gaps, each once
@@ -21,6 +21,7 @@ from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.holdback import GlobalPart
+from protocols.exchange.inclusion import Reads
 from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
@@ -41,6 +42,8 @@ class Description:
     published: int = 0
     #: No later transaction, up to `version`, is a part of a global one.
     last_global: int | None = None
+    #: What its answers contain.
+    reads: Reads = "versions"
     #: Relation → its columns with an index, for look-ups of a few keys.
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

@@ -15,8 +15,9 @@ be used; `correction.py` then turns the answer into a snapshot at one version.
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -76,3 +77,20 @@ class Window:
 
 
 Inclusion: TypeAlias = Prefix | Window
+
+#: What a source promises of its answers: each has one version; a prefix with exceptions; a window.
+#: Each allows the ones before it as well.
+Reads = Literal["versions", "holes", "windows"]
+
+IN_WORDS: Mapping[Reads, str] = {
+    "versions": "answers of one version each",
+    "holes": "snapshots with exceptions",
+    "windows": "rows read one by one",
+}
+
+
+def keeps(reads: Reads, inclusion: Inclusion) -> bool:
+    """Whether a source that promises this may give an answer with this inclusion."""
+    if isinstance(inclusion, Window):
+        return reads == "windows"
+    return reads != "versions" or inclusion == Prefix(inclusion.upto)

@@ -40,7 +40,7 @@ from protocols.checking import trace
 from protocols.errors import WrongUse
 from protocols.exchange.driver import SentQuestion
 from protocols.exchange.holdback import HoldBack
-from protocols.exchange.inclusion import Prefix, Window
+from protocols.exchange.inclusion import Prefix, Reads, Window
 from protocols.exchange.mailbox import Group
 from protocols.exchange.maintained import WantedAnswer
 from protocols.exchange.questions import Answer, Query, Question
@@ -50,7 +50,7 @@ from protocols.simulation.journal import Journal, Outcome, VisibleState
 from protocols.simulation.judging import contents_of
 from protocols.simulation.life import Life
 from protocols.simulation.scenario import Scenario
-from protocols.simulation.schedule import Reads, Schedule, refuse_reads
+from protocols.simulation.schedule import Schedule, refuse_reads
 from protocols.simulation.setting import commit_event, run_event, setting_of, sources_of
 from protocols.simulation.simulator import simulate
 from protocols.simulation.source import MemorySource

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Literal, NoReturn, get_args
 
 from protocols.errors import WrongUse
+from protocols.exchange.inclusion import Reads
 from protocols.forms import refuse_unknown_fields
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS
@@ -17,8 +18,6 @@ KINDS = ("commit", "arrive", "deliver", "evaluate", "hand over")
 #: Kind of event → source → its weight among all possible events.
 Delays = Mapping[str, Mapping[str, int]]
 Redelivery = Literal["same", "other"]
-#: How sources read: all at one version, from snapshots with holes, row by row inside a window.
-Reads = Literal["versions", "holes", "windows"]
 #: Relations with copies; for "some" the seed decides which.
 Copies = Literal["none", "some", "all"]
 _SPEEDS = (1, 4, 16)
@@ -40,7 +39,7 @@ class Schedule:
     page: int = 2
     #: The number of parts of a relation, each of which is read at its own moment.
     partitions: int = 1
-    #: The kind of inclusion that answers have (exchange/inclusion.py).
+    #: What answers of the sources contain (exchange/inclusion.py).
     reads: Reads = "versions"
     #: The relations of which the warehouse keeps a copy that answers instead of the source.
     copies: Copies = "none"

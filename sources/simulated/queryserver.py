@@ -288,6 +288,7 @@ def status_of(
         "topic": topic,
         "relations": {relation.name: relation.to_json() for relation in database.catalog},
         "indexes": database.indexes,
+        "reads": "versions",
     }
 
 

@@ -45,6 +45,7 @@ class SimulatedSource:
             digest=digest_from_text(status["history"]),
             published=status["published"],
             last_global=status.get("last_global"),
+            reads=status["reads"],
             indexes=status["indexes"],
         )
 

@@ -2,16 +2,18 @@
 
     {"source": "shop", "version": 7, "relations": {"item": {"columns": {…}, "key": […]}}, …}
 
-`published`, `topic`, `indexes`, `last_global`, `identity`, `history` and `histories` are optional.
+`published`, `topic`, `indexes`, `last_global`, `identity`, `history`, `histories` and `reads` are
+optional.
 Other fields are refused: an unknown field may change the meaning of the others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
 from protocols.errors import SourceViolation, WrongUse
+from protocols.exchange.inclusion import Reads
 from protocols.forms import refuse_unknown_fields
 from protocols.views.catalog import relation_from_json
 from sources.history import digest_from_text
@@ -43,6 +45,10 @@ def _is_digest(value: Any) -> bool:
         return False
 
 
+def _is_promise(value: Any) -> bool:
+    return value in get_args(Reads)
+
+
 def _holds_digests(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_is_digest, value.values()))
 
@@ -72,8 +78,15 @@ _OPTIONAL: Mapping[str, tuple[_Test, str]] = {
     "history": (_is_digest, "the digest of its history, 15 hexadecimal digits"),
     "histories": (_holds_digests, "an object with a digest per version"),
     "indexes": (_holds_lists, "an object with a list of columns per relation"),
+    "reads": (_is_promise, "'versions', 'holes' or 'windows'"),
 }
-_ABSENT: Mapping[str, Any] = {"published": 0, "topic": None, "history": None, "histories": {}}
+_ABSENT: Mapping[str, Any] = {
+    "published": 0,
+    "topic": None,
+    "history": None,
+    "histories": {},
+    "reads": "versions",
+}
 
 
 def object_in(place: str, bodies: Sequence[bytes]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class Checked:
             for source in used.values():
                 source.refuse_unknown_copies(catalog)
             self.views = [StoredView(known, each, catalog, context.report) for each in settings]
+            for stored in self.views:
+                stored.refuse_sources(described)
             #: The standings of the views that have a state.
             self.standings = {
                 stored.view.name: self.standing(stored.tables.standing())

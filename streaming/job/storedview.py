@@ -1,11 +1,13 @@
 """A view and its tables, before anything runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from protocols.errors import WrongUse
+from protocols.exchange.inclusion import IN_WORDS
 from protocols.maintenance.registry import Entry, protocol
 from protocols.views.catalog import Catalog
 from protocols.views.sql import parse_view
+from sources.port import Description
 from streaming.settings.configuration import Configuration, ViewSettings
 from warehouse.mending import mend
 from warehouse.staging import discard_pages
@@ -48,6 +50,17 @@ class StoredView:
                 " answers in order with updates; the answers of a copy are not. Leave the key out,"
                 " or choose a protocol such as batched-sweep"
             )
+
+    def refuse_sources(self, described: Mapping[str, Description]) -> None:
+        """WrongUse if a source's answers are not of one version, and the protocol needs FIFO."""
+        for source in self.view.sources:
+            reads = described[source].reads
+            if self.entry.fifo and reads != "versions":
+                raise WrongUse(
+                    f"view {self.view.name}: protocol {self.entry.name} needs answers that each"
+                    f" have one version, and source {source} gives {IN_WORDS[reads]}. Choose a"
+                    " protocol that compares versions, such as sweep or batched-sweep"
+                )
 
     def resume(self) -> None:
         """Repairs the tables after an interrupted run, so that the view can go on from them."""

@@ -9,12 +9,12 @@ import pytest
 
 from protocols.errors import WrongUse
 from protocols.exchange import asof, correction
+from protocols.exchange.inclusion import Reads
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.campaign import trouble_of
 from protocols.simulation.exhaustive import Exploration
 from protocols.simulation.judging import Contents
 from protocols.simulation.scenario import scenario_from_json
-from protocols.simulation.schedule import Reads
 from tests.harness.campaigns import planted
 from tests.harness.oracle import Oracle
 from tests.harness.places import ROOT

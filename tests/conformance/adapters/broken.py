@@ -175,6 +175,15 @@ class ClaimsEarlier(SimulatedSource):
         return replace(answer, inclusion=Prefix(before.version), digest=before.digest)
 
 
+class PromisesVersions(SimulatedSource):
+    """It promises answers of one version each, and describes them as prefixes with exceptions."""
+
+    def ask(self, question: Question[Frame]) -> Answer[Frame]:
+        answer = super().ask(question)
+        version = answer.inclusion.version
+        return replace(answer, inclusion=Prefix(version - 1, besides=(version,)), digest=UNKNOWN)
+
+
 class AnswersLate(SimulatedSource):
     """It gives the same answer for a while."""
 
@@ -346,6 +355,7 @@ DEFECTS: dict[str, Defect] = {
     "NULL becomes the empty text": _is(NullBecomesEmpty, *_ROWS),
     "claims a later version": _is(ClaimsLater, ANSWERS),
     "claims an earlier version under load": _is(ClaimsEarlier, ANSWERS),
+    "breaks its promise": _is(PromisesVersions, ANSWERS),
     "answers as before": _is(AnswersLate, ANSWERS, VALUES),
     "begins each page at the first key": _is(FirstPages, ANSWERS),
     "loses microseconds": _is(LosesMicroseconds, VALUES),

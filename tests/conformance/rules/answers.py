@@ -18,7 +18,7 @@ from protocols.algebra.frame import Frame
 from protocols.algebra.framelog import FrameLog
 from protocols.algebra.types import BIGINT, VARCHAR
 from protocols.exchange.correction import snapshot
-from protocols.exchange.inclusion import Prefix
+from protocols.exchange.inclusion import Prefix, keeps
 from protocols.exchange.mailbox import Received
 from protocols.exchange.questions import Answer, Joint, Page, Query, Question
 from protocols.views.sql import parse_view
@@ -138,7 +138,10 @@ def _answer(source: Source, question: Question[Frame]) -> Answer[Frame]:
 def _wrong(database: Database, told: Sequence[Told]) -> Iterator[str]:
     received, oracle = _received(database), Oracle(SHOPS, database.committed)
     versions = set()
+    promised = database.source.describe().reads
     for each in told:
+        if not keeps(promised, each.answer.inclusion):
+            yield f"{each.sql}: {each.answer.inclusion} from a source that promises {promised}"
         yield from _forgotten(each, len(database.committed))
         if each.answer.newest > received.received(NAME):
             yield f"{each.sql}: contains {each.answer.newest}, which was never committed"

@@ -28,6 +28,7 @@ def test_sizes_and_ends_are_those_of_the_databases(world: World) -> None:
     for name, source in world.sources.items():
         said = found[name]
         assert (said["version"], said["published"]) == (source.database.version,) * 2
+        assert said["reads"] == "versions"
         [partition] = said["partitions"]
         assert partition["topic"] == source.topic
         assert partition["next"] >= source.database.version

@@ -19,7 +19,7 @@ import pytest
 from infra.localbroker import LocalBroker
 from protocols.algebra.expressions_reference import holds
 from protocols.checking.verdict import Verdict
-from protocols.errors import SourceViolation
+from protocols.errors import SourceViolation, WrongUse
 from protocols.exchange import correction, driver
 from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Query
@@ -168,6 +168,16 @@ def _table(query: Any, rows: Held) -> pa.Table:
     return frame.select(query.columns).to_arrow()
 
 
+def promise(monkeypatch: pytest.MonkeyPatch, reads: str) -> None:
+    """Lets the query servers say of themselves what their answers contain."""
+    real = queryserver.status_of
+
+    def status_of(*arguments: Any) -> dict[str, Any]:
+        return {**real(*arguments), "reads": reads}
+
+    monkeypatch.setattr(queryserver, "status_of", status_of)
+
+
 @pytest.fixture
 def doubled(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str, int], Double]:
     """Puts a double in front of the query servers of a world."""
@@ -177,6 +187,7 @@ def doubled(monkeypatch: pytest.MonkeyPatch) -> Callable[[World, str, int], Doub
         monkeypatch.setattr(
             queryserver._Service, "_answer", lambda _service, ticket, _turn: double.answer(ticket)
         )
+        promise(monkeypatch, reads)
         return double
 
     return put
@@ -248,6 +259,30 @@ def test_a_source_that_goes_on_lacking_what_it_has_published_ends_the_job(
             pytest.raises(SourceViolation, match="has answered for 1 s without an update"),
         ):
             start(job)
+
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [("holes", "snapshots with exceptions"), ("windows", "rows read one by one")],
+)
+def test_a_protocol_that_needs_fifo_is_refused_before_it_begins(
+    broker: LocalBroker,
+    topic: str,
+    tmp_path: Path,
+    reads: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with World(tmp_path, broker.bootstrap, topic, KEYED) as world:
+        world.publish()
+        with world.job(protocol="strobe") as job:
+            job.check()
+        promise(monkeypatch, reads)
+        with (
+            world.job(protocol="strobe") as job,
+            pytest.raises(WrongUse, match=f"strobe needs answers .* gives {words}"),
+        ):
+            job.check()
 
 
 @pytest.mark.parametrize("reads", ["holes", "windows"])

@@ -104,6 +104,8 @@ def having(**fields: Any) -> bytes:
         ([having(relations=[])], "'relations': []"),
         ([having(relations={"r": 3})], "its status is wrong"),
         ([having(identity=5)], "'identity': 5"),
+        ([having(reads="snapshots")], "'reads': \"snapshots\", which should be 'versions',"),
+        ([having(reads=["holes"])], "'reads': [\"holes\"]"),
         (
             [having(keys={})],
             "its status is wrong: what it says: the field 'keys' is not known here",
@@ -145,6 +147,7 @@ def test_a_status_without_what_is_optional_is_good() -> None:
     ):
         status = client.status()
     assert (status["published"], status["topic"], status["indexes"]) == (0, None, {"r": []})
+    assert status["reads"] == "versions"
 
 
 ADDRESSES = ["http://127.0.0.1:80", "https://x:1", "127.0.0.1:80", "grpc://h:99999", "grpc://a b"]
