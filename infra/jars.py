@@ -1,4 +1,5 @@
-"""The jars that pip does not bring: for Spark (Delta, the Kafka source) and for the local broker.
+"""The jars that pip does not bring: for Spark (Delta, the Kafka source), for the local broker, and
+for a local Kafka Connect with Debezium, which is a set of its own: few runs need it.
 
 Rules:
 
@@ -26,6 +27,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -37,8 +39,6 @@ from infra.progress import Progress, on_stderr
 CACHE_VARIABLE = "VIEWSWEEP_CACHE"
 
 _HERE = Path(__file__).parent
-_IVY_FILE = _HERE / "ivy.xml"
-_PINS_FILE = _HERE / "jars.sha256"
 _SIZES = "sizes.json"
 _MEGABYTE = 1_000_000
 
@@ -46,42 +46,67 @@ Pins = dict[str, str]
 """Path of a jar below the jar directory ("spark/delta-storage-4.4.0.jar") to its sha256."""
 
 
+@dataclass(frozen=True)
+class JarSet:
+    """Jars that are fetched together."""
+
+    #: The modules, for Ivy.
+    ivy: Path
+    #: The jars with their checksums.
+    pins: Path
+
+
+#: The jars of Spark and of the broker.
+SPARK_AND_BROKER = JarSet(_HERE / "ivy.xml", _HERE / "jars.sha256")
+#: Kafka Connect with Debezium's connectors.
+CONNECT = JarSet(_HERE / "connect-ivy.xml", _HERE / "connect.sha256")
+_SETS = {"spark-and-broker": SPARK_AND_BROKER, "connect": CONNECT}
+
+
 def spark_jars(progress: Progress = on_stderr) -> list[Path]:
     """The jars for `spark.jars`, without those that pyspark ships. Fetched if need be."""
-    return _jars_of("spark", progress)
+    return _jars_of("spark", SPARK_AND_BROKER, progress)
 
 
 def broker_jars(progress: Progress = on_stderr) -> list[Path]:
     """The class path of the local Kafka broker. Fetched if need be."""
-    return _jars_of("broker", progress)
+    return _jars_of("broker", SPARK_AND_BROKER, progress)
 
 
-def fetch(progress: Progress = on_stderr) -> Path:
-    """Makes sure that every pinned jar is there, and returns the directory that holds them."""
-    home = cache_directory()
-    pins = _read_pins(_PINS_FILE)
-    directory = home / f"jars-{_fingerprint(_PINS_FILE)}"
+def connect_jars(progress: Progress = on_stderr) -> list[Path]:
+    """The class path of the local Kafka Connect. Fetched if need be."""
+    return _jars_of("connect", CONNECT, progress)
+
+
+def fetch(progress: Progress = on_stderr, jars: JarSet | None = None) -> Path:
+    """Makes sure that every pinned jar of a set is there (by default those of Spark and broker).
+
+    Returns the directory that holds them.
+    """
+    home, jars = cache_directory(), jars or SPARK_AND_BROKER
+    pins = _read_pins(jars.pins)
+    directory = home / f"jars-{_fingerprint(jars.pins)}"
     if _is_complete(directory, pins):
         return directory
     with _plain_disk_errors(home), _only_one_fetches(home, progress) as lock:
         if not _is_complete(directory, pins):
-            with _retrieved(home, lock, pins, progress) as arrived:
-                _refuse_what_is_not_pinned(arrived, pins, home / "ivy")
+            with _retrieved(jars.ivy, home, lock, pins, progress) as arrived:
+                _refuse_what_is_not_pinned(arrived, pins, home / "ivy", jars)
                 _put_in_place(arrived, directory)
             progress(f"{len(pins)} jars verified, in {directory}")
     return directory
 
 
-def pin(progress: Progress = on_stderr) -> Pins:
-    """Rewrites `jars.sha256` for the jars that `ivy.xml` names now, after a change of versions."""
-    home = cache_directory()
+def pin(progress: Progress = on_stderr, jars: JarSet | None = None) -> Pins:
+    """Rewrites a set's checksums for the jars that its modules lead to now, after a change."""
+    home, jars = cache_directory(), jars or SPARK_AND_BROKER
     with (
         _plain_disk_errors(home),
         _only_one_fetches(home, progress) as lock,
-        _retrieved(home, lock, {}, progress) as arrived,
+        _retrieved(jars.ivy, home, lock, {}, progress) as arrived,
     ):
         pins = {name: _sha256(arrived / name) for name in _jar_names(arrived)}
-    _PINS_FILE.write_text("".join(f"{pinned}  {name}\n" for name, pinned in pins.items()))
+    jars.pins.write_text("".join(f"{pinned}  {name}\n" for name, pinned in pins.items()))
     return pins
 
 
@@ -97,9 +122,9 @@ def cache_directory() -> Path:
 # The jars in the cache
 
 
-def _jars_of(conf: str, progress: Progress) -> list[Path]:
-    directory = fetch(progress)
-    return [directory / name for name in _read_pins(_PINS_FILE) if name.startswith(f"{conf}/")]
+def _jars_of(conf: str, jars: JarSet, progress: Progress) -> list[Path]:
+    directory = fetch(progress, jars)
+    return [directory / name for name in _read_pins(jars.pins) if name.startswith(f"{conf}/")]
 
 
 def _read_pins(file: Path) -> Pins:
@@ -154,19 +179,23 @@ def _only_one_fetches(home: Path, progress: Progress) -> Iterator[int]:
 
 
 @contextmanager
-def _retrieved(home: Path, lock: int, pins: Pins, progress: Progress) -> Iterator[Path]:
+def _retrieved(
+    modules: Path, home: Path, lock: int, pins: Pins, progress: Progress
+) -> Iterator[Path]:
     """A directory with everything that Ivy retrieved; it is removed afterwards unless renamed."""
     for left_behind in home.glob("fetching-*"):
         shutil.rmtree(left_behind, ignore_errors=True)
     arrived = Path(tempfile.mkdtemp(prefix="fetching-", dir=home))
     try:
-        _run_ivy(arrived, home / "ivy", lock, pins, progress)
+        _run_ivy(modules, arrived, home / "ivy", lock, pins, progress)
         yield arrived
     finally:
         shutil.rmtree(arrived, ignore_errors=True)
 
 
-def _run_ivy(arrived: Path, ivy_cache: Path, lock: int, pins: Pins, progress: Progress) -> None:
+def _run_ivy(
+    modules: Path, arrived: Path, ivy_cache: Path, lock: int, pins: Pins, progress: Progress
+) -> None:
     progress(f"fetching jars with Ivy, once, into {ivy_cache.parent} (about a minute)")
     command = [
         *(str(java()), "-Xmx256m"),
@@ -174,7 +203,7 @@ def _run_ivy(arrived: Path, ivy_cache: Path, lock: int, pins: Pins, progress: Pr
         *("-Dsun.net.client.defaultConnectTimeout=15000",),
         *("-Dsun.net.client.defaultReadTimeout=60000",),
         *("-jar", str(_ivy_jar())),
-        *("-cache", str(ivy_cache), "-ivy", str(_IVY_FILE)),
+        *("-cache", str(ivy_cache), "-ivy", str(modules)),
         *("-retrieve", f"{arrived}/[conf]/[artifact]-[revision].[ext]"),
         *("-types", "jar", "bundle", "-overwriteMode", "always"),
     ]
@@ -267,14 +296,15 @@ def _what_ivy_could_not_do(said: list[str], home: Path) -> str:
 # Verifying and keeping
 
 
-def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path) -> None:
+def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path, jars: JarSet) -> None:
     """Compares checksums; a jar that fails is removed from Ivy's cache, to be fetched again."""
     there = _jar_names(arrived)
     if odd := sorted(pins.keys() ^ set(there)):
         where = "pinned but was not fetched" if odd[0] in pins else "fetched but not pinned"
         raise InfraError(
-            f"{odd[0]} is {where}: ivy.xml and jars.sha256 do not match. If you changed ivy.xml,"
-            " run `python -m infra.jars pin`; otherwise reinstall viewsweep."
+            f"{odd[0]} is {where}: {jars.ivy.name} and {jars.pins.name} do not match. If you"
+            f" changed {jars.ivy.name}, run `python -m infra.jars pin`; otherwise reinstall"
+            " viewsweep."
         )
     for name in there:
         if (found := _sha256(arrived / name)) != pins[name]:
@@ -333,11 +363,19 @@ def _fetch_command() -> None:
         typer.echo(fetch())
 
 
+@app.command(name="fetch-connect")
+def _fetch_connect_command() -> None:
+    """The same for Kafka Connect with Debezium, which only some demos and tests need."""
+    with without_traceback():
+        typer.echo(fetch(jars=CONNECT))
+
+
 @app.command(name="pin")
 def _pin_command() -> None:
-    """Rewrite jars.sha256 for the jars of ivy.xml. For developers, after a change of ivy.xml."""
+    """Rewrite the checksums. For developers, after a change of the modules that Ivy fetches."""
     with without_traceback():
-        typer.echo(f"{len(pin())} jars pinned")
+        for name, jars in _SETS.items():
+            typer.echo(f"{name}: {len(pin(jars=jars))} jars pinned")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pins.write_text(
         "".join(f"{hashlib.sha256(b).hexdigest()}  {name}\n" for name, b in PLANTED.items())
     )
-    monkeypatch.setattr(jars, "_PINS_FILE", pins)
+    monkeypatch.setattr(jars, "SPARK_AND_BROKER", jars.JarSet(jars.SPARK_AND_BROKER.ivy, pins))
     monkeypatch.setenv(jars.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{tools_without_java(tmp_path)}")

@@ -1,0 +1,176 @@
+"""A PostgreSQL server on this machine, for demos and tests; its data are thrown away.
+
+Its programs are those of the package pgserver, if it is installed, else those on the PATH or of
+Debian's packages. PostgreSQL refuses to run as root; then it runs as the user `nobody`.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from infra.errors import InfraError
+from infra.localbroker import LOOPBACK, free_port
+from infra.owned import OwnedProcess
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_USER = "postgres"
+#: What logical decoding needs, and what makes a small server quick.
+_SETTINGS = {
+    "wal_level": "logical",
+    "max_wal_senders": "8",
+    "max_replication_slots": "8",
+    "max_prepared_transactions": "16",
+    "listen_addresses": LOOPBACK,
+    "unix_socket_directories": "",
+    "shared_buffers": "32MB",
+    "max_connections": "60",
+    "wal_writer_delay": "10ms",
+    "logging_collector": "off",
+}
+
+
+class LocalPostgres:
+    """One server. `start`, `stop`, `kill` and `restart` may follow each other; `close` is final."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._programs = _programs()
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self.data = Path(tempfile.mkdtemp(prefix="viewsweep-postgres-"))
+        self.port = free_port()
+        self._process: OwnedProcess | None = None
+
+    def dsn(self, database: str = _USER) -> str:
+        """The address of one of its databases."""
+        return f"postgresql://{_USER}@{LOOPBACK}:{self.port}/{database}"
+
+    @property
+    def log(self) -> Path:
+        return self.data / "server.log"
+
+    def start(self) -> None:
+        """Starts it on its data; returns when it answers."""
+        if not (self.data / "held").exists():
+            self._create()
+        arguments = [f"-c{name}={value}" for name, value in self._settings.items()]
+        command = [self._program("postgres"), "-D", str(self.data / "held"), "-p", str(self.port)]
+        self._process = OwnedProcess("postgres", as_user([*command, *arguments]), self.log)
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.ended() is not None or time.monotonic() > deadline:
+                said = self._process.last_words()
+                self.kill()
+                raise InfraError(f"PostgreSQL in {self.data} did not start:\n{said}")
+            time.sleep(0.05)
+
+    def _create(self) -> None:
+        self.log.touch()
+        if os.geteuid() == 0:
+            _give_to_nobody(self.data)
+        command = [self._program("initdb"), "-D", str(self.data / "held"), "-U", _USER]
+        options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        ran = subprocess.run(
+            as_user([*command, *options]), capture_output=True, text=True, check=False
+        )
+        if ran.returncode:
+            raise InfraError(f"no database can be created in {self.data}:\n{ran.stderr.strip()}")
+
+    def _answers(self) -> bool:
+        """Whether it accepts connections, as its own file says."""
+        try:
+            lines = (self.data / "held" / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) > 7 and lines[7].strip() == "ready"
+
+    def stop(self) -> None:
+        """Stops it cleanly: its clients are disconnected, their transactions rolled back."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Stops it as a crash would (`immediate`): at its next start it recovers from its log."""
+        self._signal(signal.SIGQUIT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        running, self._process = self._process, None
+        if running is None:
+            return
+        try:
+            os.kill(int((self.data / "held" / "postmaster.pid").read_text().split()[0]), number)
+            running.wait(_STOP_SECONDS)
+        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+            running.kill()
+
+    def restart(self) -> None:
+        """Starts again on the same data and port."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stops it and removes its data."""
+        self.kill()
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _program(self, name: str) -> str:
+        return str(self._programs / name)
+
+
+def _programs() -> Path:
+    """The directory of PostgreSQL's programs."""
+    spec = importlib.util.find_spec("pgserver")
+    packages = [] if spec is None else spec.submodule_search_locations or []
+    places = [Path(package, "pginstall", "bin") for package in packages]
+    if on_path := shutil.which("initdb"):
+        places.append(Path(on_path).resolve().parent)
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_release, reverse=True)
+    for place in places:
+        if all((place / name).exists() for name in ("postgres", "initdb")):
+            return place
+    raise InfraError(
+        "there is no PostgreSQL here: pip install 'viewsweep[localpostgres]', or install your"
+        " system's package, so that initdb is on the PATH"
+    )
+
+
+def _release(place: Path) -> int:
+    return int(place.parent.name) if place.parent.name.isdigit() else 0
+
+
+_BECOME = """
+import os, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def as_user(command: Sequence[str]) -> list[str]:
+    """The command as a user that PostgreSQL accepts."""
+    if os.geteuid() != 0:
+        return list(command)
+    return [sys.executable, "-I", "-S", "-c", _BECOME, *command]
+
+
+def _give_to_nobody(directory: Path) -> None:
+    for each in (directory, *directory.iterdir()):
+        os.chown(each, 65534, 65534)
