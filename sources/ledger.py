@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from protocols.exchange.deliveries import Numbers
 from protocols.exchange.holdback import GlobalPart
 from sources.history import UNKNOWN, differ
-from sources.partitions import Offsets, Token, token_of
+from sources.partitions import Offsets, Partition
 
 
 class Ledger:
@@ -114,9 +114,9 @@ class Ledger:
         below = (marks.last_below(ends.get(p, 0)) for p, marks in self._marks.items())
         return max(self._first - 1, *below)
 
-    def token_after(self, version: int) -> Token:
-        """The token for reading on after a version."""
-        return token_of({p: marks.after(version) for p, marks in self._marks.items()})
+    def offsets_after(self, version: int) -> dict[Partition, int]:
+        """The offsets for reading on after a version."""
+        return {partition: marks.after(version) for partition, marks in self._marks.items()}
 
     def times(self, after: int, upto: int) -> Numbers:
         """The commit times of the versions in (after, upto]."""

@@ -13,7 +13,7 @@ rules that every adapter keeps.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import polars as pl
 
@@ -26,6 +26,9 @@ from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Partition, Token
+
+#: A version, and the token after it.
+Known: TypeAlias = tuple[int, Token]
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Description:
     last_global: int | None = None
     #: What its answers contain.
     reads: Reads = "versions"
+    #: The token after its version; None if that is where its partitions end.
+    token: Token | None = None
     #: Relation → its columns with an index, for look-ups of a few keys.
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -187,6 +192,14 @@ class Source(Protocol):
     name: str
     #: The topics in which it publishes.
     topics: tuple[str, ...]
+
+    def begin(self, bootstrap: str, ends: Ends, known: Known | None) -> None:
+        """Prepares for questions. Called once, before all else but `close`.
+
+        `known` is the latest version that the lake's views have of it, with its token: a source
+        that has no numbers of its own counts on from there.
+        """
+        ...
 
     def describe(self, timeout: float = ...) -> Description:
         """Asks for its description; Unreachable if it does not answer in time."""

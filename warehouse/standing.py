@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deltalake import DeltaTable
 
-from warehouse.delta import number
+from warehouse.delta import number, table_at
 
 #: The application id of the position up to which a table is complete.
 POSITION_REACHED = "viewsweep/position"
@@ -46,6 +47,20 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
         # Older lakes have no digests.
         {source: digest for source, digest in digests.items() if digest},
     )
+
+
+def latest_in(lake: Path, sources: Iterable[str]) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Source → the latest version that a view of the lake has of it, and its token."""
+    found: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for path in sorted(lake.glob("*/changes")):
+        table = table_at(path)
+        if table is None:
+            continue
+        for source in sources:
+            version = table.transaction_version(f"viewsweep/version/{source}")
+            if version is not None and version >= found.get(source, (0, ()))[0]:
+                found[source] = version, _token_in(table, source)
+    return found
 
 
 def _token_numbers(source: str, token: tuple[int, ...]) -> Iterator[tuple[str, int]]:

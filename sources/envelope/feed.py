@@ -41,7 +41,7 @@ from sources.envelope.decoding import decode
 from sources.envelope.form import RECORD, BadRecord, Place
 from sources.history import UNKNOWN, other_past
 from sources.ledger import Ledger
-from sources.partitions import Offsets, Partition, Token
+from sources.partitions import Offsets, Partition, Token, token_of
 from sources.port import Receiver
 
 #: (version, order) as one number; orders stay far below this.
@@ -299,7 +299,7 @@ class Feed:
 
     def token_after(self, version: int) -> Token:
         """The token for reading on after a received version."""
-        return self._ledger.token_after(version)
+        return token_of(self._ledger.offsets_after(version))
 
     def times(self, after: int, upto: int) -> Numbers:
         """The commit times (ms since the epoch) of the received versions in (after, upto]."""

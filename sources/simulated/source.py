@@ -13,7 +13,7 @@ from sources.envelope.parts import PartsOfTopic
 from sources.envelope.resuming import Resuming
 from sources.history import digest_from_text
 from sources.partitions import Ends, Offsets, Token
-from sources.port import Changes, Description, Parts, Receiver, Statistics
+from sources.port import Changes, Description, Known, Parts, Receiver, Statistics
 from sources.topics import ends_of
 from sources.wire.client import SourceClient
 
@@ -28,6 +28,9 @@ class SimulatedSource:
         self.name = name
         self.topics = tuple(topics)
         self._client = client
+
+    def begin(self, bootstrap: str, ends: Ends, known: Known | None) -> None:
+        """Does nothing: the records have numbers."""
 
     def describe(self, timeout: float = _SECONDS) -> Description:
         status = self._client.status(timeout)

@@ -16,7 +16,7 @@ from protocols.errors import SourceViolation, Unreachable, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, Relation
 from sources.partitions import Ends, Offsets, Token
-from sources.port import Changes, Description, Parts, Receiver, Statistics
+from sources.port import Changes, Description, Known, Parts, Receiver, Statistics
 from streaming.intake.factory import opened
 from streaming.settings.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped
@@ -125,6 +125,18 @@ class Sources:
         return self._insisting(source, lambda: self._sources[source].digests(versions))
 
     # -- before the start ------------------------------------------------------------------------
+
+    def begin(self, bootstrap: str, ends: Mapping[str, Ends], known: Mapping[str, Known]) -> None:
+        """Prepares the sources for questions, in parallel.
+
+        `known`: source → the latest version that the lake has of it, with its token.
+        """
+
+        def begin(name: str) -> None:
+            source = self._sources[name]
+            self._insisting(name, lambda: source.begin(bootstrap, ends[name], known.get(name)))
+
+        self._side_by_side(begin, self._sources)
 
     def described(self) -> dict[str, Description]:
         """Each source's description, asked in parallel."""

@@ -6,11 +6,13 @@ from protocols.errors import WrongUse
 from sources.port import Source
 from sources.simulated.source import SimulatedSource
 from sources.wire.client import Limits, SourceClient
-from streaming.settings.configuration import SourceSettings
+from streaming.settings.configuration import PostgresSettings, SourceSettings
 
 
 def opened(settings: SourceSettings, answer_megabytes: int, answer_seconds: float) -> Source:
     """The adapter of a source; WrongUse if its settings lead nowhere. Nothing is asked yet."""
+    if settings.postgres is not None:
+        return _postgres(settings, settings.postgres, answer_seconds)
     limits = Limits(answer_megabytes, answer_seconds)
     token, roots = _token(settings), _roots(settings)
     try:
@@ -20,16 +22,45 @@ def opened(settings: SourceSettings, answer_megabytes: int, answer_seconds: floa
     return SimulatedSource(settings.name, settings.topics, client)
 
 
+def _postgres(settings: SourceSettings, database: PostgresSettings, seconds: float) -> Source:
+    """The adapter of a PostgreSQL database; its packages are loaded only here."""
+    key = f"sources.{settings.name}.postgres_{'env' if database.env else 'file'}"
+    try:
+        from sources.postgres.connecting import Connections
+        from sources.postgres.source import PostgresSource
+    except ImportError as error:
+        raise WrongUse(f"{key}: {error}; pip install 'viewsweep[postgres]'") from None
+    try:
+        connections = Connections(settings.name, _address(database), seconds)
+    except WrongUse as error:
+        raise WrongUse(f"{key}: {error}") from None
+    return PostgresSource(settings.name, settings.topics, connections, database.schema, seconds)
+
+
+def _address(database: PostgresSettings) -> str:
+    """The address of a database, from where it stands."""
+    if database.file is None:
+        return _from_environment(str(database.env))
+    try:
+        return database.file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{database.file} cannot be read: {error}") from None
+
+
+def _from_environment(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise WrongUse(f"the environment variable {name} is not set")
+    return value
+
+
 def _token(settings: SourceSettings) -> str | None:
     if settings.token_env is None:
         return None
-    token = os.environ.get(settings.token_env)
-    if not token:
-        raise WrongUse(
-            f"sources.{settings.name}.token_env: the environment variable"
-            f" {settings.token_env} is not set"
-        )
-    return token
+    try:
+        return _from_environment(settings.token_env)
+    except WrongUse as error:
+        raise WrongUse(f"sources.{settings.name}.token_env: {error}") from None
 
 
 def _roots(settings: SourceSettings) -> bytes | None:

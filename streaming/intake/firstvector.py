@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.holdback import legal_below
 from protocols.views.tree import AnyView
-from sources.partitions import Ends, Partition, token_of
+from sources.partitions import Ends, Partition, Token, token_of
 from sources.port import Description, Parts
 from sources.topics import consumer
 from streaming.intake.asking import Sources, versions_in
@@ -64,12 +64,7 @@ class Beginnings:
     def of(self, view: AnyView) -> Standing:
         """The latest standing, at or below the sources' versions, at which a view can begin."""
         vector = {source: self._versions[source] for source in view.sources}
-        tokens = {
-            source: token_of(
-                {partition: high for partition, (_, high) in self._ends[source].items()}
-            )
-            for source in vector
-        }
+        tokens = {source: self._token(source) for source in vector}
         digests = {source: self._described[source].digest for source in vector}
         found = {source: self._parts(source) for source in vector}
         if len(vector) > 1:
@@ -89,6 +84,12 @@ class Beginnings:
                 " one that is not"
             )
         return Standing(0, below, tokens, digests)
+
+    def _token(self, source: str) -> Token:
+        """The token after the source's version: its own, or the ends of its partitions."""
+        token = self._described[source].token
+        ends = self._ends[source].items()
+        return token or token_of({partition: high for partition, (_, high) in ends})
 
     def _parts(self, source: str) -> Parts:
         """The parts of a source, none of them read yet."""

@@ -13,7 +13,7 @@ from streaming.job.context import Context
 from streaming.job.storedview import StoredView
 from streaming.settings.configuration import ViewSettings
 from streaming.settings.declared import declared
-from warehouse.standing import Standing
+from warehouse.standing import Standing, latest_in
 
 
 class Checked:
@@ -30,6 +30,7 @@ class Checked:
             #: versions are at or after these offsets.
             topics = {source.name: source.topics for source in used.values()}
             self.ends: Mapping[str, Ends] = ends_of(known.bootstrap, topics)
+            self.sources.begin(known.bootstrap, self.ends, latest_in(known.warehouse, used))
             described = self.sources.described()
             self._versions = versions_in(described)
             self._bootstrap = known.bootstrap

@@ -18,7 +18,17 @@ from streaming.settings.sqlfiles import sql_in
 _TABLES = {
     "warehouse": {"path"},
     "kafka": {"bootstrap"},
-    "sources": {"address", "topic", "token_env", "tls_roots", "keep", "relations"},
+    "sources": {
+        "address",
+        "postgres_env",
+        "postgres_file",
+        "schema",
+        "topic",
+        "token_env",
+        "tls_roots",
+        "keep",
+        "relations",
+    },
     "views": {"sql", "protocol", "history_hours"},
     "job": {
         "records_per_batch",
@@ -45,10 +55,21 @@ Keep: TypeAlias = Literal["ask", "full"]
 
 
 @dataclass(frozen=True)
+class PostgresSettings:
+    """Where the address of a PostgreSQL database stands, which may hold a password."""
+
+    #: The name of an environment variable, or a file; the other one is None.
+    env: str | None
+    file: Path | None
+    schema: str
+
+
+@dataclass(frozen=True)
 class SourceSettings:
-    """The addresses of one source: its query server and its topics."""
+    """The addresses of one source: its query server or its database, and its topics."""
 
     name: str
+    #: The query server's; empty if the database itself is asked.
     address: str
     topics: tuple[str, ...]
     #: Name of the environment variable that holds the token, for servers off loopback.
@@ -58,6 +79,7 @@ class SourceSettings:
     keep: Mapping[str, Keep] = field(default_factory=dict)
     #: Relation → further keys and foreign keys that the source does not declare itself, in JSON.
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    postgres: PostgresSettings | None = None
 
     def keeps_copy_of(self, relation: str) -> bool:
         """Whether a copy of the relation answers in place of this source."""
@@ -213,14 +235,36 @@ class _Reader:
         except WrongUse as error:
             self._refuse(repr(where), str(error))
         roots = self._text(table, "tls_roots", where, None)
+        postgres = self._postgres(table, where)
         return SourceSettings(
             name,
-            self._text(table, "address", where),
+            "" if postgres else self._text(table, "address", where),
             self._topics(table, name),
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
             self._keep(table, where),
             self._relations(table, where),
+            postgres,
+        )
+
+    def _postgres(self, table: dict[str, Any], where: str) -> PostgresSettings | None:
+        """The database that is asked, if the source has no query server."""
+        given = [key for key in ("address", "postgres_env", "postgres_file") if key in table]
+        if len(given) != 1:
+            problem = "is missing" if not given else f"and {where}.{given[1]} exclude each other"
+            self._refuse(f"{where}.{(given or ['address'])[0]}", problem)
+        if given == ["address"]:
+            if "schema" in table:
+                self._refuse(f"{where}.schema", "belongs to postgres_env or postgres_file")
+            return None
+        for key in ("token_env", "tls_roots"):
+            if key in table:
+                self._refuse(f"{where}.{key}", "belongs to address; put TLS into the database's")
+        file = self._text(table, "postgres_file", where, None)
+        return PostgresSettings(
+            self._text(table, "postgres_env", where, None),
+            self._beside(file) if file else None,
+            self._text(table, "schema", where, "public"),
         )
 
     def _topics(self, table: dict[str, Any], name: str) -> tuple[str, ...]:

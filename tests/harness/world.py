@@ -42,49 +42,24 @@ from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 
-class Source:
-    """A source's database, query server and publisher, and a separate log of all commits."""
+class RandomCommits:
+    """A source that commits as a story has it, and a separate log of all its commits."""
 
-    def __init__(
-        self,
-        name: str,
-        directory: Path,
-        bootstrap: str,
-        topic: str,
-        story: Story = MIXED,
-        partitions: int = 1,
-    ) -> None:
+    def __init__(self, name: str, story: Story) -> None:
         self.name = name
         self.story = story
-        self.topic = topic
-        self.partitions = partitions
-        self.bootstrap = bootstrap
         self.catalog = catalog_from_json({name: {"relations": story.forms[name]}})
-        self.database = SourceDatabase.create(directory / f"{name}.duckdb", name, self.catalog, {})
-        self.server: QueryServer | None = QueryServer(self.database, topic=topic)
-        self.address = self.server.address
-        self.publisher: Publisher | None = None
         self.history: list[Committed] = []
 
-    def publish(self) -> None:
-        """Starts to publish in the background."""
-        self.publisher = Publisher(
-            self.database, self.bootstrap, self.topic, partitions=self.partitions
-        )
-        self.publisher.start()
-
     def commit(self, *changes: Change, part: GlobalPart | None = None) -> None:
+        """Commits one transaction."""
         self.commit_many([changes], part)
 
     def commit_many(
         self, transactions: Sequence[Sequence[Change]], part: GlobalPart | None = None
     ) -> None:
         """Commits a group, one version per transaction."""
-        first = self.database.version + 1
-        grouped = [Transaction(tuple(RowChange(*c) for c in each), part) for each in transactions]
-        assert self.database.commit_many(grouped) == first + len(grouped) - 1
-        for version, changes in enumerate(transactions, first):
-            self.history += [(version, *change) for change in changes]
+        raise NotImplementedError
 
     def commit_at_random(self, dice: random.Random, transactions: int) -> None:
         """Each transaction inserts, deletes or modifies up to three rows of few values."""
@@ -117,6 +92,55 @@ class Source:
         for _, relation, row, count in self.history:
             held[relation, row] += count
         return +held
+
+
+class Source(RandomCommits):
+    """A source's database, query server and publisher, and a separate log of all commits."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        bootstrap: str,
+        topic: str,
+        story: Story = MIXED,
+        partitions: int = 1,
+    ) -> None:
+        super().__init__(name, story)
+        self.topic = topic
+        self.partitions = partitions
+        self.bootstrap = bootstrap
+        self.database = SourceDatabase.create(directory / f"{name}.duckdb", name, self.catalog, {})
+        self.server: QueryServer | None = QueryServer(self.database, topic=topic)
+        self.address = self.server.address
+        self.publisher: Publisher | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is asked, for the configuration."""
+        return f'address = "{self.address}"'
+
+    @property
+    def version(self) -> int:
+        """The number of its last transaction."""
+        return self.database.version
+
+    def publish(self) -> None:
+        """Starts to publish in the background."""
+        self.publisher = Publisher(
+            self.database, self.bootstrap, self.topic, partitions=self.partitions
+        )
+        self.publisher.start()
+
+    def commit_many(
+        self, transactions: Sequence[Sequence[Change]], part: GlobalPart | None = None
+    ) -> None:
+        """Commits a group, one version per transaction."""
+        first = self.database.version + 1
+        grouped = [Transaction(tuple(RowChange(*c) for c in each), part) for each in transactions]
+        assert self.database.commit_many(grouped) == first + len(grouped) - 1
+        for version, changes in enumerate(transactions, first):
+            self.history += [(version, *change) for change in changes]
 
     def wait_until_published(self) -> None:
         eventually(self._is_published, "all is published")
@@ -245,7 +269,7 @@ class World:
 
     @property
     def versions(self) -> dict[str, int]:
-        return {name: source.database.version for name, source in self.sources.items()}
+        return {name: source.version for name, source in self.sources.items()}
 
     # -- the job -------------------------------------------------------------------------------
 
@@ -260,7 +284,7 @@ class World:
         (self.directory / "v.sql").write_text(self.story.sql if sql is None else sql)
         lines = ["[warehouse]", 'path = "tables"', "[kafka]", f'bootstrap = "{self.bootstrap}"']
         for source in self.sources.values():
-            lines += [f"[sources.{source.name}]", f'address = "{source.address}"']
+            lines += [f"[sources.{source.name}]", source.place]
             lines += [f'topic = "{source.topic}"']
             lines += [f'keep.{name} = "full"' for at, name in copies if at == source.name]
         lines += ["[views.v]", 'sql = "v.sql"', "[job]"]

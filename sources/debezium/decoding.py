@@ -1,0 +1,252 @@
+"""From Debezium's JSON to events: BEGIN, END and changes of rows, in columns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import orjson
+import polars as pl
+from numpy.typing import NDArray
+
+from protocols.algebra.delta import COUNT
+from protocols.errors import SourceViolation
+from protocols.exchange.deliveries import Numbers
+from protocols.views.catalog import Relation
+from sources.debezium.layout import UNCHANGED, TableLayout
+
+#: Kinds of events. CHANGE: a row of any table, or a message.
+BEGIN, CHANGE, END = 0, 1, 2
+#: The column that names the event of a row.
+EVENT = "_event"
+#: Operations: created, updated, deleted, read by a snapshot, truncated, message.
+_ROW_OPS = {"c", "u", "d"}
+MESSAGES = "LogicalDecodingMessage"
+#: The values of a row, its count, and its event.
+_Row: TypeAlias = tuple[dict[str, Any], int, int]
+
+
+class BadRecord(SourceViolation):
+    """An invalid record; `record` is its place among the decoded ones."""
+
+    def __init__(self, record: int, reason: str) -> None:
+        super().__init__(reason)
+        self.record, self.reason = record, reason
+
+
+#: The head of an event: its kind; the number of its transaction at the database; the place in the
+#: database's log, of an END that of the commit; its offset. Of an END also the time of the commit
+#: (ms), the number of changes that it says there are, and whether one of them is of a table.
+HEAD = np.dtype(
+    [
+        *(("kind", "i1"), ("tx", "i8"), ("lsn", "i8"), ("offset", "i8")),
+        *(("ts_ms", "i8"), ("count", "i8"), ("has_rows", "?")),
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Some events in their order."""
+
+    heads: NDArray[Any]
+    #: What tells an event from another one of its transaction.
+    identity: Sequence[bytes]
+    #: Relation → its signed rows, each with the number of its event.
+    rows: Mapping[Relation, pl.DataFrame]
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __getitem__(self, field: str) -> NDArray[Any]:
+        """One field of all heads."""
+        found: NDArray[Any] = self.heads[field]
+        return found
+
+    def at(self, places: Numbers) -> "Events":
+        """The events at these places, in this order."""
+        back = np.full(len(self), -1, np.int64)
+        back[places] = np.arange(len(places))
+        rows = {
+            relation: found.with_columns(pl.Series(EVENT, back[found.get_column(EVENT).to_numpy()]))
+            .filter(pl.col(EVENT) >= 0)
+            .sort(EVENT, maintain_order=True)
+            for relation, found in self.rows.items()
+        }
+        return Events(self.heads[places], [self.identity[p] for p in places.tolist()], rows)
+
+    def then(self, later: "Events") -> "Events":
+        """These events and later ones."""
+        if not len(self):
+            return later
+        moved = {
+            relation: found.with_columns(pl.col(EVENT) + len(self))
+            for relation, found in later.rows.items()
+        }
+        rows = {
+            relation: pl.concat([each[relation] for each in (self.rows, moved) if relation in each])
+            for relation in dict.fromkeys([*self.rows, *moved])
+        }
+        heads = np.concatenate([self.heads, later.heads])
+        return Events(heads, [*self.identity, *later.identity], rows)
+
+
+def no_events() -> Events:
+    """No events."""
+    return Events(np.empty(0, HEAD), [], {})
+
+
+def decode(values: pl.Series, offsets: Numbers, tables: Sequence[TableLayout]) -> Events:
+    """The events in these records, of which tombstones, heartbeats and snapshots are none.
+
+    Rows of other tables are counted, and not read. An invalid record raises `BadRecord`.
+    """
+    found = _Found({layout.table: layout for layout in tables})
+    for record, value in enumerate(values):
+        if value is None:
+            continue
+        try:
+            found.take(value, int(offsets[record]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadRecord(
+                record, f"not a record of Debezium ({error!r}); {_WRONG_TOPIC}"
+            ) from None
+        except SourceViolation as error:
+            raise BadRecord(record, str(error)) from None
+        found.records += [record] * (len(found.heads) - len(found.records))
+    return found.events()
+
+
+_WRONG_TOPIC = "check that the configuration names the right topic, and that it has no other writer"
+
+
+class _Found:
+    """The events found so far."""
+
+    def __init__(self, tables: Mapping[tuple[str, str], TableLayout]) -> None:
+        self._tables = tables
+        self.heads: list[tuple[int, int, int, int, int, int, bool]] = []
+        #: Event → its record.
+        self.records: list[int] = []
+        self._identity: list[bytes] = []
+        self._rows: dict[tuple[str, str], list[_Row]] = {table: [] for table in tables}
+
+    def take(self, value: bytes, offset: int) -> None:
+        content = orjson.loads(value)
+        if "schema" in content and "payload" in content:
+            content = content["payload"]
+        if "status" in content:
+            self._mark(content, offset)
+        elif "op" in content:
+            self._change(content, offset)
+
+    def _mark(self, content: dict[str, Any], offset: int) -> None:
+        """A BEGIN or an END."""
+        tx, _, lsn = content["id"].partition(":")
+        ends = content["status"] == "END"
+        collections = content["data_collections"] or () if ends else ()
+        has_rows = any(MESSAGES not in each["data_collection"] for each in collections)
+        count = content["event_count"] if ends else 0
+        head = (
+            END if ends else BEGIN,
+            int(tx),
+            int(lsn),
+            offset,
+            content["ts_ms"],
+            count,
+            has_rows,
+        )
+        self.heads.append(head)
+        self._identity.append(b"")
+
+    def _change(self, content: dict[str, Any], offset: int) -> None:
+        op, source = content["op"], content["source"]
+        if op == "r":
+            return
+        if op == "t":
+            raise SourceViolation(
+                f"table {source['schema']}.{source['table']} was truncated, which says nothing of"
+                " the rows that it had: recreate the views over it (remove their directories)"
+            )
+        if content.get("transaction") is None:
+            raise SourceViolation(
+                "it does not name its transaction: set provide.transaction.metadata=true in the"
+                " connector's configuration, and recreate the topic"
+            )
+        table = source["schema"], source["table"]
+        event = len(self.heads)
+        before, after = content.get("before"), content.get("after")
+        self.heads.append((CHANGE, source["txId"], source["lsn"], offset, 0, 0, False))
+        # Rows of one COPY share a place in the log.
+        self._identity.append(orjson.dumps([source["lsn"], table, op, before, after]))
+        layout = self._tables.get(table)
+        if layout is not None and op in _ROW_OPS:
+            self._rows[table] += _signed(layout, op, before, after, event)
+
+    def events(self) -> Events:
+        rows = {
+            self._tables[table].relation: self._frame(self._tables[table], found)
+            for table, found in self._rows.items()
+            if found
+        }
+        return Events(np.array(self.heads, HEAD), self._identity, rows)
+
+    def _frame(self, layout: TableLayout, found: list[_Row]) -> pl.DataFrame:
+        """Rows of one table, in columns."""
+        rows, counts, events = zip(*found, strict=True)
+        cells = [self._cells(layout, name, rows, events) for name in layout.relation.column_names]
+        return pl.DataFrame(
+            [*cells, pl.Series(COUNT, counts, pl.Int64), pl.Series(EVENT, events, pl.Int64)]
+        )
+
+    def _cells(
+        self,
+        layout: TableLayout,
+        name: str,
+        rows: Sequence[dict[str, Any]],
+        events: Sequence[int],
+    ) -> pl.Series:
+        """The cells of one column; BadRecord names the first row that has none of its type."""
+        try:
+            return layout.series(name, [row[name] for row in rows])
+        except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            for row, event in zip(rows, events, strict=True):
+                if (fault := _fault(layout, name, row)) is not None:
+                    table = ".".join(layout.table)
+                    raise BadRecord(
+                        self.records[event],
+                        f"the row of {table} {fault}. If the table was altered, recreate the views"
+                        " over it",
+                    ) from None
+            raise
+
+
+def _signed(
+    layout: TableLayout,
+    op: str,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    event: int,
+) -> list[_Row]:
+    """The rows that a change removes and adds."""
+    if op != "c" and before is None:
+        raise SourceViolation(
+            f"it does not say which row of {'.'.join(layout.table)} it changes: ALTER TABLE"
+            f" {'.'.join(layout.table)} REPLICA IDENTITY FULL, then recreate the views over it"
+        )
+    if op == "u" and before is not None and after is not None and UNCHANGED in after.values():
+        after = {name: before[name] if v == UNCHANGED else v for name, v in after.items()}
+    rows = [(before, -1, event)] if before is not None and op != "c" else []
+    return [*rows, (after, 1, event)] if after is not None else rows
+
+
+def _fault(layout: TableLayout, name: str, row: dict[str, Any]) -> str | None:
+    """The fault of one cell."""
+    if name not in row:
+        return f"has no column {name!r}"
+    try:
+        layout.series(name, [row[name]])
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        type_ = layout.relation.type_of(name).name
+        return f"has {str(row[name])[:60]!r} in column {name!r}, which is no {type_}"
+    return None

@@ -1,0 +1,246 @@
+"""From Debezium's records to whole, numbered transactions: the port's `Changes`.
+
+The topic has one partition. A transaction that changes a table gets the next number at its END,
+unless the topic had it already: its commit then lies at or before the last one in the database's
+log.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from protocols.algebra.framelog import VERSION
+from protocols.errors import SourceViolation
+from protocols.exchange.deliveries import Numbers
+from protocols.exchange.holdback import GlobalPart
+from protocols.views.catalog import Relation
+from sources.debezium.decoding import (
+    BEGIN,
+    END,
+    EVENT,
+    BadRecord,
+    Events,
+    decode,
+    no_events,
+)
+from sources.debezium.layout import TableLayout
+from sources.debezium.merging import is_torn, merged
+from sources.history import UNKNOWN
+from sources.ledger import Ledger
+from sources.partitions import Offsets, Partition, Token, token_of
+from sources.port import Receiver
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Consecutive records of the partition."""
+
+    events: Events
+    #: All records below this offset are in this piece or in an earlier one.
+    next_offset: int
+    #: The reason why the record at `next_offset` cannot be taken.
+    fault: SourceViolation | None = None
+
+
+class DebeziumFeed:
+    """One database's records, from an offset and a number on."""
+
+    def __init__(
+        self,
+        source: str,
+        tables: Sequence[TableLayout],
+        receiver: Receiver,
+        offsets: Offsets,
+        committed: int,
+    ) -> None:
+        """`committed`: the place in the database's log of the last commit that is known."""
+        self.source = source
+        self.next = dict(offsets)
+        self.fault: SourceViolation | None = None
+        self._tables = tuple(tables)
+        self._receiver = receiver
+        self._last = receiver.received(source)
+        self._ledger = Ledger(self._last, UNKNOWN, offsets)
+        #: The place of the last commit of all that was read.
+        self._committed = committed
+        #: The places of the commits of the versions `_first, _first + 1, …`, and of the one before.
+        self._first = self._last + 1
+        self._commits = array("q", [committed])
+        #: The events of transactions that have not ended.
+        self._open = no_events()
+        #: (version, offset): up to this version the reading resumes at this offset at the latest.
+        self._floors: list[tuple[int, int]] = []
+
+    # -- taking records in ---------------------------------------------------------------------
+
+    def decode(self, _partition: Partition, offsets: Numbers, values: pl.Series) -> Decoded:
+        """Decodes records with ascending offsets, up to the first bad one."""
+        try:
+            events = decode(values, offsets, self._tables)
+        except BadRecord as bad:
+            good = decode(values[: bad.record], offsets, self._tables)
+            end = int(offsets[bad.record])
+            return Decoded(good, end, self._fault_at(end, bad.reason))
+        return Decoded(events, int(offsets[-1]) + 1)
+
+    def lost(self, _partition: Partition, loss: SourceViolation) -> Decoded:
+        """Stands for records that the partition has lost."""
+        return Decoded(no_events(), 0, loss)
+
+    def take(self, decoded: Decoded) -> None:
+        """Takes in the next records; whole transactions go on to the receiver."""
+        if self.fault is not None:
+            return
+        [partition] = self.next
+        known = self.next[partition]
+        self.next[partition] = max(known, decoded.next_offset)
+        self.fault = decoded.fault
+        fresh = decoded.events
+        if len(fresh) and fresh["offset"][0] < known:
+            fresh = fresh.at(np.flatnonzero(fresh["offset"] >= known))
+        events = self._open.then(fresh)
+        ends = np.flatnonzero(events["kind"] == END)
+        if not len(ends):
+            self._open = events
+            return
+        self._take_whole(events, int(ends[-1]) + 1)
+
+    def _take_whole(self, events: Events, stop: int) -> None:
+        """Takes the transactions that have ended; the last END stands before `stop`."""
+        open_ = np.arange(stop, len(events))
+        whole = events if not len(open_) else events.at(np.arange(stop))
+        if is_torn(whole):
+            whole, torn = merged(whole)
+            open_ = np.concatenate([torn, open_])
+        self._open = events.at(open_)
+        whole = self._up_to_a_gap(whole)
+        if len(whole):
+            self._receive(whole)
+        if len(self._open) and self._open["offset"][0] < events["offset"][stop - 1]:
+            self._floors.append((self._last, int(self._open["offset"][0])))
+
+    def _up_to_a_gap(self, events: Events) -> Events:
+        """The transactions before the first that lacks changes, or has no BEGIN."""
+        ends = np.flatnonzero(events["kind"] == END)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        same = events["tx"] == np.repeat(events["tx"][ends], ends + 1 - starts)
+        wrong = (events["kind"][starts] != BEGIN) | (ends - starts - 1 != events["count"][ends])
+        wrong |= ~np.logical_and.reduceat(same, starts)
+        if not wrong.any():
+            return events
+        first = int(np.flatnonzero(wrong)[0])
+        start, end = int(starts[first]), int(ends[first])
+        [partition] = self.next
+        self.next[partition] = int(events["offset"][start])
+        self.fault = self._fault_at(
+            self.next[partition],
+            f"transaction {events['tx'][end]} ends with {events['count'][end]} changes, and the"
+            f" topic has {end - start - 1} of them from a BEGIN on: records are lost, or somebody"
+            " else writes to this topic. Recreate the views over this source (remove their"
+            " directories)",
+        )
+        return events.at(np.arange(start))
+
+    def _fault_at(self, offset: int, reason: str) -> SourceViolation:
+        [partition] = self.next
+        return SourceViolation(
+            f"source {self.source}, topic {partition.topic}, offset {offset}: {reason}"
+        )
+
+    def _receive(self, events: Events) -> None:
+        """Numbers whole transactions and hands them on."""
+        ends = np.flatnonzero(events["kind"] == END)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        new = self._new(events["lsn"][ends]) & events["has_rows"][ends]
+        versions = np.where(new, self._last + np.cumsum(new), 0)
+        self._committed = max(self._committed, int(events["lsn"][ends].max()))
+        if not new.any():
+            return
+        of_events = np.repeat(versions, ends + 1 - starts)
+        numbers, starts, ends = versions[new], starts[new], ends[new]
+        self._last = int(numbers[-1])
+        offsets = np.column_stack([events["offset"][starts], events["offset"][ends]]).ravel()
+        self._ledger.mark([(np.repeat(numbers, 2), offsets)])
+        self._ledger.add(
+            events["ts_ms"][ends], events["count"][ends], np.full(len(ends), UNKNOWN, np.int64)
+        )
+        self._commits.frombytes(events["lsn"][ends].tobytes())
+        self._receiver.receive(self.source, self._last, _numbered(events, of_events))
+
+    def _new(self, commits: Numbers) -> NDArray[np.bool_]:
+        """Which of these commits, in the order of the topic, it has not had before."""
+        highest = np.maximum.accumulate(np.concatenate([[self._committed], commits]))[:-1]
+        return np.asarray(commits > highest)
+
+    # -- what is known of received versions ----------------------------------------------------
+
+    def is_whole_up_to(self, ends: Offsets) -> bool:
+        """Whether every transaction with a record below these offsets is complete."""
+        [(partition, taken)] = self.next.items()
+        end = ends.get(partition, 0)
+        return taken >= end and not bool((self._open["offset"] < end).any())
+
+    def version_up_to(self, ends: Offsets) -> int:
+        """The last received version with a record below these offsets."""
+        return self._ledger.version_up_to(ends)
+
+    def token_after(self, version: int) -> Token:
+        """The token for reading on after a received version."""
+        [(partition, offset)] = self._ledger.offsets_after(version).items()
+        floors = [floor for last, floor in self._floors if version <= last]
+        committed = self._commits[version - self._first + 1]
+        return token_of({partition: min([offset, *floors])}, committed)
+
+    def times(self, after: int, upto: int) -> Numbers:
+        """The commit times (ms since the epoch) of the received versions in (after, upto]."""
+        return self._ledger.times(after, upto)
+
+    def sizes(self, after: int, upto: int) -> Numbers:
+        """The numbers of records of the received versions in (after, upto]."""
+        return self._ledger.sizes(after, upto)
+
+    def part_of(self, _version: int) -> GlobalPart | None:
+        """No transaction is a part of a global one."""
+        return None
+
+    def has_parts(self, _after: int, _upto: int) -> bool:
+        """No transaction is a part of a global one."""
+        return False
+
+    @property
+    def confirmed(self) -> int:
+        """The last version: databases keep no digests of their history."""
+        return self._last
+
+    def agrees(self, _version: int, _digest: int) -> bool:
+        """Nothing can be compared."""
+        return True
+
+    def digest_at(self, _version: int) -> int:
+        """Nothing is known."""
+        return UNKNOWN
+
+    def forget(self, version: int) -> None:
+        """Drops everything remembered about versions up to this one."""
+        self._ledger.forget(version)
+        done = max(0, version - self._first + 1)
+        del self._commits[:done]
+        self._first += done
+        self._floors = [each for each in self._floors if each[0] > version]
+
+
+def _numbered(events: Events, versions: Numbers) -> dict[Relation, pl.DataFrame]:
+    """Relation → its rows with their versions, those of repeated transactions left out."""
+    found = {}
+    for relation, rows in events.rows.items():
+        numbers = versions[rows.get_column(EVENT).to_numpy()]
+        placed = rows.drop(EVENT).with_columns(pl.Series(VERSION, numbers))
+        if not numbers.all():
+            placed = placed.filter(pl.col(VERSION) > 0)
+        if len(placed):
+            found[relation] = placed
+    return found

@@ -1,0 +1,64 @@
+"""Transactions that a killed connector has published in part, and again.
+
+    BEGIN 7   a b              BEGIN 7   a b c d   END 7, 4     all of it again
+    BEGIN 7   a b              BEGIN 7   c d       END 7, 2     only the rest
+
+The first part and the second become one transaction: a change that stands in both counts once, and
+the END counts all.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from protocols.exchange.deliveries import Numbers
+from sources.debezium.decoding import BEGIN, END, Events
+
+
+def is_torn(events: Events) -> bool:
+    """Whether a transaction begins before the one before it has ended."""
+    marks = events["kind"][events["kind"] != 1]
+    return bool((marks[1:] == marks[:-1]).any())
+
+
+def merged(events: Events) -> tuple[Events, Numbers]:
+    """The events without repetitions, transaction by transaction; and those that are not whole.
+
+    The second are the places (in the events given) of transactions that have no END yet.
+    """
+    torn: dict[int, list[int]] = {}
+    places: list[int] = []
+    counts: list[tuple[int, int]] = []
+    for start, stop in _segments(events):
+        tx, ended = int(events["tx"][start]), events["kind"][stop - 1] == END
+        changes = list(range(start + 1, stop - 1 if ended else stop))
+        if not ended:
+            torn.setdefault(tx, []).extend(changes)
+            continue
+        earlier = _not_in(events, torn.pop(tx, []), changes)
+        places += [start, *earlier, *changes]
+        counts.append((len(places), int(events["count"][stop - 1]) + len(earlier)))
+        places.append(stop - 1)
+    found = events.at(np.array(places, np.int64))
+    for place, count in counts:
+        found["count"][place] = count
+    rest = np.setdiff1d(np.arange(len(events)), places)
+    return found, rest[np.isin(events["tx"][rest], list(torn))]
+
+
+def _segments(events: Events) -> list[tuple[int, int]]:
+    """The stretches from each BEGIN to the next one."""
+    begins = np.flatnonzero(events["kind"] == BEGIN)
+    return list(zip(begins.tolist(), [*begins[1:].tolist(), len(events)], strict=True))
+
+
+def _not_in(events: Events, earlier: list[int], later: list[int]) -> list[int]:
+    """Those of the earlier changes that the later ones do not repeat."""
+    repeated = Counter(events.identity[place] for place in later)
+    found = []
+    for place in earlier:
+        if repeated[events.identity[place]] > 0:
+            repeated[events.identity[place]] -= 1
+        else:
+            found.append(place)
+    return found

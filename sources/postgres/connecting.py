@@ -1,0 +1,160 @@
+"""Connections to one PostgreSQL database, for questions that tell what they contain."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from protocols.errors import SourceViolation, Unreachable, WrongUse
+from protocols.exchange.deliveries import Numbers
+
+#: The prefix of our messages in the database's log.
+PREFIX = "viewsweep"
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_STAMP = (
+    "SELECT pg_current_snapshot()::text, pg_current_xact_id()::text,"
+    f" pg_logical_emit_message(true, '{PREFIX}', '')"
+)
+#: The topic has the last 32 bits of numbers.
+_BITS = 0xFFFFFFFF
+#: Idle connections that are kept.
+_KEPT = 8
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a transaction of the database sees; numbers of 64 bits, as pg_current_snapshot gives."""
+
+    #: All transactions below this one have ended.
+    lowest: int
+    #: None from this one on had begun.
+    next: int
+    #: Those between that had not ended.
+    running: frozenset[int]
+    #: The number of the transaction itself.
+    own: int
+
+    def sees(self, transactions: Numbers) -> NDArray[np.bool_]:
+        """Which of these committed transactions it sees, given by the last 32 bits of each number.
+
+        A number is that with these bits that is nearest to its own.
+        """
+        ahead = (transactions - self.own) & _BITS
+        widened = self.own + np.where(ahead > _BITS // 2, ahead - _BITS - 1, ahead)
+        running = np.array(sorted(self.running), np.int64)
+        return np.asarray((widened < self.next) & ~np.isin(widened, running))
+
+    @property
+    def mark(self) -> int:
+        """The number of the transaction as it stands in the topic."""
+        return self.own & _BITS
+
+
+class Connections:
+    """Connections to one database; any thread may use them."""
+
+    def __init__(self, source: str, dsn: str, seconds: float) -> None:
+        self._source, self._dsn, self._seconds = source, dsn, seconds
+        self._idle: list[psycopg.Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        try:
+            psycopg.conninfo.conninfo_to_dict(dsn)
+        except psycopg.ProgrammingError as error:
+            raise WrongUse(f"it is not the address of a PostgreSQL database: {error}") from None
+
+    @contextmanager
+    def plain(self, seconds: float | None = None) -> Iterator[psycopg.Cursor]:
+        """A cursor for statements that each are a transaction."""
+        with self._connection(seconds) as connection, connection.cursor() as cursor:
+            yield cursor
+
+    @contextmanager
+    def snapshot(self, seconds: float | None = None) -> Iterator[tuple[psycopg.Cursor, Snapshot]]:
+        """A cursor whose statements all see one snapshot; the end writes the message."""
+        with self._connection(seconds) as connection, connection.cursor() as cursor:
+            cursor.execute(_BEGIN)
+            row = cursor.execute(_STAMP).fetchone()
+            assert row is not None
+            yield cursor, _snapshot(*row[:2])
+            cursor.execute("COMMIT")
+
+    def close(self) -> None:
+        """Closes the idle connections; those in use are closed when they are given back."""
+        with self._lock:
+            self._closed, idle, self._idle = True, self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _connection(self, seconds: float | None) -> Iterator[psycopg.Connection]:
+        """One that nobody else uses; broken ones are not given back."""
+        connection = self._taken(seconds or self._seconds)
+        try:
+            with self._plain_errors():
+                yield connection
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.close()
+            raise
+        self._give_back(connection)
+
+    def _taken(self, seconds: float) -> psycopg.Connection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        with self._plain_errors():
+            connection = psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=max(2, int(seconds))
+            )
+            # Dates and times are read as the records have them, whatever the server's settings.
+            connection.execute(
+                "SELECT set_config('statement_timeout', %s, false),"
+                " set_config('TimeZone', 'UTC', false), set_config('application_name', %s, false)",
+                (f"{int(seconds * 1000)}ms", "viewsweep"),
+            )
+            return connection
+
+    def _give_back(self, connection: psycopg.Connection) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if isinstance(error, _WRONG_LOGIN):
+                raise WrongUse(f"source {self._source}: {_first_line(error)}") from None
+            raise Unreachable(
+                f"source {self._source}: its database does not answer: {_first_line(error)}"
+            ) from None
+        except psycopg.Error as error:
+            raise SourceViolation(
+                f"source {self._source}: its database refuses a question: {_first_line(error)}."
+                " Repair it, then the same command resumes"
+            ) from None
+
+
+_WRONG_LOGIN = (
+    psycopg.errors.InvalidPassword,
+    psycopg.errors.InvalidAuthorizationSpecification,
+    psycopg.errors.InvalidCatalogName,
+)
+
+
+def _snapshot(text: str, own: str) -> Snapshot:
+    lowest, following, running = text.split(":")
+    numbers = frozenset(int(each) for each in running.split(",") if each)
+    return Snapshot(int(lowest), int(following), numbers, int(own))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,214 @@
+"""A small world over real databases: PostgreSQL, Debezium, a topic for each database.
+
+The history of a database comes from its log (pgoutput.py), not from the topic.
+"""
+
+import itertools
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from infra.localconnect import LocalConnect
+from infra.localpostgres import LocalPostgres
+from protocols.algebra.types import ColumnType
+from protocols.exchange.holdback import GlobalPart
+from protocols.views.catalog import Relation
+from sources.partitions import Partition
+from sources.postgres.connector import connector
+from sources.topics import ensure_topic
+from tests.cases.stories import Change, Story
+from tests.harness.pgoutput import VALUES, transactions
+from tests.harness.records import records
+from tests.harness.waiting import eventually
+from tests.harness.world import RandomCommits, World
+
+_numbers = itertools.count()
+_SQL_TYPES = {"VARCHAR": "text", "DOUBLE": "float8"}
+
+
+class PostgresDatabase(RandomCommits):
+    """One database, which begins without rows."""
+
+    def __init__(
+        self,
+        name: str,
+        server: LocalPostgres,
+        directory: Path,
+        bootstrap: str,
+        topic: str,
+        story: Story,
+    ) -> None:
+        super().__init__(name, story)
+        self.topic, self.bootstrap = topic, bootstrap
+        self._server = server
+        #: The transactions before the first one that has a number.
+        self.base = self.version = 0
+        self.database = f"{name}_{os.getpid()}_{next(_numbers)}"
+        with psycopg.connect(server.dsn(), autocommit=True) as created:
+            created.execute(f"CREATE DATABASE {self.database}")
+        self._file = directory / f"{name}.dsn"
+        self._file.write_text(self.dsn)
+        with self.connected() as connection:
+            for relation in self.catalog:
+                connection.execute(_table(relation))
+                connection.execute(f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL")
+            connection.execute("CREATE PUBLICATION viewsweep FOR ALL TABLES")
+            connection.execute(
+                "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._judge,)
+            )
+
+    @property
+    def _judge(self) -> str:
+        """The slot from which the history is taken."""
+        return f"judge_{self.database}"
+
+    @property
+    def dsn(self) -> str:
+        return self._server.dsn(self.database)
+
+    @property
+    def place(self) -> str:
+        return f'postgres_file = "{self._file.name}"'
+
+    def connected(self) -> psycopg.Connection:
+        return psycopg.connect(self.dsn, autocommit=True)
+
+    def connector(self) -> dict[str, str]:
+        """The configuration of its connector."""
+        return connector(self.name, self.topic, self.dsn, slot=f"s_{self.database}")
+
+    def commit_many(
+        self, transactions: Sequence[Sequence[Change]], part: GlobalPart | None = None
+    ) -> None:
+        assert part is None
+        with self.connected() as connection:
+            for changes in transactions:
+                with connection.transaction():
+                    for change in self._without_updates(connection, changes):
+                        self._change(connection, *change)
+                self.history += [(0, *change) for change in changes]
+
+    def _without_updates(
+        self, connection: psycopg.Connection, changes: Sequence[Change]
+    ) -> list[Change]:
+        """Updates rows that are replaced under their key; the other changes, deletions first."""
+        left = sorted(changes, key=lambda change: change[2])
+        gone = {(name, row[0]): (name, row, n) for name, row, n in left if n == -1}
+        for new in [change for change in left if change[2] == 1]:
+            relation = self.catalog.find(self.name, new[0])
+            old = gone.get((new[0], new[1][0]))
+            if relation is None or not relation.key or old is None:
+                continue
+            names = ", ".join(f"{name} = %s" for name in relation.column_names)
+            key = relation.column_names[0]
+            connection.execute(
+                f"UPDATE {new[0]} SET {names} WHERE {key} = %s", (*new[1], new[1][0])
+            )
+            left = [change for change in left if change not in (old, new)]
+        return left
+
+    def _change(
+        self, connection: psycopg.Connection, relation: str, row: tuple[Any, ...], count: int
+    ) -> None:
+        names = [name for name, _ in self.story.forms[self.name][relation]["columns"].items()]
+        values = ", ".join(["%s"] * len(row))
+        for _ in range(abs(count)):
+            if count > 0:
+                connection.execute(f"INSERT INTO {relation} VALUES ({values})", row)
+                continue
+            same = " AND ".join(f"{name} IS NOT DISTINCT FROM %s" for name in names)
+            gone = connection.execute(
+                f"DELETE FROM {relation} WHERE ctid = (SELECT ctid FROM {relation} WHERE {same}"
+                " LIMIT 1)",
+                row,
+            )
+            assert gone.rowcount == 1, (relation, row)
+
+    def settle(self) -> None:
+        """Takes the history from the database's log; the rows of the test's writers go."""
+        types = {r.name: [type_ for _, type_ in r.columns] for r in self.catalog}
+        with self.connected() as connection:
+            found = connection.execute(
+                "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL,"
+                " 'proto_version', '1', 'publication_names', 'viewsweep')",
+                (self._judge,),
+            ).fetchall()
+        self.history = [
+            (max(0, version - self.base), relation, _row(row, types[relation]), count)
+            for version, each in enumerate(transactions(bytes(data) for (data,) in found), 1)
+            for relation, row, count in each.net()
+        ]
+        self.version = sum(1 for _ in transactions(bytes(d) for (d,) in found)) - self.base
+
+    def wait_until_published(self) -> None:
+        """Returns when a message of ours, written now, is in the topic."""
+        text = f"judge-{next(_numbers)}"
+        with self.connected() as connection:
+            connection.execute("SELECT pg_logical_emit_message(true, 'judge', %s)", (text,))
+            row = connection.execute("SELECT encode(%s::bytea, 'base64')", (text.encode(),))
+            [wanted] = row.fetchone() or [""]
+
+        def has_come() -> bool:
+            values = records(self.bootstrap, {Partition(self.topic): 0})["value"]
+            return any(wanted.encode() in value for value in values if value is not None)
+
+        eventually(has_come, "the topic has everything")
+        self.settle()
+
+
+def _table(relation: Relation) -> str:
+    columns = [f"{name} {_sql(type_)}" for name, type_ in relation.columns]
+    if relation.key:
+        columns.append(f"PRIMARY KEY ({', '.join(relation.key)})")
+    return f"CREATE TABLE {relation.name} ({', '.join(columns)})"
+
+
+def _sql(type_: ColumnType) -> str:
+    return _SQL_TYPES.get(type_.name, type_.name)
+
+
+def _row(texts: Sequence[str | None], types: Sequence[ColumnType]) -> tuple[Any, ...]:
+    pairs = zip(texts, types, strict=True)
+    return tuple(None if text is None else VALUES[type_.family](text) for text, type_ in pairs)
+
+
+class PostgresWorld(World):
+    """A world whose sources are databases of one PostgreSQL server."""
+
+    server: LocalPostgres
+
+    def on(self, server: LocalPostgres) -> Self:
+        self.server = server
+        return self
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self.reports: list[str] = []
+        where = self.server, self.directory, self.bootstrap
+        self.databases = {
+            name: PostgresDatabase(name, *where, f"{self.prefix}-{name}", self.story)
+            for name in self.story.forms
+        }
+        self.sources = self.databases  # type: ignore[assignment]
+        for source in self.databases.values():
+            ensure_topic(self.bootstrap, source.topic, 30.0)
+        return self
+
+    def number_from_here(self) -> None:
+        """The next transactions are those that a job will number from 1."""
+        self.wait_until_published()
+        for database in self.databases.values():
+            database.base += database.version
+            database.settle()
+
+    def publish(self) -> None:
+        connectors = {name: each.connector() for name, each in self.databases.items()}
+        self.connect = LocalConnect(self.bootstrap, connectors, lambda _said: None)
+        self._stack.enter_context(self.connect)
+        for name, database in self.databases.items():
+            database.commit(self.story.first[name])
+        self.wait_until_published()
