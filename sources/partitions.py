@@ -46,6 +46,11 @@ def offsets_in(token: Token, partitions: Iterable[Partition]) -> dict[Partition,
     return dict(zip(ordered, token[1:], strict=False))
 
 
+def more_in(token: Token, partitions: Iterable[Partition]) -> tuple[int, ...]:
+    """The numbers that the adapter added to a token about these partitions."""
+    return token[1 + len(list(partitions)) :]
+
+
 def _names(partitions: Iterable[Partition]) -> int:
     """A number for a set of partitions."""
     return zlib.crc32(orjson.dumps([list(partition) for partition in partitions]))

@@ -218,9 +218,17 @@ class Source(Protocol):
         ...
 
     def changes(
-        self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, digest: int
+        self,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        more: Sequence[int],
+        digest: int,
     ) -> Changes:
-        """The changes after the receiver's version, whose digest this is, from these offsets on."""
+        """The changes after the receiver's version, whose digest this is, from a token on.
+
+        The token's parts: the offsets, and the numbers that the adapter added.
+        """
         ...
 
     def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:

@@ -98,7 +98,7 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
     sources = Sources(used, patience, _silent, threading.Event())
     begin = {s: {p: low for p, (low, _) in each.items()} for s, each in ends.items()}
     changes = {
-        source: sources.changes(source, view.relations_of(source), mailbox, offsets, UNKNOWN)
+        source: sources.changes(source, view.relations_of(source), mailbox, offsets, (), UNKNOWN)
         for source, offsets in begin.items()
     }
     lookahead = Lookahead(configuration.bootstrap, changes, patience, _silent, threading.Event())

@@ -55,9 +55,9 @@ class DebeziumFeed:
         tables: Sequence[TableLayout],
         receiver: Receiver,
         offsets: Offsets,
-        committed: int,
+        committed: int = 0,
     ) -> None:
-        """`committed`: the place in the database's log of the last commit that is known."""
+        """`committed`: the place in the database's log of the last commit before the offsets."""
         self.source = source
         self.next = dict(offsets)
         self.fault: SourceViolation | None = None
@@ -72,8 +72,6 @@ class DebeziumFeed:
         self._commits = array("q", [committed])
         #: The events of transactions that have not ended.
         self._open = no_events()
-        #: (version, offset): up to this version the reading resumes at this offset at the latest.
-        self._floors: list[tuple[int, int]] = []
 
     # -- taking records in ---------------------------------------------------------------------
 
@@ -115,13 +113,34 @@ class DebeziumFeed:
         whole = events if not len(open_) else events.at(np.arange(stop))
         if is_torn(whole):
             whole, torn = merged(whole)
+            if len(torn):
+                whole = self._up_to_a_lost_end(whole, int(events["offset"][torn[0]]))
             open_ = np.concatenate([torn, open_])
         self._open = events.at(open_)
-        whole = self._up_to_a_gap(whole)
+        if len(whole):
+            whole = self._up_to_a_gap(whole)
         if len(whole):
             self._receive(whole)
-        if len(self._open) and self._open["offset"][0] < events["offset"][stop - 1]:
-            self._floors.append((self._last, int(self._open["offset"][0])))
+
+    def _up_to_a_lost_end(self, events: Events, begin: int) -> Events:
+        """The transactions before the first new one after a BEGIN without END, at this offset.
+
+        A connector that was killed there goes on with that transaction, or with earlier ones.
+        """
+        ends = np.flatnonzero(events["kind"] == END)
+        later = self._new(events["lsn"][ends]) & (events["offset"][ends] > begin)
+        if not later.any():
+            return events
+        [partition] = self.next
+        self.next[partition] = begin
+        self.fault = self._fault_at(
+            begin,
+            "the transaction that begins there has no END, and a later one has: records are lost,"
+            " or somebody else writes to this topic. Recreate the views over this source (remove"
+            " their directories)",
+        )
+        first = int(np.flatnonzero(later)[0])
+        return events.at(np.arange(int(ends[first - 1]) + 1 if first else 0))
 
     def _up_to_a_gap(self, events: Events) -> Events:
         """The transactions before the first that lacks changes, or has no BEGIN."""
@@ -191,9 +210,8 @@ class DebeziumFeed:
     def token_after(self, version: int) -> Token:
         """The token for reading on after a received version."""
         [(partition, offset)] = self._ledger.offsets_after(version).items()
-        floors = [floor for last, floor in self._floors if version <= last]
         committed = self._commits[version - self._first + 1]
-        return token_of({partition: min([offset, *floors])}, committed)
+        return token_of({partition: offset}, committed)
 
     def times(self, after: int, upto: int) -> Numbers:
         """The commit times (ms since the epoch) of the received versions in (after, upto]."""
@@ -230,7 +248,6 @@ class DebeziumFeed:
         done = max(0, version - self._first + 1)
         del self._commits[:done]
         self._first += done
-        self._floors = [each for each in self._floors if each[0] > version]
 
 
 def _numbered(events: Events, versions: Numbers) -> dict[Relation, pl.DataFrame]:

@@ -26,17 +26,19 @@ def merged(events: Events) -> tuple[Events, Numbers]:
 
     The second are the places (in the events given) of transactions that have no END yet.
     """
-    torn: dict[int, list[int]] = {}
+    #: Transaction → its first BEGIN, and its changes.
+    torn: dict[int, tuple[int, list[int]]] = {}
     places: list[int] = []
     counts: list[tuple[int, int]] = []
     for start, stop in _segments(events):
         tx, ended = int(events["tx"][start]), events["kind"][stop - 1] == END
         changes = list(range(start + 1, stop - 1 if ended else stop))
         if not ended:
-            torn.setdefault(tx, []).extend(changes)
+            torn.setdefault(tx, (start, []))[1].extend(changes)
             continue
-        earlier = _not_in(events, torn.pop(tx, []), changes)
-        places += [start, *earlier, *changes]
+        begin, first = torn.pop(tx, (start, []))
+        earlier = _not_in(events, first, changes)
+        places += [begin, *earlier, *changes]
         counts.append((len(places), int(events["count"][stop - 1]) + len(earlier)))
         places.append(stop - 1)
     found = events.at(np.array(places, np.int64))

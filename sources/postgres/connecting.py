@@ -70,14 +70,13 @@ class Connections:
     @contextmanager
     def plain(self, seconds: float | None = None) -> Iterator[psycopg.Cursor]:
         """A cursor for statements that each are a transaction."""
-        with self._connection(seconds) as connection, connection.cursor() as cursor:
+        with self._connection("SELECT", seconds) as cursor:
             yield cursor
 
     @contextmanager
     def snapshot(self, seconds: float | None = None) -> Iterator[tuple[psycopg.Cursor, Snapshot]]:
         """A cursor whose statements all see one snapshot; the end writes the message."""
-        with self._connection(seconds) as connection, connection.cursor() as cursor:
-            cursor.execute(_BEGIN)
+        with self._connection(_BEGIN, seconds) as cursor:
             row = cursor.execute(_STAMP).fetchone()
             assert row is not None
             yield cursor, _snapshot(*row[:2])
@@ -85,39 +84,60 @@ class Connections:
 
     def close(self) -> None:
         """Closes the idle connections; those in use are closed when they are given back."""
-        with self._lock:
-            self._closed, idle, self._idle = True, self._idle, []
-        for connection in idle:
-            connection.close()
+        self._closed = True
+        self._drop([])
 
     @contextmanager
-    def _connection(self, seconds: float | None) -> Iterator[psycopg.Connection]:
-        """One that nobody else uses; broken ones are not given back."""
-        connection = self._taken(seconds or self._seconds)
+    def _connection(self, first: str, seconds: float | None) -> Iterator[psycopg.Cursor]:
+        """A connection that nobody else uses, after this statement; broken ones are closed."""
+        connection = self._answering(first, seconds or self._seconds)
         try:
-            with self._plain_errors():
-                yield connection
+            with self._plain_errors(), connection.cursor() as cursor:
+                yield cursor
         except BaseException:
             with suppress(psycopg.Error):
                 connection.close()
             raise
         self._give_back(connection)
 
-    def _taken(self, seconds: float) -> psycopg.Connection:
+    def _answering(self, first: str, seconds: float) -> psycopg.Connection:
+        """A connection on which this statement has succeeded.
+
+        An idle one may have been closed by the database since, and all others with it.
+        """
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
+            idle = self._idle.pop() if self._idle else None
+        if idle is not None:
+            try:
+                idle.execute(first)
+            except psycopg.OperationalError:
+                self._drop([idle])
+            else:
+                return idle
         with self._plain_errors():
-            connection = psycopg.connect(
-                self._dsn, autocommit=True, connect_timeout=max(2, int(seconds))
-            )
-            # Dates and times are read as the records have them, whatever the server's settings.
-            connection.execute(
-                "SELECT set_config('statement_timeout', %s, false),"
-                " set_config('TimeZone', 'UTC', false), set_config('application_name', %s, false)",
-                (f"{int(seconds * 1000)}ms", "viewsweep"),
-            )
+            connection = self._connected(seconds)
+            connection.execute(first)
             return connection
+
+    def _drop(self, connections: list[psycopg.Connection]) -> None:
+        """Closes these and all idle ones."""
+        with self._lock:
+            dropped, self._idle = [*connections, *self._idle], []
+        for connection in dropped:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _connected(self, seconds: float) -> psycopg.Connection:
+        connection = psycopg.connect(
+            self._dsn, autocommit=True, connect_timeout=max(2, int(seconds))
+        )
+        # Dates and times are read as the records have them, whatever the server's settings.
+        connection.execute(
+            "SELECT set_config('statement_timeout', %s, false),"
+            " set_config('TimeZone', 'UTC', false), set_config('application_name', %s, false)",
+            (f"{int(seconds * 1000)}ms", "viewsweep"),
+        )
+        return connection
 
     def _give_back(self, connection: psycopg.Connection) -> None:
         with self._lock:

@@ -150,10 +150,12 @@ def _with_keys(
         if kind == "f" and _has(forms, table, columns) and _has(forms, target, to):
             known = [forms[target].get("key"), *forms[target].get("keys", ())]
             if any(each and sorted(each) == sorted(to) for each in known):
-                reference = {"columns": columns, "references": target, "to": to}
-                forms[table].setdefault("foreign_keys", []).append(
-                    {**reference, "mandatory": bool(never_null)}
-                )
+                reference = {"columns": columns, "references": target}
+                if to != forms[target].get("key"):
+                    reference["to"] = to
+                if never_null:
+                    reference["mandatory"] = True
+                forms[table].setdefault("foreign_keys", []).append(reference)
     return forms
 
 

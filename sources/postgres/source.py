@@ -50,8 +50,6 @@ class PostgresSource:
         self._lock = threading.Lock()
         self._numbering: Numbering | None = None
         self._described: Described | None = None
-        #: Offset of a token → the place in the database's log of the last commit before it.
-        self._committed: dict[int, int] = {}
 
     # -- numbers -------------------------------------------------------------------------------
 
@@ -67,7 +65,6 @@ class PostgresSource:
         else:
             version, token = known
             beginning = self._in_token(version, token, ends)
-        self._committed[beginning.offset] = beginning.committed
         self._numbering = Numbering(bootstrap, self.name, partition, beginning)
         self._wait_for_the_running()
 
@@ -139,7 +136,6 @@ class PostgresSource:
             described = describe(cursor, self.name, self._schema)
             self._numbers.expect(snapshot.mark)
         last = self._numbers.passed(snapshot.mark, timeout)
-        self._committed[last.offset] = last.committed
         with self._lock:
             self._described = described
         [topic] = self.topics
@@ -192,19 +188,21 @@ class PostgresSource:
             return self._described
 
     def changes(
-        self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, _digest: int
+        self,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        more: Sequence[int],
+        _digest: int,
     ) -> Changes:
         tables = [self._known.tables[relation.name] for relation in relations]
-        [offset] = offsets.values()
-        committed = self._committed.get(offset, 0)
-        return DebeziumFeed(self.name, tables, receiver, offsets, committed)
+        return DebeziumFeed(self.name, tables, receiver, offsets, *more)
 
     def resumed(
         self, _bootstrap: str, ends: Ends, version: int, token: Token, _digest: int
     ) -> Token:
         place = self._in_token(version, token, ends)
         self._refuse_an_earlier_log(place.committed)
-        self._committed[place.offset] = place.committed
         return token
 
     def _refuse_an_earlier_log(self, committed: int) -> None:

@@ -67,7 +67,12 @@ class SimulatedSource:
         return self._client.ask(question)
 
     def changes(
-        self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, digest: int
+        self,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        _more: Sequence[int],
+        digest: int,
     ) -> Changes:
         return Feed(self.name, relations, receiver, offsets, digest)
 

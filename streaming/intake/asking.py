@@ -169,10 +169,11 @@ class Sources:
         relations: Sequence[Relation],
         receiver: Receiver,
         offsets: Offsets,
+        more: Sequence[int],
         digest: int,
     ) -> Changes:
         """The changes of a source after the receiver's version."""
-        return self._sources[source].changes(relations, receiver, offsets, digest)
+        return self._sources[source].changes(relations, receiver, offsets, more, digest)
 
 
 def versions_in(described: Mapping[str, Description]) -> dict[str, int]:

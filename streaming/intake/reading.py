@@ -21,7 +21,7 @@ from protocols.exchange.questions import Answer, Question, Snapshot
 from protocols.exchange.sharing import Shared
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, differ, other_past, parting
-from sources.partitions import Offsets, Partition, Token, offsets_in
+from sources.partitions import Offsets, Partition, Token, more_in, offsets_in
 from sources.port import Changes
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources
@@ -81,11 +81,13 @@ class Reading:
 
     def _changes(self, source: str, standing: Standing) -> Changes:
         """The changes of a source after a standing."""
+        token, partitions = standing.tokens[source], self.partitions[source]
         return self._sources.changes(
             source,
             [relation for relation in self.received.logs if relation.source == source],
             self.received,
-            offsets_from(standing.tokens[source], self.partitions[source]),
+            offsets_from(token, partitions),
+            more_in(token, partitions),
             standing.digests.get(source, UNKNOWN),
         )
 

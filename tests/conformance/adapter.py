@@ -7,7 +7,7 @@ from typing import Protocol
 from sources.port import Source
 from sources.transaction import Transaction
 from tests.conformance.committed import Committed
-from tests.conformance.story import Story
+from tests.conformance.story import Story, Typed
 
 
 class Database(Protocol):
@@ -33,8 +33,8 @@ class Database(Protocol):
         """Returns when everything committed stands in the topics, and the source knows it."""
         ...
 
-    def version_of(self, record: bytes) -> int:
-        """The version to which a record of its topics belongs."""
+    def version_of(self, record: bytes) -> int | None:
+        """The version to which a record of its topics belongs; None if it belongs to none."""
         ...
 
     def publish(self, partitions: int | None = None) -> None:
@@ -74,6 +74,18 @@ class Adapter(Protocol):
     partitions: int
     #: Whether its sources answer joint questions.
     joins: bool
+    #: Whether its transactions may be parts of global ones.
+    has_parts: bool
+    #: Whether its records have the versions; else they are counted, from a token on.
+    has_versions: bool
+    #: Whether it publishes its whole history again into a new topic, in any number of partitions.
+    publishes_again: bool
+    #: Its types, with values.
+    types: Typed
+
+    def may_go_on(self, values: Sequence[bytes]) -> Sequence[int]:
+        """The places among a partition's records at which a killed publisher may go on."""
+        ...
 
     def made(self, story: Story) -> AbstractContextManager[Database]:
         """A new database with these relations and rows, until the context ends."""

@@ -14,7 +14,7 @@ from protocols.algebra.framelog import VERSION
 from protocols.errors import SourceViolation
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, other_past
-from sources.partitions import Ends, Offsets, Partition, Token, offsets_in
+from sources.partitions import Ends, Offsets, Partition, Token, more_in, offsets_in
 from sources.port import Changes, Source
 from sources.topics import ends_of
 from streaming.intake.asking import refuse_reset
@@ -75,9 +75,10 @@ class Reading:
         offsets: Offsets,
         version: int = 0,
         digest: int = UNKNOWN,
+        more: Sequence[int] = (),
     ) -> None:
         self.kept = Kept(version)
-        self.changes: Changes = source.changes(tuple(relations), self.kept, offsets, digest)
+        self.changes: Changes = source.changes(tuple(relations), self.kept, offsets, more, digest)
 
     def take(self, partition: Partition, piece: Sequence[tuple[int, bytes]]) -> None:
         """Takes consecutive records of a partition."""
@@ -151,12 +152,14 @@ def marks_of(
 def continued(database: Database, relations: Iterable[Relation], mark: Mark) -> Reading:
     """Goes on after a mark, as a job does that starts again; raises what a job would."""
     source, ends = database.source, ends_at(database)
+    source.begin(database.bootstrap, ends, (mark.version, mark.token))
     described = source.describe()
     refuse_reset({source.name: mark.version}, {source.name: described.version})
     token = source.resumed(database.bootstrap, ends, mark.version, mark.token, mark.digest)
     offsets = offsets_in(token, ends)
     assert offsets is not None, f"the token {token} is not about {sorted(ends)}"
-    reading = Reading(source, relations, offsets, mark.version, mark.digest)
+    more = more_in(token, ends)
+    reading = Reading(source, relations, offsets, mark.version, mark.digest, more)
     reading.changes.agrees(described.version, described.digest)
     reading.take_all(log_of(database))
     if reading.changes.fault is not None:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
-from sources.partitions import Offsets, Partition
+from sources.partitions import Partition, Token, more_in, offsets_in
 from sources.port import Source
 from tests.conformance.adapter import Adapter, Database
 from tests.conformance.reading import Log, Reading, beginning, log_of
@@ -25,6 +25,7 @@ class Told:
     database: Database
     log: Log
     relations: tuple[Relation, ...]
+    adapter: Adapter
 
     @property
     def source(self) -> Source:
@@ -44,15 +45,22 @@ class Told:
     def versions(self) -> dict[tuple[Partition, int], int]:
         """(partition, offset) → the version of the record there, as its adapter says."""
         return {
-            (partition, offset): self.database.version_of(value)
+            (partition, offset): version
             for partition, each in self.log.items()
             for offset, value in each
+            if (version := self.database.version_of(value)) is not None
         }
 
-    def reading(self, offsets: Offsets | None = None, version: int = 0) -> Reading:
-        """A reading from these offsets on, or from the beginning."""
-        begin = beginning(self.log) if offsets is None else offsets
-        return Reading(self.source, self.relations, begin, version)
+    def reading(self) -> Reading:
+        """A reading from the beginning."""
+        return Reading(self.source, self.relations, beginning(self.log))
+
+    def reading_after(self, version: int, token: Token) -> Reading:
+        """A reading from a token on."""
+        offsets = offsets_in(token, self.log)
+        assert offsets is not None, f"the token {token} is about other partitions"
+        more = more_in(token, self.log)
+        return Reading(self.source, self.relations, offsets, version, more=more)
 
 
 class Stage:
@@ -73,11 +81,12 @@ class Stage:
         """
         database, life = self._stack.enter_context(self.adapter.made(SHOPS)), Life(1)
         for number, size in enumerate(_SIZES, 1):
-            part = GlobalPart(f"g{number}", frozenset({NAME, "t"})) if number in _PARTS else None
+            is_part = number in _PARTS and self.adapter.has_parts
+            part = GlobalPart(f"g{number}", frozenset({NAME, "t"})) if is_part else None
             database.commit(life.transaction(size, part))
         for _ in self._until_all_partitions(database):
             database.commit(life.transaction(1))
-        return Told(database, log_of(database), tuple(SHOPS.catalog))
+        return Told(database, log_of(database), tuple(SHOPS.catalog), self.adapter)
 
     def _until_all_partitions(self, database: Database) -> Iterator[None]:
         """Once more for as long as a partition lacks a record of the last versions."""
@@ -86,6 +95,6 @@ class Stage:
             yield
             database.settle()
             log = log_of(database)
-            lasts = [each[-1][1] for each in log.values() if each]
-            if len(lasts) == len(log) and min(map(database.version_of, lasts)) > late:
+            versions = [[database.version_of(v) or 0 for _, v in each] for each in log.values()]
+            if min(max(each, default=0) for each in versions) > late:
                 return

@@ -139,27 +139,23 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
         datetime.datetime(9999, 12, 31, 23, 59, 59, 999999),
     ),
 }
-_MOST = max(map(len, VALUES.values()))
-#: One relation with a column of each type, and rows that between them hold all values; the last
-#: one holds NULLs only.
-TYPES = Story(
-    catalog_from_json(
-        {
-            NAME: {
-                "relations": {
-                    "typed": {
-                        "columns": {"id": "BIGINT"}
-                        | {f"c{place}": type_ for place, type_ in enumerate(VALUES)},
-                        "key": ["id"],
-                    }
-                }
-            }
-        }
-    ),
-    {},
-    {},
-)
-TYPED_ROWS: tuple[Row, ...] = (
-    *((n, *(each[n % len(each)] for each in VALUES.values())) for n in range(_MOST)),
-    (_MOST, *(None for _ in VALUES)),
-)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A relation with a column of each type, and rows that between them hold all values.
+
+    The last row holds NULLs only.
+    """
+
+    story: Story
+    rows: tuple[Row, ...]
+
+
+def typed(values: Mapping[str, tuple[Any, ...]]) -> Typed:
+    """The relation for the values of these types."""
+    columns = {"id": "BIGINT"} | {f"c{place}": type_ for place, type_ in enumerate(values)}
+    forms = {NAME: {"relations": {"typed": {"columns": columns, "key": ["id"]}}}}
+    most = max(map(len, values.values()))
+    rows = [(n, *(each[n % len(each)] for each in values.values())) for n in range(most)]
+    return Typed(Story(catalog_from_json(forms), {}, {}), (*rows, (most, *(None for _ in values))))

@@ -4,11 +4,17 @@ The format is that of the plugin pgoutput, protocol version 1 (PostgreSQL's manu
 "Logical Replication Message Formats").
 """
 
+import datetime
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
+
+import psycopg
+
+from protocols.views.catalog import Relation
 
 #: Relation, row (texts), change of its count.
 TextChange = tuple[str, tuple[str | None, ...], int]
@@ -16,8 +22,10 @@ TextChange = tuple[str, tuple[str | None, ...], int]
 
 @dataclass
 class Decoded:
-    """One transaction."""
+    """One transaction: its number, the time of its commit (ms since the epoch), its changes."""
 
+    number: int
+    ts_ms: int
     changes: list[TextChange]
 
     def net(self) -> list[TextChange]:
@@ -28,22 +36,36 @@ class Decoded:
         return [(*row, count) for row, count in counts.items() if count]
 
 
-def transactions(messages: Iterator[bytes]) -> Iterator[Decoded]:
+def history(connection: psycopg.Connection, slot: str) -> list[Decoded]:
+    """The transactions since a slot of pgoutput was made; they stay in it."""
+    found = connection.execute(
+        "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+        " 'publication_names', 'viewsweep')",
+        (slot,),
+    )
+    return list(transactions(bytes(data) for (data,) in found))
+
+
+def transactions(messages: Iterable[bytes]) -> Iterator[Decoded]:
     """The transactions that change a table, in the order of their commits."""
     names: dict[int, str] = {}
     changes: list[TextChange] = []
+    number = ts_ms = 0
     for message in messages:
         kind, rest = message[:1], _Bytes(message[1:])
         if kind == b"B":
             changes = []
-        elif kind == b"R":
+            rest.number("Q")
+            ts_ms = _EPOCH_MS + rest.number("q") // 1000
             number = rest.number("I")
+        elif kind == b"R":
+            table = rest.number("I")
             rest.text()
-            names[number] = rest.text()
+            names[table] = rest.text()
         elif kind in (b"I", b"U", b"D"):
             changes += _rows(names[rest.number("I")], rest)
         elif kind == b"C" and changes:
-            yield Decoded(changes)
+            yield Decoded(number, ts_ms, changes)
 
 
 def _rows(name: str, rest: "_Bytes") -> Iterator[TextChange]:
@@ -97,10 +119,21 @@ class _Bytes:
                 yield self.take(self.number("I")).decode()
 
 
+#: 2000-01-01, from which PostgreSQL counts.
+_EPOCH_MS = 946_684_800_000
 #: Our type → the value of a text in which PostgreSQL writes it.
 VALUES: dict[str, Callable[[str], Any]] = {
     "BIGINT": int,
     "DOUBLE": float,
+    "DECIMAL": Decimal,
     "VARCHAR": str,
     "BOOLEAN": lambda text: text == "t",
+    "DATE": datetime.date.fromisoformat,
+    "TIMESTAMP": datetime.datetime.fromisoformat,
 }
+
+
+def row_of(texts: Sequence[str | None], relation: Relation) -> tuple[Any, ...]:
+    """The values of a row."""
+    pairs = zip(texts, relation.columns, strict=True)
+    return tuple(None if text is None else VALUES[t.family](text) for text, (_, t) in pairs)

@@ -16,12 +16,12 @@ from infra.localconnect import LocalConnect
 from infra.localpostgres import LocalPostgres
 from protocols.algebra.types import ColumnType
 from protocols.exchange.holdback import GlobalPart
-from protocols.views.catalog import Relation
+from protocols.views.catalog import Catalog, Relation
 from sources.partitions import Partition
 from sources.postgres.connector import connector
 from sources.topics import ensure_topic
 from tests.cases.stories import Change, Story
-from tests.harness.pgoutput import VALUES, transactions
+from tests.harness.pgoutput import history, row_of
 from tests.harness.records import records
 from tests.harness.waiting import eventually
 from tests.harness.world import RandomCommits, World
@@ -54,7 +54,7 @@ class PostgresDatabase(RandomCommits):
         self._file.write_text(self.dsn)
         with self.connected() as connection:
             for relation in self.catalog:
-                connection.execute(_table(relation))
+                connection.execute(table(relation))
                 connection.execute(f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL")
             connection.execute("CREATE PUBLICATION viewsweep FOR ALL TABLES")
             connection.execute(
@@ -88,61 +88,20 @@ class PostgresDatabase(RandomCommits):
         with self.connected() as connection:
             for changes in transactions:
                 with connection.transaction():
-                    for change in self._without_updates(connection, changes):
-                        self._change(connection, *change)
+                    change_rows(connection, self.catalog, self.name, changes)
                 self.history += [(0, *change) for change in changes]
-
-    def _without_updates(
-        self, connection: psycopg.Connection, changes: Sequence[Change]
-    ) -> list[Change]:
-        """Updates rows that are replaced under their key; the other changes, deletions first."""
-        left = sorted(changes, key=lambda change: change[2])
-        gone = {(name, row[0]): (name, row, n) for name, row, n in left if n == -1}
-        for new in [change for change in left if change[2] == 1]:
-            relation = self.catalog.find(self.name, new[0])
-            old = gone.get((new[0], new[1][0]))
-            if relation is None or not relation.key or old is None:
-                continue
-            names = ", ".join(f"{name} = %s" for name in relation.column_names)
-            key = relation.column_names[0]
-            connection.execute(
-                f"UPDATE {new[0]} SET {names} WHERE {key} = %s", (*new[1], new[1][0])
-            )
-            left = [change for change in left if change not in (old, new)]
-        return left
-
-    def _change(
-        self, connection: psycopg.Connection, relation: str, row: tuple[Any, ...], count: int
-    ) -> None:
-        names = [name for name, _ in self.story.forms[self.name][relation]["columns"].items()]
-        values = ", ".join(["%s"] * len(row))
-        for _ in range(abs(count)):
-            if count > 0:
-                connection.execute(f"INSERT INTO {relation} VALUES ({values})", row)
-                continue
-            same = " AND ".join(f"{name} IS NOT DISTINCT FROM %s" for name in names)
-            gone = connection.execute(
-                f"DELETE FROM {relation} WHERE ctid = (SELECT ctid FROM {relation} WHERE {same}"
-                " LIMIT 1)",
-                row,
-            )
-            assert gone.rowcount == 1, (relation, row)
 
     def settle(self) -> None:
         """Takes the history from the database's log; the rows of the test's writers go."""
-        types = {r.name: [type_ for _, type_ in r.columns] for r in self.catalog}
+        relations = {relation.name: relation for relation in self.catalog}
         with self.connected() as connection:
-            found = connection.execute(
-                "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL,"
-                " 'proto_version', '1', 'publication_names', 'viewsweep')",
-                (self._judge,),
-            ).fetchall()
+            found = history(connection, self._judge)
         self.history = [
-            (max(0, version - self.base), relation, _row(row, types[relation]), count)
-            for version, each in enumerate(transactions(bytes(data) for (data,) in found), 1)
+            (max(0, number - self.base), relation, row_of(row, relations[relation]), count)
+            for number, each in enumerate(found, 1)
             for relation, row, count in each.net()
         ]
-        self.version = sum(1 for _ in transactions(bytes(d) for (d,) in found)) - self.base
+        self.version = len(found) - self.base
 
     def wait_until_published(self) -> None:
         """Returns when a message of ours, written now, is in the topic."""
@@ -160,20 +119,57 @@ class PostgresDatabase(RandomCommits):
         self.settle()
 
 
-def _table(relation: Relation) -> str:
-    columns = [f"{name} {_sql(type_)}" for name, type_ in relation.columns]
-    if relation.key:
-        columns.append(f"PRIMARY KEY ({', '.join(relation.key)})")
-    return f"CREATE TABLE {relation.name} ({', '.join(columns)})"
+def change_rows(
+    connection: psycopg.Connection, catalog: Catalog, source: str, changes: Sequence[Change]
+) -> None:
+    """Updates rows that are replaced under their key; then the other changes, deletions first."""
+    relations = {relation.name: relation for relation in catalog if relation.source == source}
+    left = sorted(changes, key=lambda change: change[2])
+    gone = {(name, row[0]): (name, row, count) for name, row, count in left if count == -1}
+    for new in [change for change in left if change[2] == 1]:
+        relation, old = relations[new[0]], gone.pop((new[0], new[1][0]), None)
+        if relation.key and old is not None:
+            names = ", ".join(f"{name} = %s" for name in relation.column_names)
+            key = relation.column_names[0]
+            update = f"UPDATE {new[0]} SET {names} WHERE {key} = %s"
+            connection.execute(update, (*new[1], new[1][0]))
+            left = [change for change in left if change not in (old, new)]
+    for name, row, count in left:
+        for _ in range(abs(count)):
+            _insert(connection, name, row) if count > 0 else _delete(
+                connection, relations[name], row
+            )
+
+
+def _insert(connection: psycopg.Connection, name: str, row: tuple[Any, ...]) -> None:
+    connection.execute(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(row))})", row)
+
+
+def _delete(connection: psycopg.Connection, relation: Relation, row: tuple[Any, ...]) -> None:
+    """Deletes one of the rows that are equal to this one."""
+    same = " AND ".join(f"{name} IS NOT DISTINCT FROM %s" for name in relation.column_names)
+    one = f"SELECT ctid FROM {relation.name} WHERE {same} LIMIT 1"
+    gone = connection.execute(f"DELETE FROM {relation.name} WHERE ctid = ({one})", row)
+    assert gone.rowcount == 1, (relation, row)
+
+
+def table(relation: Relation) -> str:
+    """The statement that creates the table of a relation."""
+    parts = [
+        f"{name} {_sql(type_)}{' NOT NULL' if name in relation.never_null else ''}"
+        for name, type_ in relation.columns
+    ]
+    parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
+    parts += [f"UNIQUE ({', '.join(key)})" for key in relation.further_keys]
+    parts += [
+        f"FOREIGN KEY ({', '.join(each.columns)}) REFERENCES {each.target}"
+        for each in relation.references
+    ]
+    return f"CREATE TABLE {relation.name} ({', '.join(parts)})"
 
 
 def _sql(type_: ColumnType) -> str:
     return _SQL_TYPES.get(type_.name, type_.name)
-
-
-def _row(texts: Sequence[str | None], types: Sequence[ColumnType]) -> tuple[Any, ...]:
-    pairs = zip(texts, types, strict=True)
-    return tuple(None if text is None else VALUES[type_.family](text) for text, type_ in pairs)
 
 
 class PostgresWorld(World):

@@ -30,7 +30,12 @@ def reading(kind: type[Feed]) -> type[SimulatedSource]:
 
     class Reading(SimulatedSource):
         def changes(
-            self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, digest: int
+            self,
+            relations: Sequence[Relation],
+            receiver: Receiver,
+            offsets: Offsets,
+            _more: Sequence[int],
+            digest: int,
         ) -> Changes:
             return kind(self.name, relations, receiver, offsets, digest)
 
@@ -150,9 +155,14 @@ class _Emptying:
 
 class NullBecomesEmpty(SimulatedSource):
     def changes(
-        self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, digest: int
+        self,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        more: Sequence[int],
+        digest: int,
     ) -> Changes:
-        return super().changes(relations, _Emptying(receiver), offsets, digest)
+        return super().changes(relations, _Emptying(receiver), offsets, more, digest)
 
 
 # -- of answers ----------------------------------------------------------------------------------
@@ -223,9 +233,14 @@ class NoticesNoReset(SimulatedSource):
         return dict.fromkeys(super().digests(versions, timeout), UNKNOWN)
 
     def changes(
-        self, relations: Sequence[Relation], receiver: Receiver, offsets: Offsets, _digest: int
+        self,
+        relations: Sequence[Relation],
+        receiver: Receiver,
+        offsets: Offsets,
+        more: Sequence[int],
+        _digest: int,
     ) -> Changes:
-        return super().changes(relations, receiver, offsets, UNKNOWN)
+        return super().changes(relations, receiver, offsets, more, UNKNOWN)
 
 
 class NoticesNoEmptyTopic(SimulatedSource):

@@ -21,7 +21,7 @@ from sources.simulated.source import SimulatedSource
 from sources.transaction import Transaction
 from sources.wire.client import Limits, SourceClient
 from tests.conformance.committed import Committed
-from tests.conformance.story import NAME, Story
+from tests.conformance.story import NAME, VALUES, Story, typed
 from tests.harness.waiting import eventually
 
 _numbers = itertools.count()
@@ -30,7 +30,8 @@ _numbers = itertools.count()
 class Simulated:
     """Simulated sources with so many partitions, read by this adapter."""
 
-    joins = True
+    joins = has_parts = has_versions = publishes_again = True
+    types = typed(VALUES)
 
     def __init__(
         self, bootstrap: str, partitions: int, kind: type[SimulatedSource] = SimulatedSource
@@ -38,6 +39,9 @@ class Simulated:
         self.partitions = partitions
         self._bootstrap = bootstrap
         self.kind = kind
+
+    def may_go_on(self, values: Sequence[bytes]) -> Sequence[int]:
+        return range(len(values) + 1)
 
     @contextmanager
     def made(self, story: Story) -> Iterator["SimulatedDatabase"]:

@@ -41,9 +41,13 @@ def _lost(told: Told, lost: set[tuple[Partition, int]], version: int) -> Iterato
 def _past(
     told: Told, partition: Partition, each: Sequence[tuple[int, bytes]], version: int
 ) -> int | None:
-    """The number of records up to the first one after a version."""
+    """The number of records up to the first one after a version.
+
+    If records do not have their versions, up to the END of the next one.
+    """
+    later = version if told.adapter.has_versions else version + 1
     for number, (offset, _) in enumerate(each, 1):
-        if told.versions[partition, offset] > version:
+        if told.versions.get((partition, offset), 0) > later:
             return number
     return None
 

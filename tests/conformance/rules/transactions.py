@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from protocols.exchange.holdback import GlobalPart
-from sources.partitions import offsets_in
 from sources.port import Parts
 from tests.conformance.reading import Log, Piece, ends_at
 from tests.conformance.stage import Stage, Told
@@ -53,16 +52,17 @@ def parts(stage: Stage) -> Iterator[str]:
     }
     yield from _received_parts(told, expected)
     known = told.source.describe().last_global
-    if known is not None and known < max(expected):
-        yield f"the description says that {known} is the last part, it is {max(expected)}"
-    for upto in (max(expected), told.last):
+    last = max(expected, default=0)
+    if known is not None and known < last:
+        yield f"the description says that {known} is the last part, it is {last}"
+    for upto in (last, told.last) if expected else ():
         found = told.source.parts(told.database.bootstrap, ends_at(told.database), upto)
         yield from _read_parts(told, found, {v: p for v, p in expected.items() if v <= upto})
 
 
 def _received_parts(told: Told, expected: Mapping[int, GlobalPart]) -> Iterator[str]:
     changes = told.reading().take_all(told.log).changes
-    for forgotten in (0, min(expected), told.last):
+    for forgotten in (0, min(expected, default=1), told.last):
         changes.forget(forgotten)
         for version in range(forgotten + 1, told.last + 1):
             if changes.part_of(version) != expected.get(version):
@@ -84,8 +84,7 @@ def _read_parts(told: Told, found: Parts, expected: Mapping[int, GlobalPart]) ->
         yield f"the parts up to {found.upto} are {found.parts}"
         return
     for version in expected:
-        begin = offsets_in(found.token_before(version), told.log)
-        reading = told.reading(begin, version - 1).take_all(told.log)
+        reading = told.reading_after(version - 1, found.token_before(version)).take_all(told.log)
         yield from reading.kept.differences(told.database.committed, told.last)
     first = min(expected)
     found.forget(first)
