@@ -21,7 +21,7 @@ BEGIN, CHANGE, END = 0, 1, 2
 EVENT = "_event"
 #: Operations: created, updated, deleted, read by a snapshot, truncated, message.
 _ROW_OPS = {"c", "u", "d"}
-MESSAGES = "LogicalDecodingMessage"
+_MESSAGES = "LogicalDecodingMessage"
 #: The values of a row, its count, and its event.
 _Row: TypeAlias = tuple[dict[str, Any], int, int]
 
@@ -35,12 +35,13 @@ class BadRecord(SourceViolation):
 
 
 #: The head of an event: its kind; the number of its transaction at the database; the place in the
-#: database's log, of an END that of the commit; its offset. Of an END also the time of the commit
-#: (ms), the number of changes that it says there are, and whether one of them is of a table.
+#: database's log, of an END that of the commit; its offset; of a change the place of the commit
+#: before it, 0 if the connector does not know. Of an END also the time of the commit (ms), the
+#: number of changes that it says there are, and whether one of them is of a table.
 HEAD = np.dtype(
     [
         *(("kind", "i1"), ("tx", "i8"), ("lsn", "i8"), ("offset", "i8")),
-        *(("ts_ms", "i8"), ("count", "i8"), ("has_rows", "?")),
+        *(("before", "i8"), ("ts_ms", "i8"), ("count", "i8"), ("has_rows", "?")),
     ]
 )
 
@@ -91,6 +92,11 @@ class Events:
         return Events(heads, [*self.identity, *later.identity], rows)
 
 
+def changes_a_table(end: Mapping[str, Any]) -> bool:
+    """Whether a transaction, by its END, changes a table; else it has messages only, or nothing."""
+    return any(_MESSAGES not in each["data_collection"] for each in end["data_collections"] or ())
+
+
 def no_events() -> Events:
     """No events."""
     return Events(np.empty(0, HEAD), [], {})
@@ -125,7 +131,7 @@ class _Found:
 
     def __init__(self, tables: Mapping[tuple[str, str], TableLayout]) -> None:
         self._tables = tables
-        self.heads: list[tuple[int, int, int, int, int, int, bool]] = []
+        self.heads: list[tuple[int, int, int, int, int, int, int, bool]] = []
         #: Event → its record.
         self.records: list[int] = []
         self._identity: list[bytes] = []
@@ -144,19 +150,10 @@ class _Found:
         """A BEGIN or an END."""
         tx, _, lsn = content["id"].partition(":")
         ends = content["status"] == "END"
-        collections = content["data_collections"] or () if ends else ()
-        has_rows = any(MESSAGES not in each["data_collection"] for each in collections)
+        has_rows = ends and changes_a_table(content)
         count = content["event_count"] if ends else 0
-        head = (
-            END if ends else BEGIN,
-            int(tx),
-            int(lsn),
-            offset,
-            content["ts_ms"],
-            count,
-            has_rows,
-        )
-        self.heads.append(head)
+        place = END if ends else BEGIN, int(tx), int(lsn), offset
+        self.heads.append((*place, 0, content["ts_ms"], count, has_rows))
         self._identity.append(b"")
 
     def _change(self, content: dict[str, Any], offset: int) -> None:
@@ -176,7 +173,8 @@ class _Found:
         table = source["schema"], source["table"]
         event = len(self.heads)
         before, after = content.get("before"), content.get("after")
-        self.heads.append((CHANGE, source["txId"], source["lsn"], offset, 0, 0, False))
+        place = CHANGE, source["txId"], source["lsn"], offset
+        self.heads.append((*place, _commit_before(source), 0, 0, False))
         # Rows of one COPY share a place in the log.
         self._identity.append(orjson.dumps([source["lsn"], table, op, before, after]))
         layout = self._tables.get(table)
@@ -219,6 +217,12 @@ class _Found:
                         " over it",
                     ) from None
             raise
+
+
+def _commit_before(source: dict[str, Any]) -> int:
+    """The place of the commit that the connector processed before a change; 0 if it names none."""
+    commit, _ = orjson.loads(source["sequence"])
+    return int(commit or 0)
 
 
 def _signed(

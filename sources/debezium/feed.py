@@ -67,6 +67,8 @@ class DebeziumFeed:
         self._ledger = Ledger(self._last, UNKNOWN, offsets)
         #: The place of the last commit of all that was read.
         self._committed = committed
+        #: The place of the commit that was read last, which may be a repetition.
+        self._end = committed
         #: The places of the commits of the versions `_first, _first + 1, …`, and of the one before.
         self._first = self._last + 1
         self._commits = array("q", [committed])
@@ -150,7 +152,7 @@ class DebeziumFeed:
         wrong = (events["kind"][starts] != BEGIN) | (ends - starts - 1 != events["count"][ends])
         wrong |= ~np.logical_and.reduceat(same, starts)
         if not wrong.any():
-            return events
+            return self._up_to_another_past(events, starts, ends)
         first = int(np.flatnonzero(wrong)[0])
         start, end = int(starts[first]), int(ends[first])
         [partition] = self.next
@@ -163,6 +165,32 @@ class DebeziumFeed:
             " directories)",
         )
         return events.at(np.arange(start))
+
+    def _up_to_another_past(self, events: Events, starts: Numbers, ends: Numbers) -> Events:
+        """The transactions before the first that follows another commit than the last one known.
+
+        A connector says which commit it processed before. One that was just started does not, and
+        repeats what it may have published, up to the last commit that is known.
+        """
+        commits = events["lsn"][ends]
+        known = np.maximum.accumulate(np.concatenate([[self._committed], commits]))[:-1]
+        before = np.concatenate([[self._end], commits])[:-1]
+        said = np.where(ends > starts + 1, events["before"][starts + 1], 0)
+        wrong = (commits > known) & (known > 0) & ((said > known) | (before < known))
+        if not wrong.any():
+            self._end = int(commits[-1])
+            return events
+        first = int(np.flatnonzero(wrong)[0])
+        [partition] = self.next
+        self.next[partition] = int(events["offset"][starts[first]])
+        self.fault = self._fault_at(
+            self.next[partition],
+            f"the transaction that begins there does not follow the commit at {known[first]} of the"
+            " database's log, the last one that is known: transactions between them are missing, or"
+            " the database has another past (it was restored or recreated). Recreate the views over"
+            " this source (remove their directories)",
+        )
+        return events.at(np.arange(int(starts[first])))
 
     def _fault_at(self, offset: int, reason: str) -> SourceViolation:
         [partition] = self.next

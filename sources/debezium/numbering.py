@@ -7,6 +7,7 @@ learns here which numbers the transactions have that its answer contains.
 import threading
 import time
 from array import array
+from base64 import b64decode
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from confluent_kafka import Message, TopicPartition
 
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.exchange.deliveries import Numbers
-from sources.debezium.decoding import MESSAGES
+from sources.debezium.decoding import changes_a_table
 from sources.partitions import Partition
 from sources.topics import consumer
 
@@ -25,7 +26,6 @@ _AT_ONCE = 10_000
 _MOMENT = 0.05
 #: The last transactions whose numbers at the database are remembered.
 REMEMBERED = 1 << 16
-_END = b'"status":"END"'
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Numbering:
         #: The numbers at the database of the transactions `_first, _first + 1, …`.
         self._first = beginning.version + 1
         self._tx = array("q")
-        #: Transactions of ours that are waited for → the last one numbered before their END.
-        self._awaited: dict[int, Numbered | None] = {}
+        #: Messages of ours that are waited for → the last transaction numbered before them.
+        self._awaited: dict[str, Numbered | None] = {}
         self._error: ViewsweepError | None = None
         self._closing = False
         self._consumer = consumer(bootstrap)
@@ -67,29 +67,29 @@ class Numbering:
         self._closing = True
         self._thread.join()
 
-    def expect(self, tx: int) -> None:
-        """Notes that an END of this transaction will come, before it is committed."""
+    def expect(self, message: str) -> None:
+        """Notes that a message with this content will come, before it is committed."""
         with self._changed:
-            self._awaited[tx] = None
+            self._awaited[message] = None
 
-    def passed(self, tx: int, seconds: float) -> Numbered:
-        """The last transaction numbered before the END of an expected one; waits for it.
+    def passed(self, message: str, seconds: float) -> Numbered:
+        """The last transaction numbered before an expected message; waits for it.
 
         Unreachable if it does not come in time.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
-            while (found := self._awaited[tx]) is None:
+            while (found := self._awaited[message]) is None:
                 if self._error is not None:
                     raise self._error
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                    del self._awaited[tx]
+                    del self._awaited[message]
                     raise Unreachable(
                         f"source {self._source}: a message that was written into the database's log"
-                        f" has not come in topic {self._partition.topic} for {seconds:g} s: is the"
-                        " connector running (its task, too), and does its publication stand?"
+                        f" has not come in topic {self._partition.topic} for {seconds:g} s. Start"
+                        " the connector, or its task if that has failed, or name the right topic"
                     )
-            del self._awaited[tx]
+            del self._awaited[message]
             return found
 
     def upto(self, version: int) -> tuple[int, Numbers]:
@@ -113,42 +113,42 @@ class Numbering:
                     return
 
     def _take(self, messages: list[Message]) -> None:
-        ends = []
+        found = []
         for message in messages:
             value = message.value()
-            if message.error() is not None or value is None or _END not in value:
-                continue
-            try:
-                ends.append((int(message.offset() or 0), *_read(orjson.loads(value))))
-            except (KeyError, TypeError, ValueError, orjson.JSONDecodeError):
-                # The record of a row may have such a text in it.
-                continue
+            if message.error() is None and value is not None and _matters(value):
+                found.append((int(message.offset() or 0), orjson.loads(value)))
+        if not found:
+            return
         with self._changed:
-            for end in ends:
-                self._number(*end)
+            for offset, content in found:
+                content = content.get("payload", content)
+                if content.get("status") == "END":
+                    self._number(offset, content)
+                elif content.get("op") == "m":
+                    self._pass(content["message"])
             if len(self._tx) > 2 * REMEMBERED:
                 done = len(self._tx) - REMEMBERED
                 del self._tx[:done]
                 self._first += done
-            if ends:
-                self._changed.notify_all()
+            self._changed.notify_all()
 
-    def _number(self, offset: int, tx: int, committed: int, has_rows: bool) -> None:
-        if committed <= self._committed:
+    def _number(self, offset: int, end: dict[str, Any]) -> None:
+        """Numbers a transaction at its END, unless it changes no table or came before."""
+        tx, _, committed = end["id"].partition(":")
+        if int(committed) <= self._committed:
             return
-        self._committed = committed
-        if has_rows:
-            self._last = Numbered(self._last.version + 1, offset + 1, committed)
-            self._tx.append(tx)
-        if tx in self._awaited:
-            self._awaited[tx] = self._last
+        self._committed = int(committed)
+        if changes_a_table(end):
+            self._last = Numbered(self._last.version + 1, offset + 1, self._committed)
+            self._tx.append(int(tx))
+
+    def _pass(self, message: dict[str, str]) -> None:
+        content = b64decode(message["content"]).decode(errors="replace")
+        if content in self._awaited:
+            self._awaited[content] = self._last
 
 
-def _read(content: dict[str, Any]) -> tuple[int, int, bool]:
-    """The transaction of an END, the place of its commit, and whether it changes a table."""
-    end = content.get("payload", content)
-    if end["status"] != "END":
-        raise KeyError("status")
-    tx, _, committed = end["id"].partition(":")
-    names = [each["data_collection"] for each in end["data_collections"] or ()]
-    return int(tx), int(committed), any(MESSAGES not in name for name in names)
+def _matters(value: bytes) -> bool:
+    """Whether a record may be an END or a message: most are not, and need not be parsed."""
+    return b'"status":"END"' in value or b'"op":"m"' in value

@@ -1,5 +1,6 @@
 """Connections to one PostgreSQL database, for questions that tell what they contain."""
 
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ PREFIX = "viewsweep"
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _STAMP = (
     "SELECT pg_current_snapshot()::text, pg_current_xact_id()::text,"
-    f" pg_logical_emit_message(true, '{PREFIX}', '')"
+    f" pg_logical_emit_message(true, '{PREFIX}', %s)"
 )
 #: The topic has the last 32 bits of numbers.
 _BITS = 0xFFFFFFFF
@@ -37,6 +38,8 @@ class Snapshot:
     running: frozenset[int]
     #: The number of the transaction itself.
     own: int
+    #: The content of the message that it writes.
+    message: str
 
     def sees(self, transactions: Numbers) -> NDArray[np.bool_]:
         """Which of these committed transactions it sees, given by the last 32 bits of each number.
@@ -47,11 +50,6 @@ class Snapshot:
         widened = self.own + np.where(ahead > _BITS // 2, ahead - _BITS - 1, ahead)
         running = np.array(sorted(self.running), np.int64)
         return np.asarray((widened < self.next) & ~np.isin(widened, running))
-
-    @property
-    def mark(self) -> int:
-        """The number of the transaction as it stands in the topic."""
-        return self.own & _BITS
 
 
 class Connections:
@@ -77,9 +75,10 @@ class Connections:
     def snapshot(self, seconds: float | None = None) -> Iterator[tuple[psycopg.Cursor, Snapshot]]:
         """A cursor whose statements all see one snapshot; the end writes the message."""
         with self._connection(_BEGIN, seconds) as cursor:
-            row = cursor.execute(_STAMP).fetchone()
+            message = secrets.token_hex(12)
+            row = cursor.execute(_STAMP, (message,)).fetchone()
             assert row is not None
-            yield cursor, _snapshot(*row[:2])
+            yield cursor, _snapshot(row[0], row[1], message)
             cursor.execute("COMMIT")
 
     def close(self) -> None:
@@ -170,10 +169,10 @@ _WRONG_LOGIN = (
 )
 
 
-def _snapshot(text: str, own: str) -> Snapshot:
+def _snapshot(text: str, own: str, message: str) -> Snapshot:
     lowest, following, running = text.split(":")
     numbers = frozenset(int(each) for each in running.split(",") if each)
-    return Snapshot(int(lowest), int(following), numbers, int(own))
+    return Snapshot(int(lowest), int(following), numbers, int(own), message)
 
 
 def _first_line(error: Exception) -> str:

@@ -65,6 +65,9 @@ class PostgresSource:
         else:
             version, token = known
             beginning = self._in_token(version, token, ends)
+            self._refuse_an_earlier_log(beginning.committed)
+        if self._numbering is not None:
+            self._numbering.close()
         self._numbering = Numbering(bootstrap, self.name, partition, beginning)
         self._wait_for_the_running()
 
@@ -97,8 +100,8 @@ class PostgresSource:
     def _passed(self, numbering: Numbering, seconds: float) -> Numbered:
         """Writes a message, and waits for it in the topic."""
         with self._connections.snapshot() as (_, snapshot):
-            numbering.expect(snapshot.mark)
-        return numbering.passed(snapshot.mark, seconds)
+            numbering.expect(snapshot.message)
+        return numbering.passed(snapshot.message, seconds)
 
     def _wait_for_the_running(self) -> None:
         """Waits for the transactions that have not ended.
@@ -134,8 +137,8 @@ class PostgresSource:
     def describe(self, timeout: float = _SECONDS) -> Description:
         with self._connections.snapshot(timeout) as (cursor, snapshot):
             described = describe(cursor, self.name, self._schema)
-            self._numbers.expect(snapshot.mark)
-        last = self._numbers.passed(snapshot.mark, timeout)
+            self._numbers.expect(snapshot.message)
+        last = self._numbers.passed(snapshot.message, min(timeout, self._seconds))
         with self._lock:
             self._described = described
         [topic] = self.topics
@@ -170,8 +173,8 @@ class PostgresSource:
         lookup = Lookup(self._schema, layout.relation, self._known.types[name])
         with self._connections.snapshot() as (cursor, snapshot):
             rows = lookup.rows(cursor, question)
-            self._numbers.expect(snapshot.mark)
-        last = self._numbers.passed(snapshot.mark, self._seconds)
+            self._numbers.expect(snapshot.message)
+        last = self._numbers.passed(snapshot.message, self._seconds)
         return Answer(
             rows=rows,
             inclusion=inclusion(snapshot, self._numbers, last.version),
@@ -201,8 +204,7 @@ class PostgresSource:
     def resumed(
         self, _bootstrap: str, ends: Ends, version: int, token: Token, _digest: int
     ) -> Token:
-        place = self._in_token(version, token, ends)
-        self._refuse_an_earlier_log(place.committed)
+        self._in_token(version, token, ends)
         return token
 
     def _refuse_an_earlier_log(self, committed: int) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.framelog import VERSION
-from protocols.errors import SourceViolation
+from protocols.errors import SourceViolation, Unreachable
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, other_past
 from sources.partitions import Ends, Offsets, Partition, Token, more_in, offsets_in
@@ -180,7 +180,7 @@ def outcome(
     reason and a way out; or it is not what is expected."""
     try:
         reading = continued(database, relations, mark)
-    except SourceViolation as refusal:
+    except (SourceViolation, Unreachable) as refusal:
         if expected == "goes on":
             yield f"refused: {refusal}"
         elif database.source.name not in str(refusal) or not _WAY_OUT.search(str(refusal)):

@@ -5,6 +5,7 @@ The history of a database comes from its log (pgoutput.py), not from the topic.
 
 import itertools
 import os
+from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,9 +18,8 @@ from infra.localpostgres import LocalPostgres
 from protocols.algebra.types import ColumnType
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation
-from sources.partitions import Partition
 from sources.postgres.connector import connector
-from sources.topics import ensure_topic
+from sources.topics import ends_of, ensure_topic
 from tests.cases.stories import Change, Story
 from tests.harness.pgoutput import history, row_of
 from tests.harness.records import records
@@ -105,17 +105,8 @@ class PostgresDatabase(RandomCommits):
 
     def wait_until_published(self) -> None:
         """Returns when a message of ours, written now, is in the topic."""
-        text = f"judge-{next(_numbers)}"
         with self.connected() as connection:
-            connection.execute("SELECT pg_logical_emit_message(true, 'judge', %s)", (text,))
-            row = connection.execute("SELECT encode(%s::bytea, 'base64')", (text.encode(),))
-            [wanted] = row.fetchone() or [""]
-
-        def has_come() -> bool:
-            values = records(self.bootstrap, {Partition(self.topic): 0})["value"]
-            return any(wanted.encode() in value for value in values if value is not None)
-
-        eventually(has_come, "the topic has everything")
+            wait_until_published(connection, self.bootstrap, self.topic)
         self.settle()
 
 
@@ -170,6 +161,20 @@ def table(relation: Relation) -> str:
 
 def _sql(type_: ColumnType) -> str:
     return _SQL_TYPES.get(type_.name, type_.name)
+
+
+def wait_until_published(connection: psycopg.Connection, bootstrap: str, topic: str) -> None:
+    """Returns when a message of ours, written now, is in the topic."""
+    text = f"judge-{os.getpid()}-{next(_numbers)}"
+    connection.execute("SELECT pg_logical_emit_message(true, 'judge', %s)", (text,))
+    wanted = b64encode(text.encode())
+
+    def has_come() -> bool:
+        [(partition, (low, _))] = ends_of(bootstrap, {"": [topic]})[""].items()
+        found = records(bootstrap, {partition: low})["value"]
+        return any(wanted in value for value in found if value is not None)
+
+    eventually(has_come, "the topic has everything")
 
 
 class PostgresWorld(World):

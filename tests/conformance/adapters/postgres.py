@@ -26,10 +26,12 @@ from sources.transaction import RowChange, Transaction
 from tests.conformance.committed import Committed
 from tests.conformance.story import NAME, VALUES, Story, typed
 from tests.harness.pgoutput import Decoded, history, row_of
-from tests.harness.postgres import change_rows, table
+from tests.harness.postgres import change_rows, table, wait_until_published
 
 _numbers = itertools.count()
 _JUDGE = "judge"
+#: How long an answer may take; the suite also waits for some that cannot come.
+_SECONDS = 3.0
 
 
 class Postgres:
@@ -80,7 +82,7 @@ class PostgresDatabase:
         self._create()
         self.publish()
         dsn = f"postgresql://postgres@{LOOPBACK}:{self._door.port}/postgres"
-        self.source = kind(NAME, [topic], Connections(NAME, dsn, 10.0), "public", 10.0)
+        self.source = kind(NAME, [topic], Connections(NAME, dsn, _SECONDS), "public", _SECONDS)
         self.source.begin(bootstrap, ends_of(bootstrap, {NAME: [topic]})[NAME], None)
 
     def _create(self) -> None:
@@ -130,8 +132,8 @@ class PostgresDatabase:
             change_rows(connection, self._story.catalog, NAME, changes)
 
     def settle(self) -> None:
-        self.source.describe()
         with self._connected() as connection:
+            wait_until_published(connection, self.bootstrap, self._topic)
             connection.execute("ANALYZE")
         self._numbers = {each.number: n for n, each in enumerate(self._history(), 1)}
 
