@@ -33,18 +33,22 @@ class Calls:
             self._refuse_waiting()
         outcome.result()
 
-    def make_next(self, seconds: float) -> None:
-        """Makes the next call, if one comes in so many seconds; raises its error here as well."""
+    def make_next(self, seconds: float) -> bool:
+        """Makes the next call, if one comes in so many seconds; raises its error here as well.
+
+        Returns whether one came.
+        """
         try:
             do, outcome = self._queue.get(timeout=seconds)
         except queue.Empty:
-            return
+            return False
         try:
             do()
         except BaseException as error:
             outcome.set_exception(error)
             raise
         outcome.set_result(None)
+        return True
 
     def close(self) -> None:
         """Refuses the calls that wait, and all that come later."""

@@ -37,6 +37,9 @@ from streaming.stopping import Stopped, begun, is_done, told_by_signals, wait_fo
 from warehouse.delta import set_aside
 
 _LOOK_EVERY_SECONDS = 0.25
+#: While one batch follows the other, the views are tended this often. The gap between two batches
+#: is no quiet moment: work that begins there competes with the next batch.
+_TEND_EVERY_SECONDS = 2.0
 #: The interval of the message that Spark is still starting.
 _SPARK_SECONDS = 10.0
 
@@ -156,8 +159,8 @@ class _Stream:
     def _serve(self, query: StreamingQuery) -> None:
         tended = time.monotonic()
         while query.isActive and not self._job.stopping.is_set():
-            self._calls.make_next(_LOOK_EVERY_SECONDS)
-            if time.monotonic() - tended >= _LOOK_EVERY_SECONDS:
+            came = self._calls.make_next(_LOOK_EVERY_SECONDS)
+            if not came or time.monotonic() - tended >= _TEND_EVERY_SECONDS:
                 self._running.tend()
                 tended = time.monotonic()
         if not self._job.stopping.is_set():

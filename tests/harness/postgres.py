@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import polars as pl
 import psycopg
 
 from infra.localconnect import LocalConnect
@@ -22,7 +23,7 @@ from sources.postgres.connector import connector
 from sources.topics import ends_of, ensure_topic
 from tests.cases.stories import Change, Story
 from tests.harness.pgoutput import history, row_of
-from tests.harness.records import records
+from tests.harness.records import records, whole_topic
 from tests.harness.waiting import eventually
 from tests.harness.world import RandomCommits, World
 
@@ -205,6 +206,10 @@ class PostgresWorld(World):
         for database in self.databases.values():
             database.base += database.version
             database.settle()
+
+    def topic_of(self, name: str) -> pl.DataFrame:
+        """All records in the topic of a database."""
+        return whole_topic(self.bootstrap, self.databases[name].topic)
 
     def publish(self) -> None:
         connectors = {name: each.connector() for name, each in self.databases.items()}

@@ -26,13 +26,13 @@ def test_a_call_is_made_by_the_thread_that_takes_it_and_its_caller_waits() -> No
         caller = _handed(calls, number, made)
         with pytest.raises(TimeoutError):
             caller.result(0.01)
-        calls.make_next(PATIENCE)
+        assert calls.make_next(PATIENCE)
         caller.result(PATIENCE)
     assert made == [(number, threading.get_ident()) for number in range(20)]
 
 
 def test_without_a_call_the_thread_goes_on() -> None:
-    Calls().make_next(0.01)
+    assert not Calls().make_next(0.01)
 
 
 def test_an_error_reaches_both_threads() -> None:
@@ -57,7 +57,7 @@ def test_calls_that_wait_and_later_ones_are_refused_and_not_made() -> None:
     for refused in (waiting, _handed(calls, 2, made)):
         with pytest.raises(Stopped):
             refused.result(PATIENCE)
-    calls.make_next(0.01)
+    assert not calls.make_next(0.01)
     assert made == []
 
 
