@@ -12,6 +12,21 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import THEIRS, compared, met, once, picked
 from protocols.operators.placed import running
 
+_LOWEST, _LAST = "_lowest", "_last"
+
+
+def recovering(placed: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """The changes of rows that these changes take below zero and then up again."""
+    if not (placed.get_column(COUNT) < 0).any():
+        return placed.clear()
+    lowest, last = pl.col(COUNT).min().alias(_LOWEST), pl.col(COUNT).last().alias(_LAST)
+    found = running(placed, names).group_by(names).agg(lowest, last)
+    falls = (pl.col(_LOWEST) < 0) & (pl.col(_LOWEST) < pl.col(_LAST))
+    rows = picked(found.filter(falls), names)
+    if rows.is_empty():
+        return placed.clear()
+    return placed.join(rows, on=compared(rows, names), how="semi", nulls_equal=True)
+
 
 def below_zero(
     placed: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame | None = None
@@ -25,21 +40,9 @@ def below_zero(
         return None
     low = running(placed, names).filter(pl.col(COUNT) < 0)
     if there is not None and not low.is_empty():
-        if _are_enough(low, names, there):
-            return None
         low = _with_those_before(low, names, there)
     below = low.filter(pl.col(COUNT) < 0).sort(POSITION).head(1)
     return None if below.is_empty() else below
-
-
-def _are_enough(low: pl.DataFrame, names: Sequence[str], there: pl.LazyFrame) -> bool:
-    """Whether the rows before make up for all of these counts, which one join tells."""
-    counts = pl.col(COUNT + THEIRS) + pl.col(COUNT)
-    found = there.rename({COUNT: COUNT + THEIRS}).join(
-        low.lazy(), on=compared(low, names), how="inner", nulls_equal=True
-    )
-    rows, enough = found.select(pl.len(), (counts >= 0).all().alias("enough")).collect().row(0)
-    return bool(rows == low.height and enough)
 
 
 def _with_those_before(

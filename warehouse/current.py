@@ -14,9 +14,12 @@ from protocols.errors import SourceViolation, Unreachable
 from protocols.views.tree import AnyView
 from warehouse import delta
 from warehouse.changes import ChangesTable, folded_in
-from warehouse.counts import below_zero, shown
+from warehouse.counts import below_zero, recovering, shown
 from warehouse.progress import ProgressTable
 from warehouse.standing import POSITION_REACHED
+
+#: The constraint on counts.
+_COUNTED = "counted"
 
 
 class CurrentTable:
@@ -62,7 +65,9 @@ class CurrentTable:
             reached, keep = {POSITION_REACHED: position}, self.keep_minutes
             delta.append(self.path, rows, reached, keep_minutes=keep)
             self.table = delta.table_at(self.path)
+            self._constrain()
             return
+        self._constrain()
         there = delta.number(self.table, POSITION_REACHED)
         changes = self._changes.latest()
         if there < min(folded_in(changes), position):
@@ -72,6 +77,18 @@ class CurrentTable:
             steps = self._changes.placed(pl.scan_delta(changes), between)
             found = self._changes.summed(steps.lazy(), pl.lit(True))
             self._merge_or_replace(found, position, steps)
+
+    def _constrain(self) -> None:
+        """Lets Delta refuse a count below zero, by a constraint that binds every writer."""
+        assert self.table is not None
+        there = f"delta.constraints.{_COUNTED}" in self.table.metadata().configuration
+        if there != self.allows_too_few:
+            return
+        with delta.plain_errors(self.path):
+            if there:
+                self.table.alter.drop_constraint(_COUNTED)
+            else:
+                self.table.alter.add_constraint({_COUNTED: f"{COUNT} > 0"})
 
     def _drop_damaged(self, position: int) -> None:
         """Recreates `current` if files are lost, or if `changes` has lost positions that it has."""
@@ -99,11 +116,18 @@ class CurrentTable:
             self._refuse_below_zero(below_zero(self._changes.placed(steps, pl.lit(True)), names))
         return rows
 
-    def _refuse_too_few(self, steps: pl.DataFrame) -> None:
-        """SourceViolation if changes take a row of `current` below zero, if only for a moment."""
+    def _refuse_too_few_between(self, steps: pl.DataFrame) -> None:
+        """SourceViolation if changes take a row of `current` below zero for a moment.
+
+        At the end the table's constraint refuses it.
+        """
         assert self.table is not None
+        names = list(self._view.schema)
+        dips = recovering(steps, names)
+        if dips.is_empty():
+            return
         with delta.plain_reading(self.path):
-            below = below_zero(steps, list(self._view.schema), pl.scan_delta(self.table))
+            below = below_zero(dips, names, pl.scan_delta(self.table))
         self._refuse_below_zero(below)
 
     def _refuse_below_zero(self, row: pl.DataFrame | None) -> None:
@@ -146,14 +170,15 @@ class CurrentTable:
         try:
             self._merge(changes, position, steps)
         except Unreachable as error:
-            # Perhaps a file is damaged inside. Writing the whole table again reads none of it.
+            # Perhaps a count falls below zero: this names the row. Or a file is damaged inside:
+            # writing the whole table again reads none of it.
             rows = self._counted_at(position)
             self._replace(rows, position)
             self._say(f"{error}. This is repaired: current was written again from changes")
 
     def _merge(self, changes: pl.DataFrame, position: int, steps: pl.DataFrame) -> None:
         assert self.table is not None
-        self._refuse_too_few(steps)
+        self._refuse_too_few_between(steps)
         if changes.is_empty():
             # A MERGE of no rows makes no commit, and the number would stay the old one.
             delta.append(self.table, changes, {POSITION_REACHED: position})

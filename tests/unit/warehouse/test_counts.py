@@ -5,6 +5,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +123,18 @@ def test_a_row_that_goes_and_comes_back_is_no_fault(tmp_path: Path) -> None:
     install(tables, pl.concat(parts), (1, "a", 1), (2, "a", 2))
     tables.follow()
     assert current(tables) == [("p", 1.5, 2)]
+
+
+def test_delta_itself_refuses_a_count_below_one_unless_the_protocol_is_a_control(
+    tmp_path: Path,
+) -> None:
+    tables = kept(tmp_path)
+    place, wrong = tables.directory / "current", rows(("z", 1.5, -1)).to_arrow()
+    with pytest.raises(DeltaError, match="1 rows failed validation"):
+        write_deltalake(place, wrong, mode="append")
+    tables.allows_too_few = True
+    tables.follow()
+    write_deltalake(place, wrong, mode="append")
 
 
 def test_a_current_that_is_made_anew_has_no_count_below_zero(tmp_path: Path) -> None:
