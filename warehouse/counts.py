@@ -9,20 +9,18 @@ from collections.abc import Sequence
 import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
-from protocols.algebra.frame import THEIRS, compared, met, once, picked
-from protocols.operators.placed import running
-
-_LOWEST, _LAST = "_lowest", "_last"
+from protocols.algebra.frame import THEIRS, chosen, compared, met, once, picked
+from protocols.operators.placed import in_the_end, lowest, running
 
 
 def recovering(placed: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """The changes of rows that these changes take below zero and then up again."""
     if not (placed.get_column(COUNT) < 0).any():
         return placed.clear()
-    lowest, last = pl.col(COUNT).min().alias(_LOWEST), pl.col(COUNT).last().alias(_LAST)
-    found = running(placed, names).group_by(names).agg(lowest, last)
-    falls = (pl.col(_LOWEST) < 0) & (pl.col(_LOWEST) < pl.col(_LAST))
-    rows = picked(found.filter(falls), names)
+    counts = running(placed, names)
+    last, low = in_the_end(counts), lowest(counts)
+    falls = (low < 0) & (low < last.get_column(COUNT).to_numpy())
+    rows = picked(chosen(last, falls), names)
     if rows.is_empty():
         return placed.clear()
     return placed.join(rows, on=compared(rows, names), how="semi", nulls_equal=True)

@@ -171,6 +171,13 @@ def in_the_end(numbers: pl.DataFrame) -> pl.DataFrame:
     return chosen(rest, np.append(begins[1:], True)[: len(begins)])
 
 
+def lowest(numbers: pl.DataFrame) -> NDArray[np.int64]:
+    """The lowest count of each row, in the order of `in_the_end`."""
+    starts = np.flatnonzero(numbers.get_column(_BEGINS).to_numpy())
+    counts = numbers.get_column(COUNT).to_numpy()
+    return np.minimum.reduceat(counts, starts) if len(starts) else counts
+
+
 def _turns(numbers: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Whether a row appears or disappears at each place; and 1 if it is there, else -1."""
     there = numbers.get_column(COUNT).to_numpy() > 0
