@@ -54,12 +54,14 @@ def _asked(known: Configuration, names: list[str]) -> dict[str, _Asked]:
     # Imported here: Kafka's client takes long, and --help does not need it.
     from sources.topics import ends_of
     from streaming.intake.asking import Sources
+    from warehouse.standing import latest_in
 
     used = {name: known.sources[name] for name in names}
     patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
     with closing(Sources(used, patience, report, threading.Event())) as sources:
-        described = sources.described()
         ends = ends_of(known.bootstrap, {name: used[name].topics for name in names})
+        sources.begin(known.bootstrap, ends, latest_in(known.warehouse, names))
+        described = sources.described()
         return {n: (described[n], sources.statistics(n), ends[n]) for n in names}
 
 
@@ -83,6 +85,7 @@ def _inspected(
             }
             for name, relation in described.relations.items()
         },
+        "left_out": dict(described.left_out),
     }
 
 
@@ -104,3 +107,5 @@ def _show(name: str, form: Mapping[str, Any]) -> None:
         indexes = "".join(f", index on {column}" for column in of["indexes"])
         typer.echo(f"  {relation}{rows}; {told(of)}{indexes}")
         typer.echo(f"    {columns}")
+    for what, reason in form["left_out"].items():
+        typer.echo(f"  not for views: {what}: {reason}")

@@ -51,6 +51,8 @@ class Description:
     token: Token | None = None
     #: Relation → its columns with an index, for look-ups of a few keys.
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Relations, and columns as relation.column, that no view can use → the reason.
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

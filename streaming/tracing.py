@@ -91,6 +91,13 @@ class _Past:
 def _read_past(configuration: Configuration, view: AnyView, standing: Standing) -> _Past:
     """Reads all topics from their beginning, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
+    for source, settings in used.items():
+        if settings.postgres is not None:
+            raise WrongUse(
+                f"source {source} is a PostgreSQL database, whose topic does not begin with its"
+                " first transaction: there is no trace of views over it. Its log tells what it has"
+                " committed"
+            )
     patience = configuration.job.patience_seconds
     ends = ends_of(configuration.bootstrap, {s.name: s.topics for s in used.values()})
     logs = {relation: FrameLog() for relation in view.relations}

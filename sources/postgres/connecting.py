@@ -150,8 +150,10 @@ class Connections:
         try:
             yield
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            if isinstance(error, _WRONG_LOGIN):
-                raise WrongUse(f"source {self._source}: {_first_line(error)}") from None
+            if any(words in str(error) for words in _WRONG_LOGIN):
+                raise WrongUse(
+                    f"source {self._source}: its database refuses the login: {_first_line(error)}"
+                ) from None
             raise Unreachable(
                 f"source {self._source}: its database does not answer: {_first_line(error)}"
             ) from None
@@ -162,11 +164,8 @@ class Connections:
             ) from None
 
 
-_WRONG_LOGIN = (
-    psycopg.errors.InvalidPassword,
-    psycopg.errors.InvalidAuthorizationSpecification,
-    psycopg.errors.InvalidCatalogName,
-)
+#: A server that refuses a connection says why in words only.
+_WRONG_LOGIN = ("does not exist", "authentication failed", "no pg_hba.conf entry")
 
 
 def _snapshot(text: str, own: str, message: str) -> Snapshot:

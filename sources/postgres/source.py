@@ -135,12 +135,18 @@ class PostgresSource:
     # -- the port ------------------------------------------------------------------------------
 
     def describe(self, timeout: float = _SECONDS) -> Description:
+        if self._numbering is None:
+            # Somebody asks for its relations only.
+            return self._description(self._known, Numbered(0, 0, 0))
         with self._connections.snapshot(timeout) as (cursor, snapshot):
             described = describe(cursor, self.name, self._schema)
             self._numbers.expect(snapshot.message)
         last = self._numbers.passed(snapshot.message, min(timeout, self._seconds))
         with self._lock:
             self._described = described
+        return self._description(described, last)
+
+    def _description(self, described: Described, last: Numbered) -> Description:
         [topic] = self.topics
         return Description(
             source=self.name,
@@ -151,6 +157,7 @@ class PostgresSource:
             reads="holes",
             token=token_of({Partition(topic): last.offset}, last.committed),
             indexes=described.indexes,
+            left_out=described.left_out,
         )
 
     def statistics(self, timeout: float = _SECONDS) -> Mapping[str, Statistics]:

@@ -99,9 +99,14 @@ class KeptView:
 
     def _by_executors(self, executors: Cluster | None) -> Sweeping | None:
         least_rows = self._configuration.job.executor_rows
-        if executors is None or not least_rows:
+        if executors is None or not least_rows or self._asks_a_database():
             return None
         return Sweeping(self.view, self._mailbox, executors, least_rows)
+
+    def _asks_a_database(self) -> bool:
+        """Whether a source is a database itself: only this process knows its numbers."""
+        known = self._configuration.sources
+        return any(known[source].postgres is not None for source in self.view.sources)
 
     def _maintained(self, memories: Memories) -> Maintained[Frame]:
         """The view with its protocol, which begins after the standing."""
