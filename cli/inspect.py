@@ -13,8 +13,9 @@ from cli.common import ConfigOption, report
 from cli.sourceoptions import told
 from protocols.errors import WrongUse
 from protocols.exchange.inclusion import IN_WORDS
+from protocols.views.statistics import Statistics
 from sources.partitions import Ends
-from sources.port import Description, Statistics
+from sources.port import Description
 from streaming.settings.configuration import Configuration, read_configuration
 
 #: A person waits for it.

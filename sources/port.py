@@ -24,6 +24,7 @@ from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Reads
 from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation
+from protocols.views.statistics import Statistics
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Partition, Token
 
@@ -53,17 +54,6 @@ class Description:
     indexes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Relations, and columns as relation.column, that no view can use → the reason.
     left_out: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """The size of a relation, and the number of different values in each of its columns.
-
-    Estimates, as databases keep them.
-    """
-
-    rows: int
-    distinct: Mapping[str, int]
 
 
 class Receiver(Protocol):

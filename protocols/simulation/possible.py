@@ -1,4 +1,4 @@
-"""Checks that a database could hold given rows: counts, its keys and the foreign keys within it."""
+"""Checks that a database could hold given rows, and change them so: counts, keys, foreign keys."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -48,6 +48,22 @@ def refuse_orphans(
                 )
 
 
+def refuse_other_modifications(relation: Relation, changes: Bag) -> None:
+    """Raises WrongUse for a modification that changes columns outside the declared `updates`."""
+    if relation.updates is None or not relation.key:
+        return
+    added = {_values(changes, relation.key, row): row for row, n in changes.counts.items() if n > 0}
+    for old in (row for row, count in changes.counts.items() if count < 0):
+        new = added.get(_values(changes, relation.key, old), old)
+        for column, before, now in zip(changes.columns, old, new, strict=True):
+            if before != now and column not in relation.modifiable:
+                allowed = ", ".join(relation.updates) or "none"
+                raise WrongUse(
+                    f"{relation}: {list(old)} becomes {list(new)}, which changes {column!r}; the"
+                    f' declared "updates" are: {allowed}'
+                )
+
+
 def _orphans(key: ForeignKey, contents: Mapping[Relation, Bag]) -> Iterator[Row]:
     there = _selected(contents[key.parent], key.parent_columns)
     for values in _selected(contents[key.child], key.columns):
@@ -61,6 +77,9 @@ def _selected(rows: Bag, columns: Sequence[str]) -> Mapping[Row, int]:
 
 def _having(rows: Bag, columns: Sequence[str], values: Row) -> str:
     """The first rows with these values, two of them at most."""
-    places = [rows.columns.index(column) for column in columns]
-    found = [row for row in rows.counts if tuple(row[place] for place in places) == values]
+    found = [row for row in rows.counts if _values(rows, columns, row) == values]
     return " and ".join(str(list(row)) for row in found[:2])
+
+
+def _values(rows: Bag, columns: Sequence[str], row: Row) -> Row:
+    return tuple(row[rows.columns.index(column)] for column in columns)

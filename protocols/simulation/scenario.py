@@ -13,7 +13,11 @@ from typing import Any
 from protocols.algebra.bag import Bag, Row, bag
 from protocols.errors import WrongUse
 from protocols.forms import refuse_unknown_fields
-from protocols.simulation.possible import refuse_impossible, refuse_orphans
+from protocols.simulation.possible import (
+    refuse_impossible,
+    refuse_orphans,
+    refuse_other_modifications,
+)
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
 
 #: The fields of a scenario.
@@ -105,6 +109,8 @@ def _update(form: Any, catalog: Catalog) -> Update:
         one = bag(relation.column_names, [(row, count)])
         net[relation] = net[relation].plus(one) if relation in net else one
     kept = {relation: rows for relation, rows in net.items() if not rows.is_empty()}
+    for relation, rows in kept.items():
+        refuse_other_modifications(relation, rows)
     global_id = form.get("global")
     if global_id is not None and not isinstance(global_id, str):
         raise WrongUse(f'"global" has to be the name of a global transaction, not {global_id!r}')

@@ -13,9 +13,16 @@ from typing import Any
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import WrongUse
 from protocols.forms import refuse_unknown_fields
-from protocols.views.constraints import Reference, further_keys_in, key_in, references_in
+from protocols.views.constraints import (
+    Reference,
+    further_keys_in,
+    key_in,
+    references_in,
+    updates_in,
+)
+from protocols.views.statistics import statistics_from_json
 
-_FIELDS = ("columns", "key", "keys", "foreign_keys")
+_FIELDS = ("columns", "key", "keys", "foreign_keys", "updates")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,9 @@ class Relation:
     #: Further keys beside `key`; none of their columns is ever NULL either.
     further_keys: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
     references: tuple[Reference, ...] = field(default=(), compare=False)
+    #: The columns that modifications may change; None for any. A row with another `key` is another
+    #: row: such a change is a deletion and an insertion.
+    updates: tuple[str, ...] | None = field(default=None, compare=False)
 
     def __hash__(self) -> int:
         # Relations are used as keys everywhere, and two of one name hardly ever meet.
@@ -61,6 +71,12 @@ class Relation:
         mandatory = (each.columns for each in self.references if each.mandatory)
         return frozenset[str]().union(*self.all_keys, *mandatory)
 
+    @cached_property
+    def modifiable(self) -> frozenset[str]:
+        """The columns in which a row may change and stay the same row."""
+        named = self.column_names if self.updates is None else self.updates
+        return frozenset(named) - set(self.key)
+
     def why_never_null(self, column: str) -> str:
         """The reason why such a column is never NULL, for messages."""
         in_key = any(column in key for key in self.all_keys)
@@ -80,6 +96,8 @@ class Relation:
             form["keys"] = [list(key) for key in self.further_keys]
         if self.references:
             form["foreign_keys"] = [reference.to_json() for reference in self.references]
+        if self.updates is not None:
+            form["updates"] = list(self.updates)
         return form
 
 
@@ -140,6 +158,7 @@ def relation_from_json(source: str, name: str, form: Mapping[str, Any]) -> Relat
         key_in(where, form, columns),
         further_keys_in(where, form, columns),
         references_in(where, form, columns),
+        updates_in(where, form, columns),
     )
 
 
@@ -228,7 +247,7 @@ def _refuse_impossible(place: str, key: ForeignKey) -> None:
 
 
 def catalog_from_json(sources: Mapping[str, Any], *, whole: bool = True) -> Catalog:
-    """Reads the "sources" part of a scenario or a trace.
+    """Reads the relations in the "sources" part of a scenario or a trace, without their rows.
 
     Unless it is `whole`, foreign keys may reference sources that are not part of it.
     """
@@ -243,8 +262,11 @@ def catalog_from_json(sources: Mapping[str, Any], *, whole: bool = True) -> Cata
         for name, form in held.items():
             if not isinstance(form, Mapping):
                 raise WrongUse(f"relation {source}.{name} has to be an object")
-            declared = {field: value for field, value in form.items() if field != "rows"}
-            relations.append(relation_from_json(source, name, declared))
+            beside = ("rows", "statistics")
+            declared = {field: value for field, value in form.items() if field not in beside}
+            relation = relation_from_json(source, name, declared)
+            statistics_from_json(f"relation {relation}", form, relation.column_names)
+            relations.append(relation)
     catalog = Catalog(tuple(relations))
     catalog.refuse_impossible_references(whole=whole)
     return catalog

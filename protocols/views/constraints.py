@@ -1,12 +1,14 @@
-"""The constraints that a relation declares: its keys and its foreign keys.
+"""The constraints that a relation declares: its keys, its foreign keys, and what updates change.
 
     {"key": ["id"], "keys": [["shop", "number"]],
      "foreign_keys": [{"columns": ["shop"], "references": "shops", "to": ["id"],
-                       "mandatory": true}]}
+                       "mandatory": true}],
+     "updates": ["price"]}
 
 `key` addresses rows, `keys` are further ones; none of their columns is ever NULL. `references`
 names a relation of the same source, or `source.relation`; without `to` its `key` is meant. A row
 with NULL in a column of a foreign key references nothing. With `mandatory` there is no such row.
+`updates` names the columns that a modification of a row may change: without it any, with `[]` none.
 
 Constraints are read relation by relation. The catalog checks whether a foreign key fits the
 relation that it references.
@@ -72,6 +74,15 @@ def references_in(
         _reference(f"{place}: foreign_keys[{number}]", each, columns)
         for number, each in enumerate(keys)
     )
+
+
+def updates_in(
+    place: str, form: Mapping[str, Any], columns: Collection[str]
+) -> tuple[str, ...] | None:
+    """Reads `updates` in the JSON form of a relation; None if any column may change."""
+    if form.get("updates") == []:
+        return ()
+    return _named(place, "updates", form["updates"], columns) if "updates" in form else None
 
 
 def _reference(place: str, form: Any, columns: Collection[str]) -> Reference:

@@ -10,12 +10,13 @@ from protocols.algebra.frame import Frame
 from protocols.errors import ProtocolBug, SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Relation
+from protocols.views.statistics import Statistics
 from sources.debezium.feed import DebeziumFeed
 from sources.debezium.numbering import Numbered, Numbering
 from sources.envelope.parts import PartsOfTopic
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
-from sources.port import Changes, Description, Known, Parts, Receiver, Statistics
+from sources.port import Changes, Description, Known, Parts, Receiver
 from sources.postgres.connecting import Connections
 from sources.postgres.describing import Described, describe
 from sources.postgres.inclusion import inclusion

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import psycopg
 
 from protocols.views.catalog import Relation
-from sources.port import Statistics
+from protocols.views.statistics import Statistics
 
 _ROWS = """
 SELECT t.relname, greatest(t.reltuples, 0)

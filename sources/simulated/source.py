@@ -8,12 +8,13 @@ from protocols.algebra.frame import Frame
 from protocols.errors import Unreachable, WrongUse
 from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation, relation_from_json
+from protocols.views.statistics import Statistics
 from sources.envelope.feed import Feed
 from sources.envelope.parts import PartsOfTopic
 from sources.envelope.resuming import Resuming
 from sources.history import digest_from_text
 from sources.partitions import Ends, Offsets, Token
-from sources.port import Changes, Description, Known, Parts, Receiver, Statistics
+from sources.port import Changes, Description, Known, Parts, Receiver
 from sources.topics import ends_of
 from sources.wire.client import SourceClient
 

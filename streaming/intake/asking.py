@@ -15,8 +15,9 @@ from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, Relation
+from protocols.views.statistics import Statistics
 from sources.partitions import Ends, Offsets, Token
-from sources.port import Changes, Description, Known, Parts, Receiver, Statistics
+from sources.port import Changes, Description, Known, Parts, Receiver
 from streaming.intake.factory import opened
 from streaming.settings.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped

@@ -77,7 +77,7 @@ class SourceSettings:
     tls_roots: Path | None
     #: Relation → whether a copy of it is kept; "ask" if it is not named.
     keep: Mapping[str, Keep] = field(default_factory=dict)
-    #: Relation → further keys and foreign keys that the source does not declare itself, in JSON.
+    #: Relation → what the source does not declare itself: keys, foreign keys, updates; in JSON.
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     postgres: PostgresSettings | None = None
 
@@ -292,7 +292,7 @@ class _Reader:
         for name in relations:
             place = f"{where}.relations"
             form = self._table(relations, name, f"{place}.")
-            self._refuse_unknown(form, f"{place}.{name}", {"keys", "foreign_keys"})
+            self._refuse_unknown(form, f"{place}.{name}", {"keys", "foreign_keys", "updates"})
         return relations
 
     def _refuse_shared_topics(self, sources: Mapping[str, SourceSettings]) -> None:

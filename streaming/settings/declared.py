@@ -1,9 +1,11 @@
-"""Keys and foreign keys that `warehouse.toml` adds to those that the sources declare.
+"""What `warehouse.toml` declares about relations beyond what their sources declare.
 
     [sources.shop.relations.desks]
     keys = [["room", "number"]]
     foreign_keys = [{columns = ["owner"], references = "people", to = ["name"]}]
+    updates = ["owner"]
 
+Keys and foreign keys are added to those of the source; `updates` takes the place of the source's.
 They are believed: nothing tests whether the rows satisfy them.
 """
 
@@ -17,7 +19,7 @@ from streaming.settings.configuration import SourceSettings
 
 
 def declared(catalog: Catalog, sources: Mapping[str, SourceSettings]) -> Catalog:
-    """The catalog with the keys that these sources' configuration adds; WrongUse if one is wrong.
+    """The catalog with what these sources' configuration declares; WrongUse if it is wrong.
 
     The catalog may have only some of the sources; foreign keys to the others are not checked.
     """
@@ -45,7 +47,7 @@ def declared(catalog: Catalog, sources: Mapping[str, SourceSettings]) -> Catalog
 
 
 def _read(catalog: Catalog, place: tuple[str, str], form: Mapping[str, Any]) -> Relation:
-    """The relation with only the keys and foreign keys of the configuration."""
+    """The relation with only the declarations of the configuration."""
     held = next(r for r in catalog if (r.source, r.name) == place)
     try:
         return relation_from_json(*place, {**held.schema(), **form})
@@ -59,6 +61,7 @@ def _with(relation: Relation, more: Mapping[tuple[str, str], Relation]) -> Relat
         relation,
         further_keys=tuple(dict.fromkeys(relation.further_keys + said.further_keys)),
         references=tuple(dict.fromkeys(relation.references + said.references)),
+        updates=relation.updates if said.updates is None else said.updates,
     )
 
 

@@ -90,6 +90,17 @@ def test_an_impossible_update_is_refused_with_its_index(update: Any, words: str)
     assert str(refused.value).startswith("updates[1]: ")
 
 
+def test_a_modification_of_a_column_that_never_changes_is_refused() -> None:
+    change = [_change("r", [2, "q"], -1), _change("r", [2, "z"])]
+    update = {**_at("a", change[0]), "changes": change}
+    scenario_from_json({**_declared(updates=["x"]), "updates": [update]})
+    message = r"updates\[0\]: a.r: \[2, 'q'\] becomes \[2, 'z'\], which changes 'x'; .* are: none"
+    with pytest.raises(WrongUse, match=message):
+        scenario_from_json({**_declared(updates=[]), "updates": [update]})
+    another_row = {**update, "changes": [change[0], _change("r", [3, "z"])]}
+    scenario_from_json({**_declared(updates=[]), "updates": [another_row]})
+
+
 def test_initial_rows_that_break_their_key_are_refused() -> None:
     form = copy.deepcopy(FORM)
     form["sources"]["a"]["relations"]["r"]["rows"] = [[1, "p"], [1, "q"]]

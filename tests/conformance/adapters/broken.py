@@ -15,11 +15,12 @@ from protocols.exchange.holdback import GlobalPart
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.questions import Answer, Query, Question
 from protocols.views.catalog import Relation
+from protocols.views.statistics import Statistics
 from sources.envelope.chunks import Chunk, Decoded, Heads
 from sources.envelope.feed import Feed
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
-from sources.port import Changes, Description, Receiver, Statistics
+from sources.port import Changes, Description, Receiver
 from sources.simulated.source import SimulatedSource
 
 # -- of changes ----------------------------------------------------------------------------------

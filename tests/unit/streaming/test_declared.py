@@ -1,4 +1,4 @@
-"""Keys and foreign keys from `warehouse.toml`: added to those of the sources, or refused."""
+"""Keys, foreign keys and updates from `warehouse.toml`: beside those of the sources, or refused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -71,6 +71,13 @@ def test_what_the_source_says_as_well_is_there_once() -> None:
     catalog = catalog_in(described(shop={"people": says}))
     same = declared(catalog, settings({"people": {"keys": [["name"]], "foreign_keys": [boss]}}))
     assert [relation.to_json() for relation in same] == [says]
+
+
+def test_the_updates_of_the_configuration_take_the_place_of_the_source_s() -> None:
+    catalog = catalog_in(described(shop={"people": {**PEOPLE, "updates": ["name"]}}))
+    for said, updates in ({}, ("name",)), ({"updates": []}, ()), ({"updates": ["boss"]}, ("boss",)):
+        (people,) = declared(catalog, settings({"people": said}))
+        assert people.updates == updates
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from protocols.errors import WrongUse
-from protocols.views.catalog import catalog_from_json, relation_from_json
+from protocols.views.catalog import Relation, catalog_from_json, relation_from_json
+from protocols.views.statistics import Statistics, statistics_in
 from sources.simulated.loading import load_relation
 
 FORM = {"columns": {"id": "BIGINT"}}
@@ -143,6 +144,15 @@ def test_a_foreign_key_that_cannot_be_is_refused(declared: Any, message: str) ->
         ({"key": "id"}, "its key is a list of column names, not 'id'"),
         ({"key": ["id", "id"]}, "its key names column 'id' twice"),
         ({"foreign_keys": "shop"}, '"foreign_keys" are a list of objects'),
+        ({"updates": "shop"}, "its updates is a list of column names, not 'shop'"),
+        ({"updates": ["shoe"]}, "updates column 'shoe' is not among its columns: id, shop"),
+        ({"statistics": 7}, "statistics: an object with"),
+        ({"statistics": {}}, "statistics: rows is a whole number from 0, not None"),
+        ({"statistics": {"rows": -1}}, "rows is a whole number from 0, not -1"),
+        ({"statistics": {"rows": 1, "sizes": {}}}, "the field 'sizes' is not known here"),
+        ({"statistics": {"rows": 1, "distinct": []}}, "maps columns to numbers of values"),
+        ({"statistics": {"rows": 1, "distinct": {"shoe": 1}}}, "there is no column 'shoe'"),
+        ({"statistics": {"rows": 1, "distinct": {"shop": "x"}}}, "distinct.shop is a whole"),
         ({"foreign_key": []}, "the field 'foreign_key' is not known here; there are: columns, key"),
     ],
 )
@@ -150,6 +160,24 @@ def test_keys_that_cannot_be_are_refused(further: dict[str, Any], message: str) 
     with pytest.raises(WrongUse, match=message) as refused:
         catalog_from_json(sources(**further))
     assert str(refused.value).startswith("relation trade.stock: ")
+
+
+def test_updates_are_read_and_written() -> None:
+    def relation(**said: Any) -> Relation:
+        return relation_from_json("trade", "stock", {**STOCK, "key": ["id"], **said})
+
+    said: dict[str, Any]
+    for said in ({}, {"updates": []}, {"updates": ["x", "town"]}):
+        assert relation(**said).to_json() == {**STOCK, "key": ["id"], **said}
+    assert relation().modifiable == {"shop", "town", "x"}
+    assert relation(updates=[]).modifiable == frozenset()
+    assert relation(updates=["id", "x"]).modifiable == {"x"}, "another key is another row"
+
+
+def test_statistics_stand_beside_the_relations() -> None:
+    form = sources(statistics={"rows": 80, "distinct": {"shop": 4}})
+    assert catalog_from_json(form) == catalog_from_json(sources())
+    assert statistics_in(form) == {"trade.stock": Statistics(80, {"shop": 4})}
 
 
 def test_what_no_relation_is_refused_with_its_place() -> None:
