@@ -9,7 +9,7 @@ import orjson
 import pytest
 from sqlglot import parse_one
 
-from cli import explain as explaining
+from cli import catalogs
 from cli.explain import listed
 from protocols.errors import WrongUse
 from protocols.explaining.constructs import constructs
@@ -316,7 +316,7 @@ def test_keys_of_sources_and_of_the_configuration_reach_the_page(
 def test_a_silent_source_is_named_and_not_waited_for_as_long_as_a_job_would(
     tmp_path: Path, viewsweep: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explaining, "_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(catalogs, "_PATIENCE_SECONDS", 1.0)
     config = tmp_path / "warehouse.toml"
     config.write_text(
         '[warehouse]\npath = "lake"\n[kafka]\nbootstrap = "127.0.0.1:9"\n'
