@@ -1,0 +1,1 @@
+"""Self-maintenance: definitions, statements and advice."""
