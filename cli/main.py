@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from cli.advise import advise
 from cli.bench import bench
 from cli.check import check
 from cli.compare import compare, protocols
@@ -41,6 +42,7 @@ app.command()(run)
 app.command()(check)
 app.command()(trace)
 app.command()(explain)
+app.command()(advise)
 app.command()(simulate)
 app.command()(compare)
 app.command()(demo)
