@@ -11,6 +11,9 @@ relations by other tables, and lets DuckDB evaluate it:
 The second form carries the counts and tags of the rows through the join. It is right only for
 select-project-join views, where each result row is one combination of rows, one per atom. A view is
 one only if all its parts are on a list, so that anything unknown takes the first form.
+
+Items of SELECT without a name get theirs (`views/naming.py`), the only thing here that the reader
+of views also uses.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +25,7 @@ from sqlglot.errors import SqlglotError
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
+from protocols.views.naming import item_names
 
 _SPJ: tuple[type[exp.Expr], ...] = (
     exp.Select,
@@ -114,6 +118,7 @@ class ViewText:
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
             other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
+            _rename_columns(other, node)
             # Joins in parentheses belong to the table that they begin with.
             other.set("joins", node.args.get("joins"))
             node.replace(other)
@@ -132,7 +137,9 @@ class ViewText:
         """
         query = self.query.copy()
         for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
-            node.replace(_tagged_atom(atom, table(atom.relation), tags))
+            other = _tagged_atom(atom, table(atom.relation), tags)
+            _rename_columns(other, node)
+            node.replace(other)
         columns = [_without(column, self.atoms, tags) for column in query.expressions]
         query.set("expressions", columns)
         for expression in extra:
@@ -150,6 +157,7 @@ def view_text(sql: str, catalog: Catalog) -> ViewText:
     query = statements[0] if len(statements) == 1 else None
     if not isinstance(query, exp.Query):
         raise WrongUse("the view has to be one SELECT")
+    _name_items(query, sql)
     nodes = _relation_nodes(query)
     relations = [_relation(node, catalog) for node in nodes]
     aliases = _aliases(nodes)
@@ -159,6 +167,20 @@ def view_text(sql: str, catalog: Catalog) -> ViewText:
         for i, (alias, relation) in enumerate(zip(aliases, relations, strict=True))
     )
     return ViewText(query, atoms, _is_spj(query))
+
+
+def _name_items(query: exp.Query, sql: str) -> None:
+    """Gives items of SELECT their names, for a query around may use them; DuckDB has others."""
+    for select in list(query.find_all(exp.Select)):
+        names = item_names(select.expressions, sql)
+        items = zip(select.expressions, names, strict=True)
+        select.set("expressions", [_named(item, name) for item, name in items])
+
+
+def _named(item: exp.Expr, name: str) -> exp.Expr:
+    if item.is_star or isinstance(item, exp.Alias | exp.Column):
+        return item
+    return exp.alias_(item, name, quoted=True, copy=False)
 
 
 def _relation_nodes(query: exp.Expr) -> list[exp.Table]:
@@ -224,6 +246,14 @@ def _member(sql: str) -> exp.Expr:
     query = sqlglot.parse_one(f"SELECT * FROM {sql}", dialect="duckdb")
     assert isinstance(query, exp.Select)
     return _from(query)[0]
+
+
+def _rename_columns(other: exp.Expr, instead_of: exp.Expr) -> None:
+    """Gives a table the names for its columns that stand after the alias of another one."""
+    alias = instead_of.args.get("alias")
+    if alias is not None and alias.columns:
+        name = exp.to_identifier(other.alias, quoted=True)
+        other.set("alias", exp.TableAlias(this=name, columns=alias.columns))
 
 
 def _quoted(name: str) -> str:

@@ -43,6 +43,11 @@ CATALOG = catalog_from_json(
 EXAMPLES: dict[str, str] = {
     "`JOIN … ON`, `JOIN … USING`, comma joins": """
         SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id""",
+    "items without a name (called as in PostgreSQL, or `column2`), `*` with `USING`, joins under an"
+    " alias, subqueries without one": """
+        SELECT COUNT(*), MAX(j.amount), COUNT(*) + 1
+        FROM (crm.customers c JOIN (SELECT * FROM sales.orders) ON customer = c.id) AS j
+        GROUP BY j.name""",
     "a relation joined with itself": """
         SELECT c.id, b.name FROM crm.customers c JOIN crm.customers b ON c.boss = b.id""",
     "`AND`, `OR`, `NOT`, `IN (…)`, `BETWEEN`, `LIKE`, `IS NULL`": """

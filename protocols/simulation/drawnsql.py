@@ -6,6 +6,7 @@ the same types. A query that is refused for other reasons is drawn again (`drawn
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -16,6 +17,10 @@ from protocols.simulation.drawnscalars import ScalarDice, VisibleColumn
 #: Relation → column → type.
 Relations = Mapping[str, Mapping[str, str]]
 _QUANTIFIED = tuple(COMPARISONS)
+#: The name of an item that is more than a column.
+_NAME = re.compile(r"(?<=\)|D) AS (c\d+)\b")
+#: A column without its table.
+_WITHOUT_TABLE = re.compile(r"id|x|y|v|w")
 
 
 class NoQuery(Exception):
@@ -47,6 +52,8 @@ class _Drawing:
         #: Queries in WITH: name → (columns, the number of relations that they name).
         self._common: dict[str, tuple[Mapping[str, str], int]] = {}
         self._scalars = ScalarDice(rng, self._asked)
+        #: For what was not drawn from the beginning, so that the rest of a seed stays the same.
+        self._later = Random(repr(rng.getstate()))
         #: Whether a drawn scalar may contain subqueries.
         self._asks = False
 
@@ -60,7 +67,16 @@ class _Drawing:
             self._common[name] = query.columns, before - self._room
             self._room += 1
         text = self._query().text
-        return f"WITH {', '.join(with_)} {text}" if with_ else text
+        return self._less_named(f"WITH {', '.join(with_)} {text}" if with_ else text)
+
+    def _less_named(self, text: str) -> str:
+        """Leaves out some of the names that nothing uses."""
+
+        def name(found: re.Match[str]) -> str:
+            unused = len(re.findall(rf"\b{found[1]}\b", text)) == 1
+            return "" if unused and self._later.random() < 0.3 else found[0]
+
+        return _NAME.sub(name, text)
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -176,17 +192,30 @@ class _Drawing:
         if self._room > 0 and self._rng.random() < 0.2:
             # Joins in parentheses on the right: not a left-deep tree.
             other, new = self._joined(other, new)
-            other = f"({other})"
-        both = {**tables, **new}
+            other, new = self._in_parentheses(other, new)
+        both = {**_unambiguous(tables, new), **_unambiguous(new, tables)}
         kind = self._rng.choice(("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
         common = self._common_names(tables, new)
         if common and self._rng.random() < 0.15:
-            return f"{text} {kind} {other} USING ({self._rng.choice(common)})", both
+            name = self._rng.choice(common)
+            type_ = next(e.type for cs in new.values() for e in cs if _name_of(e) == name)
+            merged = {f"USING {name}": [VisibleColumn(name, type_)]}
+            return f"{text} {kind} {other} USING ({name})", {**both, **merged}
         ours, theirs = ([each for cs in side.values() for each in cs] for side in (tables, new))
         on = " AND ".join(self._equalities(ours, theirs, self._rng.choice((1, 1, 1, 2))))
         if self._rng.random() < 0.35:
             on += f" AND {self._condition([*ours, *theirs])}"
         return f"{text} {kind} {other} ON {on}", both
+
+    def _in_parentheses(
+        self, text: str, tables: dict[str, list[VisibleColumn]]
+    ) -> tuple[str, dict[str, list[VisibleColumn]]]:
+        """Joined tables; sometimes under one alias, with other names for all columns."""
+        if " USING " in text or self._later.random() < 0.25:
+            return f"({text})", tables
+        alias = f"t{next(self._numbers)}"
+        types = {self._name(): each.type for columns in tables.values() for each in columns}
+        return f"({text}) AS {alias}({', '.join(types)})", {alias: _of(alias, types)}
 
     def _common_names(
         self, tables: Mapping[str, list[VisibleColumn]], new: Mapping[str, list[VisibleColumn]]
@@ -196,7 +225,7 @@ class _Drawing:
         for side in (tables, new):
             found: dict[str, list[str]] = {}
             for shown in itertools.chain.from_iterable(side.values()):
-                found.setdefault(shown.text.rpartition(".")[2], []).append(shown.type)
+                found.setdefault(_name_of(shown), []).append(shown.type)
             sides.append(found)
         left, right = sides
         return [n for n, types in left.items() if len(types) == 1 and right.get(n) == types]
@@ -221,10 +250,24 @@ class _Drawing:
             return f"{name} AS {alias}", {alias: _of(alias, columns)}
         if self._room > 1 and self._rng.random() < 0.15:
             query = self._query()
+            if self._later.random() < 0.3:
+                return f"({query.text})", {alias: _of("", query.columns)}
             return f"({query.text}) AS {alias}", {alias: _of(alias, query.columns)}
         self._room -= 1
         name = self._rng.choice(list(self._relations))
+        if self._room > 0 and self._later.random() < 0.08:
+            return self._everything_of(name, alias)
         return f"{name} AS {alias}", {alias: _of(alias, self._relations[name])}
+
+    def _everything_of(self, name: str, alias: str) -> tuple[str, dict[str, list[VisibleColumn]]]:
+        """Draws SELECT * over two relations joined by their first column, `id`."""
+        self._room -= 1
+        other = self._later.choice(list(self._relations))
+        (id_, *ours), (_, *theirs) = self._relations[name].items(), self._relations[other].items()
+        types = {self._name(): type_ for _, type_ in (id_, *ours, *theirs)}
+        kind = self._later.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
+        query = f"SELECT * FROM {name} AS l{alias} {kind} {other} AS r{alias} USING (id)"
+        return f"({query}) AS {alias}({', '.join(types)})", {alias: _of(alias, types)}
 
     # -- conditions ------------------------------------------------------------------------------
 
@@ -262,6 +305,8 @@ class _Drawing:
         self, columns: Sequence[VisibleColumn], others: bool
     ) -> tuple[str, list[VisibleColumn], str]:
         """Draws FROM and WHERE of a subquery; returns its columns too."""
+        # Inside, the tables of the subquery have columns of the same names.
+        columns = [each for each in columns if not _WITHOUT_TABLE.fullmatch(each.text)]
         asks = self._asks
         tables, own = self._from(self._rng.choice((1, 1, 1, 2)))
         parts: list[str] = []
@@ -328,8 +373,24 @@ class _Drawing:
         return f"c{next(self._numbers)}"
 
 
+def _name_of(shown: VisibleColumn) -> str:
+    return shown.text.rpartition(".")[2]
+
+
+def _unambiguous(
+    tables: Mapping[str, list[VisibleColumn]], others: Mapping[str, list[VisibleColumn]]
+) -> dict[str, list[VisibleColumn]]:
+    """The tables without columns that can no longer be named beside others."""
+    there = {_name_of(each) for columns in others.values() for each in columns}
+    return {
+        name: [each for each in columns if "." in each.text or each.text not in there]
+        for name, columns in tables.items()
+    }
+
+
 def _of(alias: str, columns: Mapping[str, str]) -> list[VisibleColumn]:
-    return [VisibleColumn(f"{alias}.{name}", type_) for name, type_ in columns.items()]
+    dot = "." if alias else ""
+    return [VisibleColumn(f"{alias}{dot}{name}", type_) for name, type_ in columns.items()]
 
 
 def _listed(items: Sequence[tuple[str, str]]) -> str:

@@ -40,7 +40,7 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     query = text.query()
     refuse_others(text, query)
     binder = Binder(text, catalog)
-    node, columns = binder.query(query, {})
+    node, columns = binder.whole(query)
 
     def unlinked(alias: str) -> NoReturn:
         text.refuse(
@@ -49,10 +49,9 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
             " would have to be read; add such an equality",
         )
 
-    values = tuple((n, Column(shown.name), kept(shown.type)) for n, shown in columns.items())
-    root = narrowed(
-        gathered(pushed(tree.Compute(node, values)), binder.names, unlinked), set(columns)
-    )
+    values = tuple((e.name, Column(e.shown.name), kept(e.shown.type)) for e in columns)
+    tests_below = pushed(tree.Compute(node, values))
+    root = narrowed(gathered(tests_below, binder.names, unlinked), {e.name for e in columns})
     inner = _inner_join(name, text.sql, root)
     return TreeView(name, text.sql, root) if inner is None else inner
 

@@ -49,6 +49,14 @@ GOOD = (
     "SELECT id FROM shop.orders WHERE id BETWEEN 1 AND 3 AND NOT customer IN (2, 9) AND NOT paid",
     "SELECT id FROM shop.orders WHERE day = DATE '2024-02-29' AND paid IS NOT TRUE",
     "SELECT id FROM shop.orders WHERE customer IS DISTINCT FROM 3 AND price >= 1.5",
+    # names
+    "SELECT id, id + 1, -price, upper(item), true FROM shop.orders JOIN shop.lines USING (id)",
+    "SELECT customer, count(*), sum(price), sum(id) FROM shop.orders GROUP BY customer",
+    "SELECT * FROM shop.lines JOIN shop.orders USING (id)",
+    "SELECT j.name, j.price FROM (shop.orders o JOIN crm.customers c ON o.customer = c.customer) j",
+    "SELECT price FROM (SELECT id, price, id FROM shop.orders)",
+    "WITH t(a, b) AS (SELECT id, price FROM shop.orders) SELECT a, b, u.c FROM t, crm.customers"
+    " AS u(c) WHERE a = c",
     # values
     "SELECT id * 2 + 1 AS odd, -price AS less, price * 2 AS twice, id % 3 AS rest FROM shop.orders",
     "SELECT CASE WHEN paid THEN price ELSE 0 END AS due, COALESCE(customer, -1) AS c"

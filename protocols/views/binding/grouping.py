@@ -87,15 +87,11 @@ class Grouping:
             if not 1 <= number <= len(items):
                 self._text.refuse(node, f"SELECT has no item {node.this}, it has {len(items)}")
             return _unnamed(items[number - 1])
-        if isinstance(node, exp.Column) and not node.table and not self._is_column(node):
+        if isinstance(node, exp.Column) and not node.table and not self._scope.has(node.name):
             for item in items:
                 if item.alias.lower() == node.name.lower():
                     return _unnamed(item)
         return node
-
-    def _is_column(self, node: exp.Column) -> bool:
-        tables = self._scope.tables.values()
-        return any(name.lower() == node.name.lower() for table in tables for name in table)
 
     def _key(self, node: exp.Expr) -> ShownColumn:
         if has_aggregate(node):

@@ -1,8 +1,8 @@
 """Scopes: the columns that can be named at a place of a query."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from sqlglot import exp
 
@@ -19,22 +19,45 @@ class ShownColumn:
     type: SqlType
 
 
-@dataclass
+@dataclass(frozen=True)
+class NamedColumn:
+    """A column by its name in the text, which others may have, too."""
+
+    name: str
+    shown: ShownColumn
+    #: Where the text names it.
+    at: exp.Expr
+
+
+#: Columns in order.
+Columns: TypeAlias = tuple[NamedColumn, ...]
+
+
+def called(columns: Columns, name: str) -> list[NamedColumn]:
+    """The columns with this name; case is ignored."""
+    return [each for each in columns if each.name.lower() == name.lower()]
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The columns of a part of FROM."""
+
+    #: Alias → its columns.
+    tables: Mapping[str, Columns] = field(default_factory=dict)
+    #: The columns that need no alias, as * lists them: those that USING merged stand there once.
+    columns: Columns = ()
+    #: The aliases for which `alias.*` has another order in PostgreSQL, which puts the columns of
+    #: USING first; "" for * itself.
+    disputed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Scope:
-    """The tables that FROM has brought in so far, and the scope around a subquery."""
+    """The columns of FROM, or of a part of it, and the scope around a subquery."""
 
     text: Text
+    visible: Visible
     outer: "Scope | None" = None
-    #: Alias → its columns as they are spelled.
-    tables: dict[str, dict[str, ShownColumn]] = field(default_factory=dict)
-    #: Columns that USING merged, in lower case.
-    merged: dict[str, ShownColumn] = field(default_factory=dict)
-
-    def add(self, alias: str, columns: dict[str, ShownColumn], at: exp.Expr) -> None:
-        """Adds a table of FROM."""
-        if any(alias.lower() == other.lower() for other in self.tables):
-            self.text.refuse(at, f"the name {alias!r} occurs twice in FROM; give one an alias")
-        self.tables[alias] = columns
 
     def column(self, column: exp.Column) -> ShownColumn:
         """The column that is named here, perhaps one of the query around (see `is_outer`)."""
@@ -60,41 +83,55 @@ class Scope:
         self.column(column)
         return True
 
-    def of_table(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, ShownColumn]]:
-        """The columns that `alias.*` stands for."""
-        for name, columns in self.tables.items():
+    def has(self, name: str) -> bool:
+        """Whether a column has this name."""
+        return bool(called(self.visible.columns, name))
+
+    def star(self, alias: str, at: exp.Expr) -> Iterator[NamedColumn]:
+        """The columns that `*`, or `alias.*`, stands for."""
+        if alias.lower() in self.visible.disputed:
+            self.text.refuse(
+                at,
+                "* begins with the columns of USING in PostgreSQL, and DuckDB has them where they"
+                " stand; list the columns",
+            )
+        yield from self._of_table(alias, at) if alias else self.visible.columns
+
+    def _of_table(self, alias: str, at: exp.Expr) -> Columns:
+        for name, columns in self.visible.tables.items():
             if name.lower() == alias.lower():
-                yield from columns.items()
-                return
+                return columns
         self._refuse_alias(alias, at)
 
     def _find(self, column: exp.Column) -> ShownColumn | None:
-        wanted = column.name.lower()
-        if column.table:
-            tables = (c for a, c in self.tables.items() if a.lower() == column.table.lower())
-            columns = next(tables, {})
-            return next((s for name, s in columns.items() if name.lower() == wanted), None)
-        if wanted in self.merged:
-            return self.merged[wanted]
-        owners = [
-            (alias, shown)
-            for alias, columns in self.tables.items()
-            for name, shown in columns.items()
-            if name.lower() == wanted
-        ]
-        if len(owners) > 1:
-            choices = " or ".join(f"{alias}.{column.name}" for alias, _ in owners)
-            self.text.refuse(column, f"{column.name!r} is ambiguous: write {choices}")
-        return owners[0][1] if owners else None
+        tables = self.visible.tables
+        if not column.table:
+            found = called(self.visible.columns, column.name)
+            owners = [alias for alias in tables if called(tables[alias], column.name)]
+            choices = [f"{alias}.{column.name}" for alias in owners]
+        else:
+            alias = next((a for a in tables if a.lower() == column.table.lower()), "")
+            found = called(tables.get(alias, ()), column.name)
+            choices = []
+        if len(found) > 1:
+            self._refuse_ambiguous(column, choices)
+        return found[0].shown if found else None
+
+    def _refuse_ambiguous(self, column: exp.Column, choices: list[str]) -> NoReturn:
+        what = f"{column.sql()!r} is ambiguous"
+        if len(choices) > 1:
+            self.text.refuse(column, f"{what}: write {' or '.join(choices)}")
+        self.text.refuse(column, f"{what}: give each of these columns a name of its own with AS")
 
     def _refuse_unknown(self, column: exp.Column) -> NoReturn:
         if not column.table:
             self.text.refuse(column, f"no relation in FROM has a column {column.name!r}")
-        for alias, columns in self.tables.items():
+        for alias, columns in self.visible.tables.items():
             if alias.lower() == column.table.lower():
-                known = f"it has: {', '.join(columns)}"
+                known = f"it has: {', '.join(each.name for each in columns)}"
                 self.text.refuse(column, f"{alias} has no column {column.name!r}; {known}")
         self._refuse_alias(column.table, column)
 
     def _refuse_alias(self, alias: str, at: exp.Expr) -> NoReturn:
-        self.text.refuse(at, f"{alias!r} is not in FROM; there are: {', '.join(self.tables)}")
+        there = ", ".join(self.visible.tables) or "only tables without an alias"
+        self.text.refuse(at, f"{alias!r} is not in FROM; there are: {there}")

@@ -16,11 +16,12 @@ from protocols.views.binding import setoperations
 from protocols.views.binding.conditions import conjuncts
 from protocols.views.binding.grouping import Grouping, has_aggregate
 from protocols.views.binding.rows import GatheredRows, Names
-from protocols.views.binding.scope import Scope, ShownColumn
-from protocols.views.binding.sources import Bound, Common, From
+from protocols.views.binding.scope import NamedColumn, Scope, ShownColumn, Visible
+from protocols.views.binding.sources import Bound, Common, From, renamed
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner, Subqueries
 from protocols.views.catalog import Catalog
+from protocols.views.naming import item_names
 from protocols.views.operands import kept
 from protocols.views.scalars import ScalarReader
 
@@ -34,6 +35,17 @@ class Binder:
     names: Names = field(default_factory=Names)
     #: Where each relation of the tree stands in the text, by the alias of its atom.
     places: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def whole(self, query: exp.Query) -> Bound:
+        """Reads the query of the view, whose columns need names of their own."""
+        node, columns = self.query(query, {})
+        seen: set[str] = set()
+        for each in columns:
+            if each.name.lower() in seen:
+                two = f"two columns are called {each.name!r}"
+                self.text.refuse(each.at, f"{two}; give one another name with AS")
+            seen.add(each.name.lower())
+        return node, columns
 
     def query(self, query: exp.Query, common: Common, outer: Scope | None = None) -> Bound:
         """Reads a SELECT or a set operation: its node, and its columns in order."""
@@ -52,10 +64,24 @@ class Binder:
         with_ = query.args.get("with_")
         known = dict(around)
         for each in () if with_ is None else with_.expressions:
-            if each.args["alias"].columns:
-                self.text.refuse(each, "name the columns inside the query, not after its name")
-            known[each.alias.lower()] = partial(self.query, each.this, dict(known))
+            known[each.alias.lower()] = partial(self._common_query, each, dict(known))
         return known
+
+    def _common_query(self, named: exp.CTE, known: Common) -> Bound:
+        """Reads a query of WITH, perhaps with names for its columns."""
+        node, columns = self.query(named.this, known)
+        given = named.args["alias"].columns
+        return node, renamed(self.text, columns, given, named.alias, named)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column that SELECT shows."""
+
+    name: str
+    value: Expression
+    type: SqlType
+    at: exp.Expr
 
 
 class Select:
@@ -73,18 +99,19 @@ class Select:
         self.select = select
         self.text = binder.text
         self.names = binder.names
-        self.scope = Scope(self.text, outer)
+        self._outer = outer
         self.grouping: Grouping | None = None
-        self.from_ = From(
+        from_ = From(
             self.text,
             binder.catalog,
             self.names,
-            self.scope,
             common,
             lambda query: binder.query(query, common),
-            ScalarReader(self._column, self.text.refuse, self._refuse_aggregate).condition,
+            self._condition_of_join,
             binder.places,
-        ).node(select)
+        ).whole(select)
+        self.from_ = from_.node
+        self.scope = Scope(self.text, from_.visible, outer)
         self.rows = GatheredRows(self.from_, self.names)
         self.scalars = ScalarReader(self._column, self.text.refuse, self._special)
         self.subqueries = Subqueries(
@@ -103,13 +130,13 @@ class Select:
             self.filter(where.this)
         self.group()
         items = list(self._items())
-        self._refuse_equal_names(items)
-        self.shown = [value for _, value, _, _ in items]
+        self.shown = [item.value for item in items]
         if self.select.args.get("distinct"):
             return self._distinct(items)
-        columns = {}
-        for name, value, type_, _ in items:
-            columns[name] = self.rows.column(value, type_, name)
+        columns = tuple(
+            NamedColumn(item.name, self.rows.column(item.value, item.type, item.name), item.at)
+            for item in items
+        )
         return self.rows.node, columns
 
     def filter(self, where: exp.Expr) -> None:
@@ -183,16 +210,31 @@ class Select:
     # -- for the parts of the text ---------------------------------------------------------------
 
     def _column(self, column: exp.Column) -> tuple[str, SqlType]:
-        shown = self.scope.column(column)
-        if self.scope.is_outer(column):
+        shown = self._own(self.scope, column)
+        if self.grouping is not None:
+            self.grouping.refuse_ungrouped(column, shown)
+        return shown.name, shown.type
+
+    def _own(self, scope: Scope, column: exp.Column) -> ShownColumn:
+        """A column of this SELECT; refuses one of the query around."""
+        shown = scope.column(column)
+        if scope.is_outer(column):
             self.text.refuse(
                 column,
                 f"{column.sql()!r} is a column of the query around; in a subquery those can only"
                 " stand in conditions of WHERE",
             )
-        if self.grouping is not None:
-            self.grouping.refuse_ungrouped(column, shown)
-        return shown.name, shown.type
+        return shown
+
+    def _condition_of_join(self, node: exp.Expr, visible: Visible) -> Condition:
+        """Reads ON, which can name the columns of the two sides."""
+        scope = Scope(self.text, visible, self._outer)
+
+        def column(named: exp.Column) -> tuple[str, SqlType]:
+            shown = self._own(scope, named)
+            return shown.name, shown.type
+
+        return ScalarReader(column, self.text.refuse, self._refuse_aggregate).condition(node)
 
     def _special(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """Reads nodes that are more than scalars: aggregates, grouped expressions, subqueries."""
@@ -222,50 +264,31 @@ class Select:
 
     # -- SELECT ----------------------------------------------------------------------------------
 
-    def _items(self) -> Iterator[tuple[str, Expression, SqlType, exp.Expr]]:
-        for item in self.select.expressions:
-            inner = item.this if isinstance(item, exp.Alias) else item
-            if isinstance(inner, exp.Star):
-                if self.scope.merged:
-                    self.text.refuse(inner, "with USING, list the columns instead of *")
-                self._refuse_star_of_groups(inner)
-                for alias in self.scope.tables:
-                    yield from self._all(alias, inner)
-            elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                self._refuse_star_of_groups(inner.this)
-                yield from self._all(inner.table, inner)
-            else:
-                value, type_ = self.scalars.typed(inner)
-                yield self._name_of(item, inner), value, type_, item
-
-    def _all(self, alias: str, at: exp.Expr) -> Iterator[tuple[str, Expression, SqlType, exp.Expr]]:
-        for name, shown in self.scope.of_table(alias, at):
-            yield name, Column(shown.name), shown.type, at
-
-    def _name_of(self, item: exp.Expr, inner: exp.Expr) -> str:
-        if item.alias:
-            return item.alias
-        if isinstance(inner, exp.Column):
-            return inner.name
-        self.text.refuse(item, f"give {inner.sql('duckdb')} a name: … AS name")
-
-    def _refuse_star_of_groups(self, star: exp.Star) -> None:
-        if self.grouping is not None:
-            self.text.refuse(star, "* cannot stand beside GROUP BY; list the columns")
-
-    def _refuse_equal_names(self, items: list[tuple[str, Expression, SqlType, exp.Expr]]) -> None:
-        seen: set[str] = set()
-        for name, _, _, at in items:
-            if name.lower() in seen:
-                self.text.refuse(at, f"two columns are called {name!r}; give one an alias")
+    def _items(self) -> Iterator[Item]:
+        names = item_names(self.select.expressions, self.text.sql)
+        for item, name in zip(self.select.expressions, names, strict=True):
+            inner = item.unalias()
+            if inner.is_star:
+                if self.grouping is not None:
+                    self.text.refuse(inner, "* cannot stand beside GROUP BY; list the columns")
+                alias = inner.table if isinstance(inner, exp.Column) else ""
+                for each in self.scope.star(alias, inner):
+                    yield Item(each.name, Column(each.shown.name), each.shown.type, inner)
+                continue
             if name.startswith("_"):
-                self.text.refuse(at, f"{name!r}: names with a leading _ are reserved")
-            seen.add(name.lower())
+                self.text.refuse(item, f"{name!r}: names with a leading _ are reserved")
+            yield Item(name, *self.scalars.typed(inner), item)
 
-    def _distinct(self, items: list[tuple[str, Expression, SqlType, exp.Expr]]) -> Bound:
-        columns = {name: ShownColumn(self.names.fresh(name), type_) for name, _, type_, _ in items}
-        values = tuple((columns[name].name, value, kept(type_)) for name, value, type_, _ in items)
-        keys = tuple(shown.name for shown in columns.values())
+    def _distinct(self, items: list[Item]) -> Bound:
+        columns = tuple(
+            NamedColumn(each.name, ShownColumn(self.names.fresh(each.name), each.type), each.at)
+            for each in items
+        )
+        values = tuple(
+            (column.shown.name, each.value, kept(each.type))
+            for column, each in zip(columns, items, strict=True)
+        )
+        keys = tuple(each.shown.name for each in columns)
         return tree.Group(tree.Compute(self.rows.node, values), keys, ()), columns
 
 

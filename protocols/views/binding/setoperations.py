@@ -20,7 +20,7 @@ from protocols.algebra.expressions import (
 from protocols.algebra.types import BIGINT, ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names
-from protocols.views.binding.scope import ShownColumn
+from protocols.views.binding.scope import Columns, NamedColumn, ShownColumn
 from protocols.views.binding.sources import Bound
 from protocols.views.binding.statement import Text
 from protocols.views.operands import kept
@@ -29,7 +29,7 @@ from protocols.views.operands import kept
 def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right: Bound) -> Bound:
     """Reads the operation over its two sides."""
     columns = _columns(text, names, query, left[1], right[1])
-    keys = tuple(shown.name for shown in columns.values())
+    keys = tuple(each.shown.name for each in columns)
     if isinstance(query, exp.Union):
         sides = tuple(_renamed(side, columns, {}) for side in (left, right))
         both: tree.Node = tree.Union(sides)
@@ -58,35 +58,34 @@ def _columns(
     text: Text,
     names: Names,
     query: exp.Expr,
-    left: dict[str, ShownColumn],
-    right: dict[str, ShownColumn],
-) -> dict[str, ShownColumn]:
+    left: Columns,
+    right: Columns,
+) -> Columns:
     """The columns of the result, named as on the left."""
     if len(left) != len(right):
         text.refuse(
             query,
             f"the left side has {len(left)} columns, the right side {len(right)}; select as many",
         )
-    columns = {}
-    for (name, ours), (other, theirs) in zip(left.items(), right.items(), strict=True):
-        if kept(ours.type) != kept(theirs.type):
+    columns = []
+    for mine, other in zip(left, right, strict=True):
+        ours, theirs = mine.shown.type, other.shown.type
+        if kept(ours) != kept(theirs):
             text.refuse(
                 query,
-                f"{name!r} is {kept(ours.type).name} on the left, {other!r} is"
-                f" {kept(theirs.type).name} on the right; cast one of them",
+                f"{mine.name!r} is {kept(ours).name} on the left, {other.name!r} is"
+                f" {kept(theirs).name} on the right; cast one of them",
             )
-        type_ = ours.type if ours.type == theirs.type else kept(ours.type)
-        columns[name] = ShownColumn(names.fresh(name), type_)
-    return columns
+        shown = ShownColumn(names.fresh(mine.name), ours if ours == theirs else kept(ours))
+        columns.append(NamedColumn(mine.name, shown, mine.at))
+    return tuple(columns)
 
 
-def _renamed(
-    side: Bound, columns: dict[str, ShownColumn], marks: dict[str, int | None]
-) -> tree.Node:
+def _renamed(side: Bound, columns: Columns, marks: dict[str, int | None]) -> tree.Node:
     node, own = side
     values: list[tuple[str, Expression, ColumnType]] = [
-        (shown.name, Column(mine.name), kept(shown.type))
-        for shown, mine in zip(columns.values(), own.values(), strict=True)
+        (each.shown.name, Column(mine.shown.name), kept(each.shown.type))
+        for each, mine in zip(columns, own, strict=True)
     ]
     values += [(mark, Literal(value, BIGINT), BIGINT) for mark, value in marks.items()]
     return tree.Compute(node, tuple(values))
@@ -101,15 +100,18 @@ def _shown(ours: Column, theirs: Column, less: bool) -> Condition:
     return test
 
 
-def _plain(node: tree.Node, columns: dict[str, ShownColumn]) -> tree.Node:
-    values = tuple((s.name, Column(s.name), kept(s.type)) for s in columns.values())
-    return tree.Compute(node, values)
+def _plain(node: tree.Node, columns: Columns) -> tree.Node:
+    return tree.Compute(node, tuple(_values(columns)))
+
+
+def _values(columns: Columns) -> list[tuple[str, Expression, ColumnType]]:
+    return [(e.shown.name, Column(e.shown.name), kept(e.shown.type)) for e in columns]
 
 
 def _as_often(
     names: Names,
     counted: tree.Node,
-    columns: dict[str, ShownColumn],
+    columns: Columns,
     ours: Column,
     theirs: Column,
     less: bool,
@@ -122,7 +124,5 @@ def _as_often(
         )
     else:
         more = Case(((Comparison(ours, "<", theirs), ours),), theirs, BIGINT)
-    values: list[tuple[str, Expression, ColumnType]] = [
-        (shown.name, Column(shown.name), kept(shown.type)) for shown in columns.values()
-    ]
-    return tree.Multiply(tree.Compute(counted, (*values, (times, more, BIGINT))), times)
+    values = (*_values(columns), (times, more, BIGINT))
+    return tree.Multiply(tree.Compute(counted, values), times)

@@ -1,7 +1,8 @@
 """FROM: relations, subqueries and WITH names, and how they are joined."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
@@ -10,14 +11,14 @@ from protocols.algebra.expressions import Column, Comparison, Condition, Express
 from protocols.algebra.types import ColumnType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, either, with_columns
-from protocols.views.binding.scope import Scope, ShownColumn
+from protocols.views.binding.scope import Columns, NamedColumn, ShownColumn, Visible, called
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.operands import kept
 from protocols.views.view import Atom, OutputColumn, View
 
-#: A whole query as a subquery: (its node, its columns by name in order).
-Bound: TypeAlias = tuple[tree.Node, dict[str, ShownColumn]]
+#: A whole query as a subquery: its node and its columns.
+Bound: TypeAlias = tuple[tree.Node, Columns]
 #: The names of WITH, in lower case; each use of a name reads its query again.
 Common: TypeAlias = Mapping[str, Callable[[], Bound]]
 _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
@@ -28,55 +29,80 @@ _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
 }
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of FROM, a table or several that are joined."""
+
+    node: tree.Node
+    visible: Visible
+
+
+@dataclass(frozen=True)
+class MergedColumn:
+    """A column of USING: that of the left side, that of the right side."""
+
+    ours: NamedColumn
+    theirs: NamedColumn
+
+    @property
+    def equality(self) -> Condition:
+        """The condition that it stands for."""
+        ours, theirs = (Column(each.shown.name) for each in (self.ours, self.theirs))
+        return Comparison(ours, "=", theirs)
+
+
 @dataclass
 class From:
-    """Reads the FROM clause of one SELECT into a node, and its columns into a scope."""
+    """Reads the FROM clause of one SELECT."""
 
     text: Text
     catalog: Catalog
     names: Names
-    scope: Scope
     common: Common
     bind: Callable[[exp.Query], Bound]
-    #: Reads the condition of an ON clause, with the columns seen so far.
-    condition: Callable[[exp.Expr], Condition]
+    #: Reads the condition of an ON clause over the columns of both sides.
+    condition: Callable[[exp.Expr, Visible], Condition]
     #: Where each relation of the tree stands in the text, by the alias of its atom.
     places: dict[str, exp.Expr]
+    #: The aliases before the last comma, in lower case.
+    _before: set[str] = field(default_factory=set)
 
-    def node(self, select: exp.Select) -> tree.Node:
-        """Reads all of FROM as one node."""
+    def whole(self, select: exp.Select) -> Part:
+        """Reads all of FROM: the items between its commas, and then what they make together."""
         first = select.args.get("from_")
         if first is None:
             self.text.refuse(
                 select, "this SELECT names no relation: FROM source.relation is missing"
             )
-        node = self._item(first.this)
+        parts = [self._item(first.this)]
         for join in select.args.get("joins") or ():
-            node = self._joined(node, join)
-        return node
+            if _is_comma(join):
+                self._before |= {alias.lower() for alias in parts[-1].visible.tables}
+                parts.append(self._item(join.this))
+            else:
+                parts[-1] = self._joined(parts[-1], join)
+        return reduce(self._beside, parts)
 
-    def _item(self, item: exp.Expr) -> tree.Node:
+    def _item(self, item: exp.Expr) -> Part:
         """Reads a table and the joins in its parentheses."""
-        if isinstance(item, exp.Paren) or (
-            isinstance(item, exp.Subquery)
-            and isinstance(item.this, exp.Table | exp.Subquery)
-            and not item.alias
-        ):
-            node = self._item(item.this)
+        if isinstance(item, exp.Paren):
+            part = self._item(item.this)
+        elif isinstance(item, exp.Subquery) and not _is_query(item):
+            part = self._aliased(self._item(item.this), item)
         else:
-            node = self._table(item)
+            part = self._table(item)
         for join in item.args.get("joins") or ():
-            node = self._joined(node, join)
-        return node
+            part = self._joined(part, join)
+        return part
 
-    def _joined(self, left: tree.Node, join: exp.Join) -> tree.Node:
+    # -- joins -----------------------------------------------------------------------------------
+
+    def _joined(self, left: Part, join: exp.Join) -> Part:
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
         if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in _KINDS:
             words = " ".join(word for word in (method, side, kind) if word)
             self.text.refuse(join, f"{words} JOIN is not supported; INNER, LEFT, RIGHT, FULL are")
-        before = dict(self.scope.tables)
         right = self._item(join.this)
-        new = {alias for alias in self.scope.tables if alias not in before}
         on = join.args.get("on")
         using = join.args.get("using") or ()
         if side and on is None and not using:
@@ -86,65 +112,83 @@ class From:
             self.text.refuse(
                 subquery, "a subquery cannot stand in ON; move it to WHERE, or join it in FROM"
             )
-        pairs = [self._using(column, set(before), new) for column in using]
-        tests = tuple(
-            Comparison(Column(ours.name), "=", Column(theirs.name)) for _, ours, theirs in pairs
-        )
-        condition = conjunction(tests if on is None else (*tests, self.condition(on)))
-        kind = _KINDS[side]
-        if kind == "right":
-            node = tree.Join("left", right, left, (), condition)
-        else:
-            node = tree.Join(kind, left, right, (), condition)
-        return self._merged(node, pairs, side)
+        both = self._both(left.visible, right.visible)
+        merged = [self._using(each, left.visible, right.visible) for each in using]
+        tests = [each.equality for each in merged]
+        if on is not None:
+            self._refuse_before(on)
+            tests.append(self.condition(on, both))
+        joined = _join(_KINDS[side], left.node, right.node, conjunction(tuple(tests)))
+        return self._merged(Part(joined, both), merged, side)
 
-    def _using(
-        self, column: exp.Identifier, left: set[str], right: set[str]
-    ) -> tuple[str, ShownColumn, ShownColumn]:
-        """Reads USING (c): c of the new table equals c of those before, and is called just c."""
-        name = column.name.lower()
-        ours = self._owners(name, left)
-        if name in self.scope.merged:
-            ours = [self.scope.merged[name]]
-        theirs = self._owners(name, right)
-        if len(ours) != 1 or len(theirs) != 1:
+    def _refuse_before(self, on: exp.Expr) -> None:
+        for column in on.find_all(exp.Column):
+            if column.table.lower() in self._before:
+                where = f"{column.table} stands before a comma, where ON does not reach"
+                self.text.refuse(column, f"{where}; write CROSS JOIN instead of the comma")
+
+    def _beside(self, left: Part, right: Part) -> Part:
+        """All pairs of rows."""
+        node = tree.Join("inner", left.node, right.node, ())
+        return Part(node, self._both(left.visible, right.visible))
+
+    def _both(self, mine: Visible, other: Visible) -> Visible:
+        there = {alias.lower() for alias in mine.tables}
+        for alias, columns in other.tables.items():
+            if alias.lower() in there:
+                at = columns[0].at
+                self.text.refuse(at, f"the name {alias!r} occurs twice in FROM; give one an alias")
+        return Visible(
+            {**mine.tables, **other.tables},
+            (*mine.columns, *other.columns),
+            mine.disputed | other.disputed,
+        )
+
+    def _using(self, column: exp.Identifier, left: Visible, right: Visible) -> MergedColumn:
+        """Reads USING (c): c of one side equals c of the other, and is called just c."""
+        sides = [called(side.columns, column.name) for side in (left, right)]
+        if any(len(found) != 1 for found in sides):
             self.text.refuse(
                 column, f"USING ({column.name}): each side must have it exactly once; write ON"
             )
-        if kept(ours[0].type) != kept(theirs[0].type):
-            types = f"{kept(ours[0].type).name} and {kept(theirs[0].type).name}"
-            self.text.refuse(column, f"columns of two types are compared: {types}; write ON")
-        return name, ours[0], theirs[0]
+        merged = MergedColumn(*(found for (found,) in sides))
+        types = [kept(each.shown.type) for each in (merged.ours, merged.theirs)]
+        if types[0] != types[1]:
+            names = " and ".join(type_.name for type_ in types)
+            self.text.refuse(column, f"columns of two types are compared: {names}; write ON")
+        return merged
 
-    def _owners(self, name: str, aliases: set[str]) -> list[ShownColumn]:
-        return [
-            shown
-            for alias in aliases
-            for column, shown in self.scope.tables[alias].items()
-            if column.lower() == name
-        ]
+    def _merged(self, part: Part, merged: Sequence[MergedColumn], side: str) -> Part:
+        """The join with each column of USING once, where the left side has it.
 
-    def _merged(
-        self, node: tree.Node, pairs: list[tuple[str, ShownColumn, ShownColumn]], side: str
-    ) -> tree.Node:
-        """The columns of USING: from the side that is never padded, or from whichever is there."""
+        It is the column of the side that is never padded, or of whichever is there.
+        """
+        if not merged:
+            return part
         more: list[tuple[str, Expression, ColumnType]] = []
-        for name, ours, theirs in pairs:
+        instead: dict[int, NamedColumn | None] = {}
+        for each in merged:
+            ours, theirs = each.ours.shown, each.theirs.shown
             shown = theirs if side == "RIGHT" else ours
             if side == "FULL":
                 type_ = ours.type if ours.type == theirs.type else kept(ours.type)
-                shown = ShownColumn(self.names.fresh(name), type_)
+                shown = ShownColumn(self.names.fresh(each.ours.name), type_)
                 value = either(Column(ours.name), Column(theirs.name), type_)
                 more.append((shown.name, value, kept(type_)))
-            self.scope.merged[name] = shown
-        return with_columns(node, more)
+            instead[id(each.ours)] = replace(each.ours, shown=shown)
+            instead[id(each.theirs)] = None
+        before = part.visible.columns
+        columns = tuple(c for each in before if (c := instead.get(id(each), each)) is not None)
+        first = [each.ours for each in merged]
+        agree = all(one is other for one, other in zip(first, before, strict=False))
+        disputed = part.visible.disputed | (frozenset() if agree else {""})
+        visible = replace(part.visible, columns=columns, disputed=disputed)
+        return Part(with_columns(part.node, more), visible)
 
     # -- tables ------------------------------------------------------------------------------
 
-    def _table(self, table: exp.Expr) -> tree.Node:
+    def _table(self, table: exp.Expr) -> Part:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-            if not table.alias:
-                self.text.refuse(table, "a subquery in FROM needs an alias")
             return self._shown(*self.bind(table.this), table.alias, table)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             self.text.refuse(table, "only relations and subqueries can stand in FROM")
@@ -155,17 +199,22 @@ class From:
             self.text.refuse(table, f"write relations as source.relation, not {table.sql()!r}")
         return self._relation(self._known(table), table.alias or table.name, table)
 
-    def _shown(
-        self, node: tree.Node, columns: dict[str, ShownColumn], alias: str, at: exp.Expr
-    ) -> tree.Node:
+    def _aliased(self, part: Part, at: exp.Subquery) -> Part:
+        """Joined tables under one alias, which hides their own."""
+        if not at.alias:
+            return part
+        aliased = self._shown(part.node, part.visible.columns, at.alias, at)
+        if not part.visible.disputed:
+            return aliased
+        disputed = frozenset({"", at.alias.lower()})
+        return Part(part.node, replace(aliased.visible, disputed=disputed))
+
+    def _shown(self, node: tree.Node, columns: Columns, alias: str, at: exp.Expr) -> Part:
         """A table of FROM, with the names that an alias gives to its columns."""
-        renamed = at.args["alias"].columns if at.args.get("alias") else ()
-        if renamed:
-            if len(renamed) != len(columns):
-                self.text.refuse(at, f"{alias} has {len(columns)} columns, not {len(renamed)}")
-            columns = dict(zip((c.name for c in renamed), columns.values(), strict=True))
-        self.scope.add(alias, columns, at)
-        return node
+        given = at.args["alias"].columns if at.args.get("alias") else ()
+        named = renamed(self.text, columns, given, alias, at)
+        placed = tuple(replace(each, at=at) for each in named)
+        return Part(node, Visible({alias: placed} if alias else {}, placed))
 
     def _known(self, table: exp.Table) -> Relation:
         wanted = (table.db.lower(), table.name.lower())
@@ -175,18 +224,56 @@ class From:
         known = ", ".join(map(str, self.catalog.relations)) or "none at all"
         self.text.refuse(table, f"there is no relation {table.db}.{table.name}; there are: {known}")
 
-    def _relation(self, relation: Relation, alias: str, at: exp.Expr) -> tree.Node:
+    def _relation(self, relation: Relation, alias: str, at: exp.Expr) -> Part:
         """A relation as an inner join of just itself."""
         unique = self.names.fresh(alias)
         self.places[unique] = at
         atom = Atom(0, unique, relation, relation.column_names, None)
-        columns = {
-            column: ShownColumn(self.names.fresh(atom.qualified(column)), type_)
+        columns = tuple(
+            NamedColumn(column, ShownColumn(self.names.fresh(atom.qualified(column)), type_), at)
             for column, type_ in relation.columns
-        }
+        )
         outputs = tuple(
-            OutputColumn(shown.name, atom.qualified(column), kept(shown.type))
-            for column, shown in columns.items()
+            OutputColumn(each.shown.name, atom.qualified(each.name), kept(each.shown.type))
+            for each in columns
         )
         core = tree.Core(View(unique, self.text.sql, (atom,), (), (), outputs))
         return self._shown(core, columns, alias, at)
+
+
+def renamed(
+    text: Text, columns: Columns, given: Sequence[exp.Identifier], alias: str, at: exp.Expr
+) -> Columns:
+    """The columns with the names that are given to the first of them."""
+    if len(given) > len(columns):
+        number = f"{len(columns)} column{'s' * (len(columns) > 1)}"
+        text.refuse(at, f"{alias} has {number}, not {len(given)}")
+    first = [replace(each, name=name.name) for each, name in zip(columns, given, strict=False)]
+    return (*first, *columns[len(given) :])
+
+
+def _join(
+    kind: tree.JoinKind | Literal["right"],
+    left: tree.Node,
+    right: tree.Node,
+    condition: Condition | None,
+) -> tree.Join:
+    if kind == "right":
+        return tree.Join("left", right, left, (), condition)
+    return tree.Join(kind, left, right, (), condition)
+
+
+def _is_comma(join: exp.Join) -> bool:
+    return set(_given(join)) == {"this"}
+
+
+def _given(node: exp.Expr) -> list[str]:
+    return [name for name, value in node.args.items() if value]
+
+
+def _is_query(item: exp.Subquery) -> bool:
+    """Whether it is a query in parentheses, rather than tables."""
+    inner = item.this
+    if isinstance(inner, exp.Subquery):
+        return _is_query(inner) and not inner.args.get("joins") and not inner.alias
+    return isinstance(inner, exp.Query)

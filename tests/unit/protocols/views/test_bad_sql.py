@@ -55,11 +55,27 @@ NAMES = [
     ("SELECT id FROM shop.orders, ‸shop.orders", "'orders' occurs twice in FROM"),
     ("SELECT id AS a, ‸no AS A FROM shop.lines", "two columns are called 'A'"),
     ("SELECT ‸id AS _position FROM shop.orders", "names with a leading _ are reserved"),
-    ("SELECT id, ‸id + 1 FROM shop.orders", r"give id \+ 1 a name: … AS name"),
-    ("SELECT a FROM ‸shop.orders o(a, b)", "o has 6 columns, not 2"),
+    ("SELECT a FROM ‸crm.customers c(a, b, c, d)", "c has 3 columns, not 4"),
+    ("SELECT ‸t.id FROM (SELECT id, no AS id FROM shop.lines) t", "name of its own with AS"),
+    ("SELECT ‸t.* FROM (SELECT id, no AS id FROM shop.lines) t", "two columns are called 'id'"),
+    ("SELECT ‸l.id FROM (shop.lines l JOIN crm.customers c ON l.no = c.boss) j", "there are: j"),
+    ("SELECT ‸x.id FROM (SELECT id FROM shop.lines)", "only tables without an alias"),
+    (
+        "SELECT ‸* FROM shop.orders JOIN crm.customers USING (customer)",
+        "begins with the columns of USING in PostgreSQL",
+    ),
+    (
+        "SELECT ‸j.* FROM (shop.orders JOIN crm.customers USING (customer)) j",
+        "begins with the columns of USING in PostgreSQL",
+    ),
+    (
+        "SELECT ‸customer FROM shop.orders JOIN crm.customers a USING (customer)"
+        " JOIN crm.customers b ON a.boss = b.customer",
+        r"ambiguous: write orders\.customer or a\.customer or b\.customer",
+    ),
     ("WITH t AS (SELECT a FROM ‸u), u AS (SELECT id AS a FROM shop.orders) SELECT a FROM t", "u"),
     ("WITH t AS (SELECT id FROM ‸t) SELECT id FROM t", r"write relations as source\.relation"),
-    ("WITH ‸t(a) AS (SELECT id FROM shop.orders) SELECT a FROM t", "name the columns inside"),
+    ("WITH ‸t(a, b) AS (SELECT id FROM shop.orders) SELECT a FROM t", "t has 1 column, not 2"),
     ("‸WITH t AS (SELECT 1), t AS (SELECT 2) SELECT a FROM t", "Duplicate CTE name"),
 ]
 CLAUSES = [
@@ -117,7 +133,10 @@ JOINS = [
     ("SELECT id FROM ‸'x.csv'", r"write relations as source\.relation"),
     ("SELECT id FROM (VALUES (‸1), (2)) t(id)", "VALUES is not supported"),
     ("SELECT id FROM (SELECT ‸1) t(id)", "this SELECT names no relation"),
-    ("SELECT id FROM (SELECT ‸id FROM shop.orders)", "a subquery in FROM needs an alias"),
+    (
+        "SELECT o.id FROM shop.lines l, shop.orders o JOIN crm.customers c ON c.boss = ‸l.no",
+        "l stands before a comma, where ON does not reach; write CROSS JOIN",
+    ),
 ]
 GROUPS = [
     ("SELECT ‸id, count(*) AS n FROM shop.orders GROUP BY paid", "neither in GROUP BY nor in an"),

@@ -1,9 +1,11 @@
 """View texts that are damaged at random: each is either accepted or refused.
 
-DuckDB must be able to run each accepted text, with columns of the same names and types. A good part
-must be accepted, some with every kind of damage, or the comparison would be vacuous.
+DuckDB must be able to run each accepted text, with columns of the same names and types; only items
+without a name have another one in DuckDB (`views/naming.py`). A good part must be accepted, some
+with every kind of damage, or the comparison would be vacuous.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from random import Random
@@ -89,6 +91,15 @@ def _read(sql: str) -> AnyView | ViewRefused:
         return refused
 
 
+def _same(ours: list[tuple[str, str]], duckdbs: list[tuple[str, str]]) -> bool:
+    """Whether the columns agree; DuckDB calls an unnamed item as it is written."""
+    unnamed = re.compile(r"true|false|null|.*[^\w].*|\d.*")
+    return len(ours) == len(duckdbs) and all(
+        one[1] == other[1] and (one[0] == other[0] or unnamed.fullmatch(other[0]) is not None)
+        for one, other in zip(ours, duckdbs, strict=True)
+    )
+
+
 @pytest.fixture(scope="module")
 def tables() -> EmptyTables:
     return EmptyTables(CATALOG)
@@ -96,7 +107,9 @@ def tables() -> EmptyTables:
 
 @pytest.mark.parametrize("sql", GOOD)
 def test_a_good_view_has_the_columns_that_duckdb_gives_it(sql: str, tables: EmptyTables) -> None:
-    assert _kept(sql) == tables.columns(sql)
+    kept = _kept(sql)
+    assert kept is not None
+    assert _same(kept, tables.columns(sql))
 
 
 def test_a_damaged_view_is_refused_or_has_the_columns_that_duckdb_gives_it(
@@ -107,13 +120,15 @@ def test_a_damaged_view_is_refused_or_has_the_columns_that_duckdb_gives_it(
         kind, sql = mutated(number)
         columns = _kept(sql)
         if columns is not None:
-            assert columns == tables.columns(sql), sql
+            assert _same(columns, tables.columns(sql)), sql
             kept[kind] += 1
     assert kept.total() > MUTATIONS // 5
     assert set(kept) == set(KINDS)
 
 
 def test_the_comparison_with_duckdb_can_fail(tables: EmptyTables) -> None:
-    assert tables.columns("SELECT id + 0.5 AS x FROM shop.orders") != [("x", "BIGINT")]
+    for name, type_ in (("x", "BIGINT"), ("y", "DOUBLE")):
+        text = "SELECT CAST(id AS DOUBLE) AS x FROM shop.orders"
+        assert not _same([(name, type_)], tables.columns(text))
     with pytest.raises(duckdb.Error):
         tables.columns("SELECT nix FROM shop.orders")
