@@ -155,6 +155,21 @@ def conjunction(parts: tuple[Condition, ...]) -> Condition | None:
     return And(parts)
 
 
+def same(left: Expression, right: Expression) -> Condition:
+    """`left IS NOT DISTINCT FROM right`: equal, or both NULL; never unknown."""
+    nulls = IsNull(left), IsNull(right)
+    equal = And((Not(nulls[0]), Not(nulls[1]), Comparison(left, "=", right)))
+    return Or((And(nulls), equal))
+
+
+def compared_by_same(condition: Condition) -> tuple[Expression, Expression] | None:
+    """The two sides of `same`; None for any other condition."""
+    match condition:
+        case Or((And((IsNull(left), IsNull(right))), _)) if condition == same(left, right):
+            return left, right
+    return None
+
+
 def columns_of(what: Condition | Expression) -> set[str]:
     """The names of all columns that it mentions."""
     if isinstance(what, Column):

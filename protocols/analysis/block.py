@@ -214,7 +214,8 @@ def _joined(node: Join, left: NamedBlock, right: NamedBlock) -> NamedBlock:
     both = NamedBlock(left.block, {**left.columns, **right.columns})
     pairs = [(both.columns[a], both.columns[b]) for a, b in node.on]
     others = (in_condition(each, both.of) for each in ex.conjuncts(node.condition))
-    conditions = (*_equalities(pairs), *others)
+    equal = (ex.same(a, b) for a, b in pairs) if node.nulls_equal else _equalities(pairs)
+    conditions = (*equal, *others)
     block = Joined(node.kind, left.block, right.block, conditions)  # type: ignore[arg-type]
     return NamedBlock(block, both.columns)
 

@@ -26,7 +26,17 @@ from protocols.algebra import expressions as ex
 from protocols.algebra.nullrejection import never_null_where
 from protocols.analysis.coalesce import coalesced
 from protocols.views.catalog import Relation
-from protocols.views.tree import Compute, Core, Filter, Group, Join, Multiply, Node, Union
+from protocols.views.tree import (
+    Compute,
+    Constants,
+    Core,
+    Filter,
+    Group,
+    Join,
+    Multiply,
+    Node,
+    Union,
+)
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -107,6 +117,8 @@ def facts(node: Node) -> Facts:
             return replace(inner, marks=inner.marks | {mark("repetition")})
         case Union():
             return Facts((), frozenset({mark("union")}), _NOTHING)
+        case Constants():
+            return Facts((), frozenset({mark("constants")}), _NOTHING)
 
 
 def inner_join(
@@ -162,7 +174,7 @@ def _join(node: Join) -> Facts:
     if node.kind == "left":
         # Only rows of the right that satisfy the conditions are shown.
         met = tuple(c for c in node.conditions if ex.columns_of(c) <= node.right.columns.keys())
-        on = frozenset(b for _, b in node.on)
+        on = frozenset(() if node.nulls_equal else (b for _, b in node.on))
         seen = conditioned(right, met)
         seen = replace(seen, never_null=seen.never_null | on)
         joined = _beside(left, _padded(seen))

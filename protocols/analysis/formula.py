@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from protocols.views.catalog import Relation
 from protocols.views.tree import (
     Compute,
+    Constants,
     Core,
     Filter,
     Group,
@@ -49,6 +50,8 @@ def formula(node: Node) -> str:
     match node:
         case Core(view):
             return _in_brackets([atom.alias for atom in view.atoms], "⋈")
+        case Constants():
+            return "VALUES"
         case Filter(below) | Compute(below) | Multiply(below):
             return formula(below)
         case Union(sides):

@@ -96,12 +96,31 @@ EXAMPLES: dict[str, str] = {
     "aggregates joined with one another; CTEs, subqueries in `FROM`": """
         WITH s AS (SELECT customer, SUM(amount) AS s FROM sales.orders GROUP BY customer)
         SELECT c.id, s.s FROM crm.customers c FULL JOIN s ON s.customer = c.id""",
+    "`NATURAL JOIN`, `SEMI JOIN`; an equality in every arm of `OR`": """
+        SELECT c.name, o.id FROM crm.customers c SEMI JOIN crm.customers b ON b.boss = c.id
+        JOIN sales.orders o ON (o.customer = c.id AND o.amount > 9)
+                            OR (o.customer = c.id AND c.boss IS NULL)""",
+    "a join by `IS NOT DISTINCT FROM`": """
+        SELECT c.id, o.amount FROM crm.customers c
+        LEFT JOIN sales.orders o ON o.customer IS NOT DISTINCT FROM c.boss""",
+    "`VALUES`, `SELECT` of constants": """
+        SELECT c.id, v.class FROM crm.customers c
+        JOIN (VALUES ('Ann', 'A'), ('Bob', 'B')) AS v(name, class) ON v.name = c.name""",
+    "`(a, b) IN (…)`, `(a, b) IN (SELECT …)`": """
+        SELECT c.id FROM crm.customers c WHERE (c.name, c.boss) IN (('Ada', 2), ('Bo', 1))
+        AND (c.id, c.boss) IN (SELECT customer, id FROM sales.orders)""",
     "`EXISTS`, `IN (SELECT …)`": """
         SELECT c.id FROM crm.customers c
         WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
     "`NOT EXISTS`": """
         SELECT c.id FROM crm.customers c
         WHERE NOT EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
+    "`EXISTS` without a link": """
+        SELECT c.id FROM crm.customers c
+        WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.amount > 9)""",
+    "a value by key": """
+        SELECT o.id, (SELECT c.name FROM crm.customers c WHERE c.id = o.customer) AS name
+        FROM sales.orders o""",
     "`NOT IN (SELECT …)`": """
         SELECT c.id FROM crm.customers c WHERE c.id NOT IN (SELECT customer FROM sales.orders)""",
     "`> ALL`, `> ANY` of a correlated subquery": """

@@ -77,6 +77,8 @@ def label(node: Node) -> str:
             return f"select {shown}"
         case tree.Filter(_, condition):
             return f"where {condition_text(condition)}"
+        case tree.Constants(_, rows):
+            return f"constants, {len(rows)} row{'s' * (len(rows) != 1)}"
         case tree.Union():
             return "union all"
         case tree.Multiply(_, times):

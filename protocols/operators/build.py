@@ -7,6 +7,7 @@ from protocols.operators.groups import GroupOperator
 from protocols.operators.joins import JoinOperator
 from protocols.operators.linear import (
     ComputeOperator,
+    ConstantsOperator,
     FilterOperator,
     MultiplyOperator,
     UnionOperator,
@@ -47,6 +48,8 @@ def _built(
     match node:
         case tree.Core():
             return core(node.view)
+        case tree.Constants():
+            return ConstantsOperator(node)
         case tree.Compute():
             return ComputeOperator(node, *below)
         case tree.Filter():

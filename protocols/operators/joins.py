@@ -8,7 +8,8 @@ pads its *orphans*, the rows without a partner, with NULL:
 Absence is taken per join key, and then pairs and orphans are found in one pass (`outer.py`); or, if
 pairs have to satisfy more than equalities, per row of the left side. So an orphan appears at the
 very position at which the last partner goes, and goes when the first one comes. A row with NULL in
-its join key meets nothing and is always an orphan.
+its join key meets nothing and is always an orphan, unless the keys are compared by IS NOT DISTINCT
+FROM.
 
 Null extension is not linear. It is right here because it comes last: the sources are asked for
 inner matches only, and answers are corrected before anything is padded.
@@ -84,6 +85,7 @@ class JoinOperator:
         self._left, self._right = left, right
         self._kind = node.kind
         self._on = node.on
+        self._nulls_equal = node.nulls_equal
         stated = statement(node)
         self._names, self._reads = stated.names, stated.reads
         #: The columns on which each side is joined.
@@ -98,7 +100,7 @@ class JoinOperator:
         self._counted = [Counted(node, side, allows_too_few) for side in (node.left, node.right)]
         #: For each side whose number of rows per key decides the other side's orphans.
         self._partners = [
-            Partners(by, memory(side, by), self._counted[side])
+            Partners(by, memory(side, by), self._counted[side], node.nulls_equal)
             if self._reads[side].unless_known
             else None
             for side, by in enumerate(self._by)
@@ -221,7 +223,13 @@ class JoinOperator:
         mine, other = (self._able(side, rows[side]) for side in (0, 1))
         left, right = (None if each is None else _voids(each) for each in numbers)
         found = outer_pairs(
-            mine, other, self._on, (left, right), is_full=is_full, changes_only=changes_only
+            mine,
+            other,
+            self._on,
+            (left, right),
+            nulls_equal=self._nulls_equal,
+            is_full=is_full,
+            changes_only=changes_only,
         )
         parts = [found]
         for side in (0, 1) if is_full else (0,):
@@ -236,7 +244,8 @@ class JoinOperator:
         return rows if test is None else rows.filter(test)
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        return pairs(self._able(0, left), self._able(1, right), self._on, where=self._test)
+        mine, other = self._able(0, left), self._able(1, right)
+        return pairs(mine, other, self._on, self._nulls_equal, where=self._test)
 
     def _partnered(
         self, span: Span, rows: pl.DataFrame, others: pl.DataFrame, numbers: pl.DataFrame | None
@@ -280,11 +289,11 @@ class JoinOperator:
                 by = list(dict.fromkeys(theirs for _, theirs in on))
                 numbers = running(others, by)
                 counted.check(numbers, by)
-            return _Partner(numbers, on, nulls_equal=False)
+            return _Partner(numbers, on, self._nulls_equal)
         # All columns of a row decide whether it has a partner.
         mine = columns_of(rows)
         each = distinct(rows, mine).with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-        matches = pairs(throughout(each), others, on, where=self._test)
+        matches = pairs(throughout(each), others, on, self._nulls_equal, where=self._test)
         of_rows = running(matches.select(*mine, POSITION, COUNT), mine)
         counted.check(of_rows, mine)
         return _Partner(of_rows, [(name, name) for name in mine], nulls_equal=True)
@@ -300,7 +309,8 @@ class JoinOperator:
 
     def _keys(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
         """The different join keys of the rows of one side that may have partners."""
-        return known_once(picked(self._able(side, rows), self._by[side]))
+        keys = picked(self._able(side, rows), self._by[side])
+        return once(keys) if self._nulls_equal else known_once(keys)
 
     def _named(self, side: int, whose: int, keys: pl.DataFrame) -> pl.DataFrame:
         """The join keys of either side, in the names of this side."""

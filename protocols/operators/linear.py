@@ -6,13 +6,36 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions_polars import to_polars, value_to_polars
-from protocols.algebra.frame import empty_frame, picked
+from protocols.algebra.frame import empty_frame, picked, with_columns
 from protocols.exchange.together import together
 from protocols.operators.keys import Asked, agreeing, handed_on
-from protocols.operators.operator import Operator, Span, Task
+from protocols.operators.operator import Operator, Span, Task, no_change
 from protocols.operators.placed import added_up
 from protocols.operators.statements import statement
 from protocols.views import tree
+
+
+class ConstantsOperator:
+    """Rows that never change."""
+
+    def __init__(self, node: tree.Constants) -> None:
+        self.nothing = empty_frame(node.columns).data
+        columns = [
+            pl.Series(name, [row[place] for row in node.rows], type_.dtype, strict=False)
+            for place, (name, type_) in enumerate(node.named)
+        ]
+        self._rows = added_up(with_columns(pl.DataFrame(columns), {COUNT: 1}))
+
+    def change(self, _: Span) -> Task:
+        yield from ()
+        return no_change(self)
+
+    def before(self, _: Span, keys: Asked) -> Task:
+        yield from ()
+        return agreeing(self._rows, keys)
+
+    def settle(self) -> None:
+        """Does nothing: there is nothing to learn."""
 
 
 class ComputeOperator:

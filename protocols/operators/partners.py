@@ -32,8 +32,12 @@ class CountedKeys:
 class Partners:
     """The rows of one side by the columns on which it is joined."""
 
-    def __init__(self, columns: Sequence[str], memory: Memory, counted: Counted) -> None:
+    def __init__(
+        self, columns: Sequence[str], memory: Memory, counted: Counted, nulls_equal: bool
+    ) -> None:
+        """Unless NULL equals NULL, rows with a NULL in the key are nobody's partners."""
         self._by = list(columns)
+        self._nulls_equal = nulls_equal
         self._memory = memory
         self._counted = counted
 
@@ -77,8 +81,10 @@ class Partners:
         self._memory.settle()
 
     def _rows(self, rows: pl.DataFrame, *also: str) -> pl.DataFrame:
-        """The rows by their keys; rows with a NULL in the key are left out."""
+        """The rows that may be partners, by their keys."""
         found = picked(rows, [*self._by, *also, COUNT])
+        if self._nulls_equal:
+            return found
         if any(found.get_column(name).null_count() for name in self._by):
             found = found.drop_nulls(self._by)
         return found

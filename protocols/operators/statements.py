@@ -49,7 +49,7 @@ class Statement:
 def statement(node: tree.Node) -> Statement:
     """States the questions of the operator of a node."""
     match node:
-        case tree.Core():
+        case tree.Core() | tree.Constants():
             return Statement(())
         case tree.Compute():
             passed = {n: value.name for n, value, _ in node.values if isinstance(value, Column)}
@@ -97,12 +97,14 @@ def _read_of_side(node: tree.Join, side: int) -> Read:
     then the numbers are remembered. EXISTS needs nothing but the numbers.
     """
     by = tuple(dict.fromkeys(pair[side] for pair in node.on))
+    nulls = node.nulls_equal
     if not _pads(node.kind, side):
-        return Read(side, by, (1 - side,))
+        return Read(side, by, (1 - side,), nulls=nulls)
     both = (1 - side, side)
     if not by or any(_is_of_pairs(node, test) for test in conjuncts(node.condition)):
-        return Read(side, by, both)
-    return Read(side, by, both, both if node.kind in ("semi", "anti") else (side,))
+        return Read(side, by, both, nulls=nulls)
+    known = both if node.kind in ("semi", "anti") else (side,)
+    return Read(side, by, both, known, nulls=nulls)
 
 
 def _pads(kind: tree.JoinKind, side: int) -> bool:

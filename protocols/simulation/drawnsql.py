@@ -13,9 +13,15 @@ from random import Random
 
 from protocols.algebra.expressions import COMPARISONS
 from protocols.simulation.drawnscalars import ScalarDice, VisibleColumn
+from protocols.simulation.drawntables import (
+    Relations,
+    TableDice,
+    columns_of,
+    common_names,
+    name_of,
+    unambiguous,
+)
 
-#: Relation → column → type.
-Relations = Mapping[str, Mapping[str, str]]
 _QUANTIFIED = tuple(COMPARISONS)
 #: The name of an item that is more than a column.
 _NAME = re.compile(r"(?<=\)|D) AS (c\d+)\b")
@@ -35,15 +41,15 @@ class DrawnQuery:
     columns: Mapping[str, str]
 
 
-def drawn_query(rng: Random, relations: Relations, room: int) -> str:
-    """Draws the text of a query that names at most about `room` relations."""
-    return _Drawing(rng, relations, room).whole()
+def drawn_query(rng: Random, relations: Relations, room: int, keyed: Sequence[str] = ()) -> str:
+    """Draws the text of a query that names at most about `room` relations, some with a key."""
+    return _Drawing(rng, relations, room, keyed).whole()
 
 
 class _Drawing:
     """A query that is being drawn."""
 
-    def __init__(self, rng: Random, relations: Relations, room: int) -> None:
+    def __init__(self, rng: Random, relations: Relations, room: int, keyed: Sequence[str]) -> None:
         self._rng = rng
         self._relations = relations
         #: The number of relations that may still be named.
@@ -52,8 +58,8 @@ class _Drawing:
         #: Queries in WITH: name → (columns, the number of relations that they name).
         self._common: dict[str, tuple[Mapping[str, str], int]] = {}
         self._scalars = ScalarDice(rng, self._asked)
-        #: For what was not drawn from the beginning, so that the rest of a seed stays the same.
-        self._later = Random(repr(rng.getstate()))
+        self._tables = TableDice(Random(repr(rng.getstate())), relations)
+        self._keyed = keyed
         #: Whether a drawn scalar may contain subqueries.
         self._asks = False
 
@@ -74,7 +80,7 @@ class _Drawing:
 
         def name(found: re.Match[str]) -> str:
             unused = len(re.findall(rf"\b{found[1]}\b", text)) == 1
-            return "" if unused and self._later.random() < 0.3 else found[0]
+            return "" if unused and self._tables.happens(0.3) else found[0]
 
         return _NAME.sub(name, text)
 
@@ -193,42 +199,33 @@ class _Drawing:
             # Joins in parentheses on the right: not a left-deep tree.
             other, new = self._joined(other, new)
             other, new = self._in_parentheses(other, new)
-        both = {**_unambiguous(tables, new), **_unambiguous(new, tables)}
+        both = {**unambiguous(tables, new), **unambiguous(new, tables)}
         kind = self._rng.choice(("JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
-        common = self._common_names(tables, new)
+        common = common_names(tables, new)
         if common and self._rng.random() < 0.15:
             name = self._rng.choice(common)
-            type_ = next(e.type for cs in new.values() for e in cs if _name_of(e) == name)
+            type_ = next(e.type for cs in new.values() for e in cs if name_of(e) == name)
             merged = {f"USING {name}": [VisibleColumn(name, type_)]}
             return f"{text} {kind} {other} USING ({name})", {**both, **merged}
         ours, theirs = ([each for cs in side.values() for each in cs] for side in (tables, new))
         on = " AND ".join(self._equalities(ours, theirs, self._rng.choice((1, 1, 1, 2))))
+        on = self._tables.link(on, [*ours, *theirs])
         if self._rng.random() < 0.35:
             on += f" AND {self._condition([*ours, *theirs])}"
+        if self._tables.happens(0.05):
+            kind = self._rng.choice(("SEMI JOIN", "ANTI JOIN"))
+            return f"{text} {kind} {other} ON {on}", tables
         return f"{text} {kind} {other} ON {on}", both
 
     def _in_parentheses(
         self, text: str, tables: dict[str, list[VisibleColumn]]
     ) -> tuple[str, dict[str, list[VisibleColumn]]]:
         """Joined tables; sometimes under one alias, with other names for all columns."""
-        if " USING " in text or self._later.random() < 0.25:
+        if " USING " in text or self._tables.happens(0.25):
             return f"({text})", tables
         alias = f"t{next(self._numbers)}"
         types = {self._name(): each.type for columns in tables.values() for each in columns}
-        return f"({text}) AS {alias}({', '.join(types)})", {alias: _of(alias, types)}
-
-    def _common_names(
-        self, tables: Mapping[str, list[VisibleColumn]], new: Mapping[str, list[VisibleColumn]]
-    ) -> list[str]:
-        """The columns that occur once on both sides, with one type."""
-        sides: list[dict[str, list[str]]] = []
-        for side in (tables, new):
-            found: dict[str, list[str]] = {}
-            for shown in itertools.chain.from_iterable(side.values()):
-                found.setdefault(_name_of(shown), []).append(shown.type)
-            sides.append(found)
-        left, right = sides
-        return [n for n, types in left.items() if len(types) == 1 and right.get(n) == types]
+        return f"({text}) AS {alias}({', '.join(types)})", {alias: columns_of(alias, types)}
 
     def _equalities(
         self, ours: Sequence[VisibleColumn], theirs: Sequence[VisibleColumn], number: int
@@ -247,27 +244,28 @@ class _Drawing:
             name = self._rng.choice(list(self._common))
             columns, size = self._common[name]
             self._room -= size
-            return f"{name} AS {alias}", {alias: _of(alias, columns)}
+            return f"{name} AS {alias}", {alias: columns_of(alias, columns)}
         if self._room > 1 and self._rng.random() < 0.15:
             query = self._query()
-            if self._later.random() < 0.3:
-                return f"({query.text})", {alias: _of("", query.columns)}
-            return f"({query.text}) AS {alias}", {alias: _of(alias, query.columns)}
+            if self._tables.happens(0.3):
+                return f"({query.text})", {alias: columns_of("", query.columns)}
+            return f"({query.text}) AS {alias}", {alias: columns_of(alias, query.columns)}
         self._room -= 1
         name = self._rng.choice(list(self._relations))
-        if self._room > 0 and self._later.random() < 0.08:
+        if self._room > 0 and self._tables.happens(0.08):
             return self._everything_of(name, alias)
-        return f"{name} AS {alias}", {alias: _of(alias, self._relations[name])}
+        if self._tables.happens(0.05):
+            types = list(self._relations[name].values())[:2]
+            constants = {self._name(): type_ for type_ in types}
+            return self._tables.constants(constants, alias), {alias: columns_of(alias, constants)}
+        return f"{name} AS {alias}", {alias: columns_of(alias, self._relations[name])}
 
     def _everything_of(self, name: str, alias: str) -> tuple[str, dict[str, list[VisibleColumn]]]:
-        """Draws SELECT * over two relations joined by their first column, `id`."""
+        """Draws SELECT * over two relations."""
         self._room -= 1
-        other = self._later.choice(list(self._relations))
-        (id_, *ours), (_, *theirs) = self._relations[name].items(), self._relations[other].items()
-        types = {self._name(): type_ for _, type_ in (id_, *ours, *theirs)}
-        kind = self._later.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
-        query = f"SELECT * FROM {name} AS l{alias} {kind} {other} AS r{alias} USING (id)"
-        return f"({query}) AS {alias}({', '.join(types)})", {alias: _of(alias, types)}
+        query, types = self._tables.everything(name, alias)
+        columns = {self._name(): type_ for type_ in types}
+        return f"({query}) AS {alias}({', '.join(columns)})", {alias: columns_of(alias, columns)}
 
     # -- conditions ------------------------------------------------------------------------------
 
@@ -280,6 +278,8 @@ class _Drawing:
             else self._condition(columns, asks=self._rng.random() < 0.7)
             for _ in range(self._rng.choice((1, 1, 2)))
         ]
+        if (more := self._tables.test(columns)) is not None:
+            parts.append(more)
         return f" WHERE {' AND '.join(parts)}"
 
     def _condition(self, columns: Sequence[VisibleColumn], asks: bool = False) -> str:
@@ -299,6 +299,9 @@ class _Drawing:
         if form.endswith("EXISTS"):
             return f"{form} (SELECT 1 FROM {tables}{linked})"
         ours, item = self._item_like(columns, own)
+        if form == "IN" and not linked and self._tables.happens(0.6):
+            more = self._item_like(columns, own)
+            ours, item = f"({ours}, {more[0]})", f"{item}, {more[1]}"
         return f"{ours} {form} (SELECT {item} FROM {tables}{linked})"
 
     def _linked(
@@ -356,6 +359,8 @@ class _Drawing:
         return f"{ours} {self._rng.choice(_QUANTIFIED)} {form} {query}"
 
     def _single_value(self, columns: Sequence[VisibleColumn], wanted: str) -> str | None:
+        if self._keyed and self._tables.happens(0.3):
+            return self._value_by_key(columns, wanted)
         tables, own, linked = self._linked(columns, others=False)
         values = [each.text for each in own if each.type == wanted]
         forms = [f"{function}({value})" for value in values for function in ("min", "max")]
@@ -369,28 +374,18 @@ class _Drawing:
             return None
         return f"(SELECT {self._rng.choice(forms)} FROM {tables}{linked})"
 
+    def _value_by_key(self, columns: Sequence[VisibleColumn], wanted: str) -> str | None:
+        name, alias = self._tables.rng.choice(self._keyed), f"t{next(self._numbers)}"
+        own = [column for column, type_ in self._relations[name].items() if type_ == wanted]
+        numbers = [c.text for c in columns if c.type == "BIGINT" and "." in c.text]
+        if not own or not numbers:
+            return None
+        self._room -= 1
+        item, number = self._tables.rng.choice(own), self._tables.rng.choice(numbers)
+        return f"(SELECT {alias}.{item} FROM {name} AS {alias} WHERE {alias}.id = {number})"
+
     def _name(self) -> str:
         return f"c{next(self._numbers)}"
-
-
-def _name_of(shown: VisibleColumn) -> str:
-    return shown.text.rpartition(".")[2]
-
-
-def _unambiguous(
-    tables: Mapping[str, list[VisibleColumn]], others: Mapping[str, list[VisibleColumn]]
-) -> dict[str, list[VisibleColumn]]:
-    """The tables without columns that can no longer be named beside others."""
-    there = {_name_of(each) for columns in others.values() for each in columns}
-    return {
-        name: [each for each in columns if "." in each.text or each.text not in there]
-        for name, columns in tables.items()
-    }
-
-
-def _of(alias: str, columns: Mapping[str, str]) -> list[VisibleColumn]:
-    dot = "." if alias else ""
-    return [VisibleColumn(f"{alias}{dot}{name}", type_) for name, type_ in columns.items()]
 
 
 def _listed(items: Sequence[tuple[str, str]]) -> str:

@@ -77,9 +77,10 @@ def _view(
 ) -> str:
     relations = {f"{source}.{name}": columns for (source, name), columns in schema.items()}
     catalog = catalog_from_json(sources)
+    keyed = [str(relation) for relation in catalog if relation.key]
     for _ in range(_ATTEMPTS):
         try:
-            sql = drawn_query(rng, relations, rng.choice(_ROOM))
+            sql = drawn_query(rng, relations, rng.choice(_ROOM), keyed)
             if isinstance(parse_view("view", sql, catalog), TreeView):
                 return sql
             refused["an inner join"] += 1

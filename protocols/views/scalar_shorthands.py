@@ -54,9 +54,7 @@ def _check_pairwise(scalars: "ScalarReader", node: exp.Expr, operands: Sequence[
 def not_distinct(scalars: "ScalarReader", node: exp.Binary) -> ex.Condition:
     left, right = scalars.operand(node.left), scalars.operand(node.right)
     comparison = scalars.comparison(node, left, "=", right)
-    nulls = ex.IsNull(comparison.left), ex.IsNull(comparison.right)
-    both = ex.And((ex.Not(nulls[0]), ex.Not(nulls[1]), comparison))
-    return ex.Or((ex.And(nulls), both))
+    return ex.same(comparison.left, comparison.right)
 
 
 def _tested(equality: ex.Comparison) -> tuple[ex.Expression, SqlType | int]:

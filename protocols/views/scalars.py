@@ -88,6 +88,17 @@ class ScalarReader:
         self._check_exponents((operand,))
         return operand.expression, operand.type
 
+    def constants(self, at: exp.Expr, nodes: Sequence[exp.Expr]) -> tuple[SqlType, list[object]]:
+        """Values without columns: their common type, and each of them in it."""
+        type_, expressions = self.of_one_type(at, list(map(self.operand, nodes)))
+        values = []
+        for node, expression in zip(nodes, expressions, strict=True):
+            try:
+                values.append(value_of(expression, {}))
+            except NoValue as error:
+                self.refuse(node, f"{node.sql('duckdb')} has no value: {error}")
+        return type_, values
+
     # -- conditions -----------------------------------------------------------------------------
 
     def condition(self, node: exp.Expr) -> ex.Condition:
@@ -123,7 +134,10 @@ class ScalarReader:
                 self.refuse(node, f"the condition {node.sql('duckdb')} is not supported yet")
         if type(node) in COMPARISONS:
             left, right = self.operand(node.this), self.operand(node.expression)
-            return self.comparison(node, left, COMPARISONS[type(node)], right)
+            compared = self.comparison(node, left, COMPARISONS[type(node)], right)
+            if left.is_constant and right.is_constant:
+                return ex.IsTrue(_constant(ex.Truth(compared), BOOLEAN))
+            return compared
         operand = self._operand_of(node)
         return self._as_condition(node, operand.expression, operand.type)
 
@@ -141,12 +155,11 @@ class ScalarReader:
 
     def comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
         """Brings both sides to one type; a constant beside a column has to be one of its type."""
-        if left.is_constant and right.is_constant:
-            self.refuse(node, f"one side of {node.sql('duckdb')} has to be a column")
         self._check_exponents((left, right))
-        if right.is_constant and (right.is_open or left.is_column):
+        constants = left.is_constant and right.is_constant
+        if right.is_constant and not constants and (right.is_open or left.is_column):
             return ex.Comparison(left.expression, op, self._constant(right, left))
-        if left.is_constant and (left.is_open or right.is_column):
+        if left.is_constant and not constants and (left.is_open or right.is_column):
             return ex.Comparison(self._constant(left, right), op, right.expression)
         common = common_type(left.type, right.type)
         if common is None:

@@ -51,6 +51,8 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
 
     values = tuple((e.name, Column(e.shown.name), kept(e.shown.type)) for e in columns)
     tests_below = pushed(tree.Compute(node, values))
+    if not any(isinstance(each, tree.Core) for each in tree.nodes(node)):
+        text.refuse(query, "this view names no relation, so it would never change")
     root = narrowed(gathered(tests_below, binder.names, unlinked), {e.name for e in columns})
     inner = _inner_join(name, text.sql, root)
     return TreeView(name, text.sql, root) if inner is None else inner

@@ -1,8 +1,8 @@
 """A view that is more than one inner join, as a tree: joins of sources below, operators above.
 
-Each leaf is a `Core`, an inner join that the sources are asked about (`view.View`). The nodes above
-it are computed locally, from the changes of their inputs and, for the groups that these touch, from
-the rows before the change:
+Each leaf is a `Core`, an inner join that the sources are asked about (`view.View`), or rows that
+the text lists. The nodes above it are computed locally, from the changes of their inputs and, for
+the groups that these touch, from the rows before the change:
 
     Compute, Filter, Union, Multiply    linear: a change needs nothing but itself
     Join, Group                         not linear: a change needs the rows that it meets
@@ -17,9 +17,9 @@ Each column name occurs once in the whole tree, so no operator has to rename.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjuncts
+from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjuncts, same
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
 from protocols.views.view import View
@@ -34,6 +34,18 @@ class Core:
     @cached_property
     def columns(self) -> dict[str, ColumnType]:
         return dict(self.view.schema)
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """Rows that the text lists (VALUES, SELECT without FROM); they never change."""
+
+    named: tuple[tuple[str, ColumnType], ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return dict(self.named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,17 +122,23 @@ class Join:
     kind: JoinKind
     left: "Node"
     right: "Node"
-    #: Equalities, (column of the left, column of the right). NULL equals nothing.
+    #: Equalities, (column of the left, column of the right).
     on: tuple[tuple[str, str], ...]
     #: A further condition on pairs.
     condition: Condition | None = None
     #: Whether it adds the values of a subquery in an expression, rather than a JOIN in FROM.
     of_subquery: bool = False
+    #: Whether NULL equals NULL in `on`, as with IS NOT DISTINCT FROM; else it equals nothing.
+    nulls_equal: bool = False
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All conditions on a pair, one by one."""
-        equal = (Comparison(Column(ours), "=", Column(theirs)) for ours, theirs in self.on)
+        pairs = ((Column(ours), Column(theirs)) for ours, theirs in self.on)
+        equal = (
+            same(one, other) if self.nulls_equal else Comparison(one, "=", other)
+            for one, other in pairs
+        )
         return (*equal, *conjuncts(self.condition))
 
     @cached_property
@@ -168,13 +186,13 @@ class Group:
         return {**keys, **{each.name: each.type for each in self.aggregates}}
 
 
-Node: TypeAlias = Core | Compute | Filter | Union | Multiply | Join | Group
+Node: TypeAlias = Core | Constants | Compute | Filter | Union | Multiply | Join | Group
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
     """The nodes right below a node."""
     match node:
-        case Core():
+        case Core() | Constants():
             return ()
         case Union(below):
             return below

@@ -70,6 +70,8 @@ UPDATES: list[dict[str, Any]] = [
     _changed("r", (-1, R7), (1, [8, None, "Ab,c", "-2.25", 0.5, None, "2024-02-29"])),
     _changed("s", (1, [8, 1, 0, ""])),
     _changed("r", (-1, [1, 1, "ab", "1.50", 0.5, True, "2024-02-29"])),
+    _changed("s", (-1, [7, None, 5, "ä%"]), (-1, [7, None, None, "x"])),
+    _changed("s", (1, [9, None, 1, "ab"])),
 ]
 
 NAMES = {
@@ -82,6 +84,8 @@ NAMES = {
     " u(id, k1, x, p, f, t, d, k2, m, y)",
     "* with USING in a full join": "SELECT id, count(u.k1) AS n FROM (SELECT * FROM a.r FULL JOIN"
     " b.s USING (id)) u(id, k1) GROUP BY id",
+    "* with USING in a right join": "SELECT id, u.k1, u.y FROM (SELECT * FROM a.r RIGHT JOIN b.s"
+    " USING (id)) u(id, k1, x, p, f, t, d, k2, m, y)",
     "joins under an alias": "SELECT j.x, j.m FROM (a.r JOIN b.s ON r.k = s.k) AS j WHERE j.m > 1",
     "a left join to joins under an alias": "SELECT r.id, j.i, j.y FROM a.r LEFT JOIN (a.r AS q"
     " JOIN b.s ON q.k = s.k) AS j(i, k, x, p, f, t, d, i2, k2, m, y) ON r.id = j.i2",
@@ -92,4 +96,51 @@ NAMES = {
     " SELECT id, n FROM a.r LEFT JOIN w ON g = k",
     "a comma before a full join": "SELECT q.id, r.x, s.m FROM a.r AS q, a.r FULL JOIN b.s"
     " ON r.k = s.k WHERE q.id = s.id",
+}
+
+LINKS = {
+    "a link in all arms of OR": "SELECT r.id, s.m FROM a.r, b.s WHERE (r.k = s.k AND r.x = 'ab') OR"
+    " (S.k = r.K AND s.m > 5) OR (s.y = 'x' AND (r.k = s.k))",
+    "an arm of OR that is the link": "SELECT r.id, s.m FROM a.r LEFT JOIN b.s"
+    " ON (r.k = s.k AND r.x = 'ab') OR r.k = s.k",
+    "a link in all arms of a subquery": "SELECT id FROM a.r WHERE EXISTS (SELECT 1 FROM b.s WHERE"
+    " (s.k = r.k AND s.m > 5) OR (s.k = r.k AND r.t))",
+    "IS NOT DISTINCT FROM": "SELECT r.id, s.m FROM a.r JOIN b.s ON r.k IS NOT DISTINCT FROM s.k",
+    "IS NOT DISTINCT FROM in a left join": "SELECT r.id, s.m, s.y FROM a.r LEFT JOIN b.s"
+    " ON s.k IS NOT DISTINCT FROM r.k",
+    "IS NOT DISTINCT FROM of two columns": "SELECT r.id, s.m, s.y FROM a.r LEFT JOIN b.s"
+    " ON s.k IS NOT DISTINCT FROM r.k AND s.y IS NOT DISTINCT FROM r.x",
+    "IS NOT DISTINCT FROM in a full join": "SELECT r.id, s.m FROM a.r FULL JOIN b.s"
+    " ON s.y IS NOT DISTINCT FROM r.x",
+    "IS NOT DISTINCT FROM in NOT EXISTS": "SELECT id FROM a.r WHERE NOT EXISTS (SELECT 1 FROM b.s"
+    " WHERE s.k IS NOT DISTINCT FROM r.k)",
+    "IS NOT DISTINCT FROM and a test": "SELECT r.id, s.m FROM a.r LEFT JOIN b.s"
+    " ON s.k IS NOT DISTINCT FROM r.k AND s.m > r.id",
+    "rows in a list": "SELECT id FROM a.r WHERE (k, x) IN ((1, 'ab'), (2, ''), (3, 'x'))"
+    " OR (t AND (k, id) = (1, 1))",
+    "rows in a subquery": "SELECT id FROM a.r WHERE (k, x) IN (SELECT k, y FROM b.s)",
+    "NATURAL JOIN": "SELECT id, x, m FROM a.r NATURAL JOIN b.s",
+    "NATURAL LEFT JOIN": "SELECT id, count(m) AS n FROM a.r NATURAL LEFT JOIN b.s GROUP BY id",
+    "SEMI JOIN": "SELECT r.id, x FROM a.r SEMI JOIN b.s ON r.k = s.k AND s.m > r.id",
+    "ANTI JOIN": "SELECT id, x FROM a.r ANTI JOIN b.s USING (k)",
+    "WHERE 1 = 1": "SELECT id, 1 < 2 AS yes FROM a.r LEFT JOIN b.s USING (id) WHERE 1 = 1"
+    " AND ('a' = 'b' OR s.m IS NULL)",
+    "joined VALUES": "SELECT r.id, v.w FROM a.r JOIN (VALUES (1, 'one'), (2, NULL), (1, 'uno'))"
+    " AS v(n, w) ON r.k = v.n",
+    "VALUES on the left": "SELECT v.n, count(s.m) AS c FROM (VALUES (1), (4), (9), (NULL)) AS v(n)"
+    " LEFT JOIN b.s ON s.k = v.n GROUP BY v.n",
+    "VALUES without a link": "SELECT r.id, v.n FROM a.r, (VALUES (1), (2)) AS v(n) WHERE r.k > v.n",
+    "a subquery over VALUES": "SELECT v.n, (SELECT sum(m) FROM b.s WHERE s.k = v.n) AS t"
+    " FROM (VALUES (1), (4)) AS v(n)",
+    "UNION with constants": "SELECT k FROM a.r UNION SELECT 1 UNION SELECT 7",
+    "joined constants": "SELECT r.id, c.a FROM a.r JOIN (SELECT 1 AS n, 'one' AS a) c ON r.k = c.n",
+    "EXISTS without a link": "SELECT id FROM a.r WHERE EXISTS (SELECT 1 FROM b.s WHERE m = 7)",
+    "NOT EXISTS without a link": "SELECT id FROM a.r WHERE NOT EXISTS (SELECT 1 FROM b.s WHERE"
+    " y = 'x') OR k = 1",
+    "EXISTS without a link, as a value": "SELECT m, EXISTS (SELECT 1 FROM a.r WHERE k = 4)"
+    " FROM b.s",
+    "a value by key": "SELECT s.m, (SELECT x FROM a.r WHERE r.id = s.id) FROM b.s",
+    "a value by key, tested": "SELECT s.m FROM b.s WHERE 1 < COALESCE((SELECT k + 1 FROM a.r WHERE"
+    " r.id = s.id AND r.t), 7)",
+    "a value of one row": "SELECT m, (SELECT p FROM a.r WHERE id = 3) AS p FROM b.s",
 }

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from protocols.algebra.expressions import Condition, Expression, conjuncts
 from protocols.views import tree
-from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, without_not
+from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, row_of, without_not
 from protocols.views.binding.select import Binder, Select
 from protocols.views.binding.sources import Common
 from protocols.views.binding.statement import Text
@@ -106,10 +106,10 @@ def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
 
 
 def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
-    """A conjunct that asks a subquery without groups and compares no further subqueries."""
+    """A conjunct that asks a subquery without groups and compares no further subqueries or rows."""
     node, negated = without_not(part)
     question = asked(node)
-    if question is None:
+    if question is None or (question.value is not None and row_of(question.value) is not None):
         return None
     within, inner = select.inners[id(bare(question.query))]
     sides = _sides(question, inner)

@@ -1,9 +1,19 @@
 """The rows that a SELECT has gathered so far, and names for their columns."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from protocols.algebra.expressions import Case, Column, Condition, Expression, IsNull, Not
+from protocols.algebra.expressions import (
+    Case,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    IsNull,
+    Literal,
+    Not,
+    conjuncts,
+)
 from protocols.algebra.types import ColumnType, SqlType
 from protocols.views import tree
 from protocols.views.binding.scope import ShownColumn
@@ -70,9 +80,9 @@ class GatheredRows:
         """Keeps the rows that have a partner among others (semi), or that have none (anti)."""
         self.node = tree.Join(kind, self.node, others, tuple(on), condition)
 
-    def look_up(self, counted: tree.Group, on: Sequence[tuple[str, str]]) -> None:
-        """Adds the values of a subquery to each row."""
-        self.node = tree.Join("left", self.node, counted, tuple(on), of_subquery=True)
+    def look_up(self, values: tree.Node, on: Sequence[tuple[str, str]]) -> None:
+        """Adds the values of a subquery, which has at most one row for each of ours."""
+        self.node = tree.Join("left", self.node, values, tuple(on), of_subquery=True)
 
     def group(self, keys: Sequence[str], aggregates: Sequence[tree.Aggregate]) -> None:
         """Makes one row of all rows that agree on the keys."""
@@ -82,3 +92,26 @@ class GatheredRows:
 def either(first: Expression, second: Expression, type_: SqlType) -> Expression:
     """COALESCE of two values."""
     return Case(((Not(IsNull(first)), first),), second, kept(type_))
+
+
+def has_one_row_at_most(node: tree.Node, fixed: Collection[str]) -> bool:
+    """Whether these columns, and those that equal a constant, contain a key of one relation."""
+    known = set(fixed)
+    while isinstance(node, tree.Filter | tree.Compute):
+        if isinstance(node, tree.Filter):
+            tests = conjuncts(node.condition)
+            known |= {name for test in tests if (name := _equals_constant(test)) is not None}
+        node = node.input
+    if not isinstance(node, tree.Core) or len(node.view.atoms) != 1:
+        return False
+    (atom,) = node.view.atoms
+    names = {atom.qualified(c): c for c in atom.relation.column_names}
+    fixed_here = {names[o.column] for o in node.view.outputs if o.name in known}
+    return any(set(key) <= fixed_here for key in atom.relation.all_keys)
+
+
+def _equals_constant(test: Condition) -> str | None:
+    match test:
+        case Comparison(Column(name), "=", Literal()) | Comparison(Literal(), "=", Column(name)):
+            return name
+    return None

@@ -6,6 +6,7 @@ Names are unique in the whole tree, so a subquery may be joined anywhere without
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -108,6 +109,7 @@ class Select:
             common,
             lambda query: binder.query(query, common),
             self._condition_of_join,
+            ScalarReader(self._no_column, self.text.refuse, self._refuse_aggregate).constants,
             binder.places,
         ).whole(select)
         self.from_ = from_.node
@@ -155,7 +157,9 @@ class Select:
         common = self.binder.common(query, self.common)
         select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
-        inner = Inner(query, select.rows, select.scalars, select.of_both(), select.group)
+        aggregates = select.is_grouped() or bool(query.args.get("distinct"))
+        scalars = select.scalars
+        inner = Inner(query, select.rows, scalars, select.of_both(), aggregates, select.group)
         own = []
         for part in () if where is None else conjuncts(where.this):
             if not select.names_outer(part):
@@ -190,7 +194,7 @@ class Select:
 
     def group(self, keys: Sequence[ShownColumn] = ()) -> None:
         """Groups, by these columns too, if the text aggregates; then applies HAVING."""
-        if self._is_grouped():
+        if self.is_grouped():
             grouping = Grouping(self.select, self.scope, self.scalars, self.rows)
             grouping.group(keys)
             self.grouping = grouping
@@ -226,6 +230,9 @@ class Select:
             )
         return shown
 
+    def _no_column(self, column: exp.Column) -> NoReturn:
+        self.text.refuse(column, "VALUES can only list constants; select columns FROM a relation")
+
     def _condition_of_join(self, node: exp.Expr, visible: Visible) -> Condition:
         """Reads ON, which can name the columns of the two sides."""
         scope = Scope(self.text, visible, self._outer)
@@ -234,7 +241,10 @@ class Select:
             shown = self._own(scope, named)
             return shown.name, shown.type
 
-        return ScalarReader(column, self.text.refuse, self._refuse_aggregate).condition(node)
+        scalars = ScalarReader(column, self.text.refuse, self._refuse_aggregate)
+        test = conjunction(tuple(map(scalars.condition, conjuncts(node))))
+        assert test is not None
+        return test
 
     def _special(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """Reads nodes that are more than scalars: aggregates, grouped expressions, subqueries."""
@@ -258,7 +268,8 @@ class Select:
         if self.grouping is not None:
             self.grouping.refuse_inside(node)
 
-    def _is_grouped(self) -> bool:
+    def is_grouped(self) -> bool:
+        """Whether the text groups or aggregates."""
         clauses = any(self.select.args.get(name) for name in ("group", "having"))
         return clauses or any(map(has_aggregate, self.select.expressions))
 

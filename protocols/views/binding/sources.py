@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
 from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjunction
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import BOOLEAN, ColumnType, SqlType
 from protocols.views import tree
 from protocols.views.binding.rows import Names, either, with_columns
 from protocols.views.binding.scope import Columns, NamedColumn, ShownColumn, Visible, called
@@ -27,6 +27,9 @@ _KINDS: dict[str, tree.JoinKind | Literal["right"]] = {
     "FULL": "full",
     "RIGHT": "right",
 }
+#: Joins that show the rows of the left side only.
+_EXISTING: dict[str, tree.JoinKind] = {"SEMI": "semi", "ANTI": "anti"}
+_WORDS = {"", "INNER", "OUTER", "CROSS", *_EXISTING}
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class From:
     bind: Callable[[exp.Query], Bound]
     #: Reads the condition of an ON clause over the columns of both sides.
     condition: Callable[[exp.Expr, Visible], Condition]
+    #: Reads values without columns: their common type, and each of them.
+    constants: Callable[[exp.Expr, list[exp.Expr]], tuple[SqlType, list[Any]]]
     #: Where each relation of the tree stands in the text, by the alias of its atom.
     places: dict[str, exp.Expr]
     #: The aliases before the last comma, in lower case.
@@ -71,9 +76,7 @@ class From:
         """Reads all of FROM: the items between its commas, and then what they make together."""
         first = select.args.get("from_")
         if first is None:
-            self.text.refuse(
-                select, "this SELECT names no relation: FROM source.relation is missing"
-            )
+            return Part(self._constants([BOOLEAN], [(True,)]), Visible())
         parts = [self._item(first.this)]
         for join in select.args.get("joins") or ():
             if _is_comma(join):
@@ -99,27 +102,42 @@ class From:
 
     def _joined(self, left: Part, join: exp.Join) -> Part:
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
-        if method or kind not in ("", "INNER", "OUTER", "CROSS") or side not in _KINDS:
+        if method not in ("", "NATURAL") or kind not in _WORDS or side not in _KINDS:
             words = " ".join(word for word in (method, side, kind) if word)
-            self.text.refuse(join, f"{words} JOIN is not supported; INNER, LEFT, RIGHT, FULL are")
+            known = "INNER, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI and ANTI are"
+            self.text.refuse(join, f"{words} JOIN is not supported; {known}")
         right = self._item(join.this)
         on = join.args.get("on")
-        using = join.args.get("using") or ()
-        if side and on is None and not using:
-            self.text.refuse(join, f"{side} JOIN needs ON or USING")
+        using = [(each.name, each) for each in join.args.get("using") or ()]
+        if method:
+            using = [(name, join.this) for name in self._common(left, right, join.this)]
+        if (side or kind in _EXISTING) and on is None and not using:
+            self.text.refuse(join, f"{side or kind} JOIN needs ON or USING")
         subquery = None if on is None else on.find(exp.Query)
         if subquery is not None:
             self.text.refuse(
                 subquery, "a subquery cannot stand in ON; move it to WHERE, or join it in FROM"
             )
         both = self._both(left.visible, right.visible)
-        merged = [self._using(each, left.visible, right.visible) for each in using]
+        merged = [self._using(*each, left.visible, right.visible) for each in using]
         tests = [each.equality for each in merged]
         if on is not None:
             self._refuse_before(on)
             tests.append(self.condition(on, both))
-        joined = _join(_KINDS[side], left.node, right.node, conjunction(tuple(tests)))
+        condition = conjunction(tuple(tests))
+        if kind in _EXISTING:
+            existing = tree.Join(_EXISTING[kind], left.node, right.node, (), condition)
+            return Part(existing, left.visible)
+        joined = _join(_KINDS[side], left.node, right.node, condition)
         return self._merged(Part(joined, both), merged, side)
+
+    def _common(self, left: Part, right: Part, at: exp.Expr) -> list[str]:
+        """The names that a natural join compares, in the order of the left side."""
+        common = [c.name for c in left.visible.columns if called(right.visible.columns, c.name)]
+        if not common:
+            what = "no column of one side is called like one of the other"
+            self.text.refuse(at, f"NATURAL JOIN: {what}; write JOIN … ON")
+        return list(dict.fromkeys(common))
 
     def _refuse_before(self, on: exp.Expr) -> None:
         for column in on.find_all(exp.Column):
@@ -144,18 +162,16 @@ class From:
             mine.disputed | other.disputed,
         )
 
-    def _using(self, column: exp.Identifier, left: Visible, right: Visible) -> MergedColumn:
+    def _using(self, name: str, at: exp.Expr, left: Visible, right: Visible) -> MergedColumn:
         """Reads USING (c): c of one side equals c of the other, and is called just c."""
-        sides = [called(side.columns, column.name) for side in (left, right)]
+        sides = [called(side.columns, name) for side in (left, right)]
         if any(len(found) != 1 for found in sides):
-            self.text.refuse(
-                column, f"USING ({column.name}): each side must have it exactly once; write ON"
-            )
+            self.text.refuse(at, f"USING ({name}): each side must have it exactly once; write ON")
         merged = MergedColumn(*(found for (found,) in sides))
         types = [kept(each.shown.type) for each in (merged.ours, merged.theirs)]
         if types[0] != types[1]:
             names = " and ".join(type_.name for type_ in types)
-            self.text.refuse(column, f"columns of two types are compared: {names}; write ON")
+            self.text.refuse(at, f"columns of two types are compared: {names}; write ON")
         return merged
 
     def _merged(self, part: Part, merged: Sequence[MergedColumn], side: str) -> Part:
@@ -190,6 +206,10 @@ class From:
     def _table(self, table: exp.Expr) -> Part:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
             return self._shown(*self.bind(table.this), table.alias, table)
+        if isinstance(table, exp.Values):
+            return self._listed(table.expressions, table)
+        if isinstance(table.this, exp.Values):
+            return self._listed(table.this.expressions, table)
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             self.text.refuse(table, "only relations and subqueries can stand in FROM")
         if not table.db and table.name.lower() in self.common:
@@ -198,6 +218,32 @@ class From:
         if not table.db or table.catalog:
             self.text.refuse(table, f"write relations as source.relation, not {table.sql()!r}")
         return self._relation(self._known(table), table.alias or table.name, table)
+
+    def _listed(self, listed: Sequence[exp.Expr], table: exp.Expr) -> Part:
+        """Reads (VALUES …) AS v(a, b)."""
+        alias, rows = table.args.get("alias"), [row.expressions for row in listed]
+        width = len(rows[0])
+        if alias is None or len(alias.columns) != width:
+            names = ", ".join("abcdefghijklmnopqrstuvwxyz"[:width])
+            self.text.refuse(
+                table, f"VALUES needs an alias and names for its columns: (VALUES …) AS v({names})"
+            )
+        columns = [self.constants(table, [row[place] for row in rows]) for place in range(width)]
+        types = [type_ for type_, _ in columns]
+        node = self._constants(
+            list(map(kept, types)), list(zip(*(values for _, values in columns), strict=True))
+        )
+        named = tuple(
+            NamedColumn(name, ShownColumn(name, type_), table)
+            for name, type_ in zip(node.columns, types, strict=True)
+        )
+        return self._shown(node, named, table.alias, table)
+
+    def _constants(
+        self, types: Sequence[ColumnType], rows: Sequence[tuple[Any, ...]]
+    ) -> tree.Constants:
+        named = tuple((self.names.fresh("constant"), type_) for type_ in types)
+        return tree.Constants(named, tuple(rows))
 
     def _aliased(self, part: Part, at: exp.Subquery) -> Part:
         """Joined tables under one alias, which hides their own."""

@@ -9,6 +9,10 @@ join adds the counts, and the value follows from them in three-valued logic (the
     x IN S            a row equals x; else unknown if x is NULL and there are rows, or one is NULL
     x > ALL S         no rows, or x above the greatest; unknown if one is NULL
     (SELECT f(…) …)   the aggregate of the group; over nothing, COUNT is 0 and all else is NULL
+
+A value that is linked by a key has one row at most, which a left join looks up. EXISTS without
+links is one truth for all rows: it is made from the count of the subquery, and changes only when
+that becomes zero or stops being zero.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +31,14 @@ from protocols.algebra.expressions import (
     Literal,
     Not,
     Or,
+    Truth,
     conjunction,
     in_value,
 )
 from protocols.algebra.types import BIGINT, BOOLEAN, ColumnType, SqlType
 from protocols.views import tree
-from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, without_not
-from protocols.views.binding.rows import GatheredRows, either
+from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, row_of, without_not
+from protocols.views.binding.rows import GatheredRows, either, has_one_row_at_most
 from protocols.views.binding.scope import ShownColumn
 from protocols.views.binding.statement import Text
 from protocols.views.operands import kept
@@ -53,6 +58,8 @@ class Inner:
     scalars: ScalarReader
     #: Reads conditions that name columns of the query around as well.
     of_both: ScalarReader
+    #: Whether the text groups or aggregates.
+    aggregates: bool
     #: Groups the rows, if the text does, by these columns as well.
     group: Callable[[Sequence[ShownColumn]], None]
     #: Equalities (of the query around, of the subquery), as they stand in the text.
@@ -88,18 +95,29 @@ class Subqueries:
         test, negated = without_not(node)
         match asked(test):
             case SubqueryQuestion(None, _, _, query):
-                self._semi(self._any_row(query), "anti" if negated else "semi")
+                inner = self._any_row(query)
+                if not inner.equalities and not inner.others:
+                    return False
+                self._semi(inner, "anti" if negated else "semi")
             case SubqueryQuestion(exp.Expr() as value, "=", False, query) if not negated:
-                self._semi_in(value, query, test)
+                self._semi_in(row_of(value) or [value], query, test)
             case _:
                 return False
         return True
 
-    def _semi_in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> None:
-        ours = self._column(value, "value")
-        inner, shown = self._single(query)
-        self._refuse_types(ours.type, shown.type, at)
-        self._semi(inner, "semi", [(ours.name, shown.name)])
+    def _semi_in(self, values: Sequence[exp.Expr], query: exp.Expr, at: exp.Expr) -> None:
+        ours = [self._column(value, "value") for value in values]
+        inner, items = self._items(query, len(values))
+        if len(values) > 1 and (inner.equalities or inner.others):
+            self._text.refuse(
+                inner.links[0],
+                "in DuckDB a subquery that rows are compared with cannot name columns of the query"
+                " around it; write EXISTS",
+            )
+        for mine, item in zip(ours, items, strict=True):
+            self._refuse_types(mine.type, item.type, at)
+        pairs = zip(ours, items, strict=True)
+        self._semi(inner, "semi", [(mine.name, item.name) for mine, item in pairs])
 
     def _semi(
         self, inner: Inner, kind: tree.JoinKind, also: Sequence[tuple[str, str]] = ()
@@ -127,10 +145,25 @@ class Subqueries:
 
     def _exists(self, query: exp.Expr) -> Expression:
         inner = self._any_row(query)
+        if not inner.equalities and not inner.others:
+            return self._exists_at_all(inner)
         [number] = self._counted(inner, [("rows", "count", None, BIGINT)])
         return _chosen((_none(number), _FALSE), otherwise=_TRUE)
 
+    def _exists_at_all(self, inner: Inner) -> Expression:
+        """Whether a subquery without links has rows: one truth, which seldom changes."""
+        number = tree.Aggregate(self._rows.names.fresh("rows"), "count", None, BIGINT)
+        some = Truth(Comparison(Column(number.name), ">", _ZERO))
+        name = self._rows.names.fresh("exists")
+        counted = tree.Group(inner.rows.node, (), (number,))
+        self._rows.look_up(tree.Compute(counted, ((name, some, BOOLEAN),)), ())
+        return Column(name)
+
     def _in(self, value: exp.Expr, query: exp.Expr, at: exp.Expr) -> Expression:
+        if row_of(value) is not None:
+            self._text.refuse(
+                value, "rows can stand in conditions of WHERE only, without NOT; write EXISTS"
+            )
         shown = self._column(value, "value")
         x, type_ = Column(shown.name), shown.type
         inner, item = self._single(query)
@@ -200,6 +233,8 @@ class Subqueries:
         inner = self._inner(node.this)
         self._refuse_others(inner)
         query = inner.select
+        if not inner.aggregates and has_one_row_at_most(inner.rows.node, self._keys_of(inner)):
+            return self._looked_up(inner)
         if len(query.expressions) != 1 or query.args.get("group") or query.args.get("distinct"):
             self._text.refuse(
                 query, "a subquery that stands for a value has to select one aggregate"
@@ -211,7 +246,7 @@ class Subqueries:
             self._text.refuse(
                 query,
                 "a subquery that stands for a value may have several rows, unless it selects an"
-                " aggregate and has no HAVING",
+                " aggregate and has no HAVING, or is linked by a key; select MAX(…)",
             )
         value, type_ = inner.scalars.typed(query.expressions[0].unalias())
         on = [
@@ -221,6 +256,28 @@ class Subqueries:
         self._rows.look_up(group, on)
         counts = {each.name for each in group.aggregates if each.function == "count"}
         return _over_nothing(value, counts), type_
+
+    def _keys_of(self, inner: Inner) -> list[str]:
+        """The columns that the links of a subquery compare."""
+        found = (inner.scalars.typed(node)[0] for _, node in inner.equalities)
+        return [value.name for value in found if isinstance(value, Column)]
+
+    def _looked_up(self, inner: Inner) -> tuple[Expression, SqlType]:
+        """Reads (SELECT value FROM …) of the one row that its links leave, or of none."""
+        if len(inner.select.expressions) != 1 or inner.select.expressions[0].is_star:
+            self._text.refuse(
+                inner.select, "a subquery that stands for a value has to select one column"
+            )
+        on = list(self._linked(inner))
+        shown = _column_of(inner, inner.select.expressions[0].unalias(), "value")
+        found, name = inner.rows.node, shown.name
+        if not on:
+            # There is always one row then, with NULL if the subquery has none.
+            name = self._rows.names.fresh("value")
+            only = tree.Aggregate(name, "max", shown.name, kept(shown.type))
+            found = tree.Group(found, (), (only,))
+        self._rows.look_up(found, on)
+        return Column(name), shown.type
 
     # -- a subquery by itself --------------------------------------------------------------------
 
@@ -244,12 +301,18 @@ class Subqueries:
 
     def _single(self, query: exp.Expr) -> tuple[Inner, ShownColumn]:
         """The subquery of IN, and its one column."""
+        inner, (item,) = self._items(query, 1)
+        return inner, item
+
+    def _items(self, query: exp.Expr, number: int) -> tuple[Inner, list[ShownColumn]]:
+        """The subquery of IN, and its columns."""
         inner = self._inner(query)
         items = inner.select.expressions
-        if len(items) != 1 or isinstance(items[0], exp.Star):
-            self._text.refuse(query, "a subquery in IN, ANY or ALL has to select one column")
+        if len(items) != number or any(item.is_star for item in items):
+            many = "one column" if number == 1 else f"{number} columns"
+            self._text.refuse(query, f"a subquery in IN, ANY or ALL has to select {many}")
         self._group(inner)
-        return inner, _column_of(inner, items[0].unalias(), "item")
+        return inner, [_column_of(inner, item.unalias(), "item") for item in items]
 
     def _group(self, inner: Inner) -> None:
         """Groups a subquery that aggregates; refuses it if it has links to the query around."""

@@ -18,6 +18,7 @@ _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias", "materialized"),
     exp.From: ("this",),
+    exp.Values: ("expressions", "alias"),
     exp.Table: ("this", "db", "catalog", "alias", "joins"),
     exp.TableAlias: ("this", "columns"),
     exp.Join: ("this", "side", "kind", "method", "on", "using"),
@@ -61,7 +62,6 @@ _WHY = {
 _NEVER: dict[type[exp.Expr], str] = {
     exp.Window: "window functions are not supported: they depend on an order of all rows",
     exp.Lateral: "LATERAL is not supported; join the subquery with ON",
-    exp.Values: "VALUES is not supported; rows of a view come from relations",
     exp.Placeholder: "a view has no parameters; write the value itself",
     exp.Parameter: "a view has no parameters; write the value itself",
 }

@@ -21,6 +21,8 @@ def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
     match node:
         case tree.Core():
             return tree.Core(_narrowed(node.view, wanted))
+        case tree.Constants():
+            return _constants(node, wanted)
         case tree.Compute():
             return _compute(node, wanted)
         case tree.Filter():
@@ -42,6 +44,13 @@ def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
                 narrowed(side, needed & side.columns.keys()) for side in (node.left, node.right)
             )
             return replace(node, left=left, right=right)
+
+
+def _constants(node: tree.Constants, wanted: Collection[str]) -> tree.Constants:
+    # Rows without columns would be no rows.
+    places = [n for n, (name, _) in enumerate(node.named) if name in wanted] or [0]
+    rows = tuple(tuple(row[place] for place in places) for row in node.rows)
+    return tree.Constants(tuple(node.named[place] for place in places), rows)
 
 
 def _compute(node: tree.Compute, wanted: Collection[str]) -> tree.Node:

@@ -46,7 +46,7 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
             return filtered(replace(node, input=pushed(node.input, below)), above)
         case tree.Join():
             return _join(node, tests)
-        case tree.Core():
+        case tree.Core() | tree.Constants():
             return filtered(node, tests)
 
 
@@ -97,7 +97,7 @@ def _simplified(node: tree.Join, tests: Sequence[Condition]) -> tree.Join:
         return replace(node, kind="left")
     if right:
         turned = tuple((theirs, ours) for ours, theirs in node.on)
-        return tree.Join("left", node.right, node.left, turned, node.condition)
+        return replace(node, kind="left", left=node.right, right=node.left, on=turned)
     return node
 
 

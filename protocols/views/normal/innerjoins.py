@@ -6,7 +6,7 @@ equalities of columns become one `Core`, which a protocol keeps with few questio
 their conditions as their links; without one of columns, an equality of values will do (`links.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
@@ -15,6 +15,7 @@ from protocols.algebra.expressions import (
     Comparison,
     Condition,
     columns_of,
+    compared_by_same,
     conjunction,
     conjuncts,
     renamed,
@@ -32,7 +33,7 @@ Unlinked: TypeAlias = Callable[[str], NoReturn]
 def gathered(node: tree.Node, names: Names, unlinked: Unlinked) -> tree.Node:
     """The tree with its inner joins gathered."""
     match node:
-        case tree.Core():
+        case tree.Core() | tree.Constants():
             return node
         case tree.Union():
             return tree.Union(tuple(gathered(each, names, unlinked) for each in node.inputs))
@@ -57,9 +58,14 @@ def _joined(
     whole, *waiting = nodes
     while waiting:
         linked = (each for each in waiting if _equalities(whole, each, tests))
+        null_safe = (each for each in waiting if _null_safe(whole, each, tests))
         by_values = (each for each in waiting if equal_values(whole, each, tests))
         following = (
-            next(linked, None) or next(by_values, None) or _single_row(waiting) or waiting[0]
+            next(linked, None)
+            or next(null_safe, None)
+            or next(by_values, None)
+            or next(filter(_is_small, waiting), None)
+            or waiting[0]
         )
         waiting = [each for each in waiting if each is not following]
         whole = _linked(tree.Join("inner", whole, following, (), None), names, unlinked, tests)
@@ -84,8 +90,10 @@ def _linked(
     if tests is not None:
         own += _take(tests, lambda test: columns_of(test) <= there)
     equal = _equalities(join.left, join.right, own)
+    if not join.on and not equal and (equal := _null_safe(join.left, join.right, own)):
+        join = replace(join, nulls_equal=True)
     on = tuple(dict.fromkeys((*join.on, *(pair for _, pair in equal))))
-    if not on and not any(_has_one_row(side) for side in (join.left, join.right)):
+    if not on and not any(map(_is_small, (join.left, join.right))):
         by_values = equal_values(join.left, join.right, own)
         if by_values is None:
             unlinked(_first_alias(join.right))
@@ -103,11 +111,27 @@ def _equalities(
     for test in tests:
         match test:
             case Comparison(Column(one), "=", Column(other)):
-                for ours, theirs in ((one, other), (other, one)):
-                    type_ = left.columns.get(ours)
-                    if type_ is not None and type_ == right.columns.get(theirs):
-                        found.append((test, (ours, theirs)))
+                found += [(test, pair) for pair in _pairs(left, right, one, other)]
     return found
+
+
+def _null_safe(
+    left: tree.Node, right: tree.Node, tests: Sequence[Condition]
+) -> list[tuple[Condition, tuple[str, str]]]:
+    """The same for IS NOT DISTINCT FROM, which is a link where there is no other."""
+    found: list[tuple[Condition, tuple[str, str]]] = []
+    for test in tests:
+        match compared_by_same(test):
+            case Column(one), Column(other):
+                found += [(test, pair) for pair in _pairs(left, right, one, other)]
+    return found
+
+
+def _pairs(left: tree.Node, right: tree.Node, one: str, other: str) -> Iterator[tuple[str, str]]:
+    for ours, theirs in ((one, other), (other, one)):
+        type_ = left.columns.get(ours)
+        if type_ is not None and type_ == right.columns.get(theirs):
+            yield ours, theirs
 
 
 # -- leaves ----------------------------------------------------------------------------------------
@@ -191,18 +215,14 @@ def _take(tests: list[Condition], wanted: Callable[[Condition], bool]) -> list[C
     return found
 
 
-def _single_row(nodes: Sequence[tree.Node]) -> tree.Node | None:
-    return next((node for node in nodes if _has_one_row(node)), None)
-
-
-def _has_one_row(node: tree.Node) -> bool:
-    """Whether the node is a group over everything, which has one row."""
+def _is_small(node: tree.Node) -> bool:
+    """Whether the node can be joined without a link: a group over everything, or constants."""
     match node:
-        case tree.Group():
-            return not node.keys
-        case tree.Compute() | tree.Filter():
-            return _has_one_row(node.input)
-    return False
+        case tree.Core():
+            return False
+        case tree.Group(keys=()):
+            return True
+    return all(map(_is_small, tree.inputs(node)))
 
 
 def _first_alias(node: tree.Node) -> str:

@@ -95,10 +95,15 @@ CLAUSES = [
     ("SELECT id FROM shop.orders AT (VERSION => ‸3)", "AT is not supported"),
 ]
 JOINS = [
-    ("SELECT id FROM shop.orders NATURAL JOIN ‸crm.customers", "NATURAL JOIN is not supported"),
+    ("SELECT no FROM shop.lines NATURAL JOIN ‸crm.customers", "no column of one side is called"),
+    (
+        "SELECT * FROM shop.orders a NATURAL JOIN (‸crm.customers b JOIN crm.customers c ON"
+        " b.boss = c.boss)",
+        r"USING \(customer\): each side must have it exactly once",
+    ),
     (
         "SELECT id FROM shop.orders o ASOF JOIN ‸crm.customers c ON o.customer >= c.customer",
-        "ASOF JOIN is not supported; INNER, LEFT, RIGHT, FULL are",
+        "ASOF JOIN is not supported; INNER, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI and ANTI are",
     ),
     ("SELECT id FROM shop.orders POSITIONAL JOIN ‸crm.customers", "POSITIONAL JOIN is not"),
     (
@@ -131,8 +136,14 @@ JOINS = [
     ("SELECT id FROM ‸generate_series(1, 3) t(id)", "only relations and subqueries"),
     ("SELECT id FROM ‸read_csv('x.csv')", "only relations and subqueries"),
     ("SELECT id FROM ‸'x.csv'", r"write relations as source\.relation"),
-    ("SELECT id FROM (VALUES (‸1), (2)) t(id)", "VALUES is not supported"),
-    ("SELECT id FROM (SELECT ‸1) t(id)", "this SELECT names no relation"),
+    ("SELECT ‸id FROM (VALUES (1), (2)) t(id)", "names no relation, so it would never change"),
+    ("SELECT ‸id FROM (SELECT 1) t(id)", "names no relation, so it would never change"),
+    ("SELECT id FROM shop.orders, (VALUES (‸1, 2)) t", r"names for its columns: .* AS v\(a, b\)"),
+    (
+        "SELECT t.x FROM shop.orders o, (VALUES (‸o.id)) t(x)",
+        "VALUES can only list constants; select columns FROM a relation",
+    ),
+    ("SELECT t.x FROM shop.orders, (VALUES (‸9223372036854775807 + 1)) t(x)", "has no value"),
     (
         "SELECT o.id FROM shop.lines l, shop.orders o JOIN crm.customers c ON c.boss = ‸l.no",
         "l stands before a comma, where ON does not reach; write CROSS JOIN",
@@ -229,6 +240,16 @@ SUBQUERIES = [
         "join it in FROM",
     ),
     ("SELECT id FROM shop.orders WHERE id > ANY ([‸1, 2])", "list values with IN"),
+    (
+        "SELECT id FROM shop.lines WHERE NOT (‸id, no) IN (SELECT id, customer FROM shop.orders)",
+        "without NOT; write EXISTS",
+    ),
+    ("SELECT id FROM shop.lines WHERE (id, no) IN (SELECT ‸id FROM shop.orders)", "2 columns"),
+    (
+        "SELECT id FROM shop.lines WHERE (id, no) IN (SELECT id, customer FROM shop.orders"
+        " WHERE ‸item = 'x')",
+        "rows are compared with cannot name columns of the query around it; write EXISTS",
+    ),
 ]
 
 
