@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
+from cli.doctor import connector, doctor
 from cli.inspect import inspect
 from cli.serve import DatabaseArgument, TokenOption, serve
 from cli.sourceoptions import columns_in, declared, loaded, pairs, told
@@ -135,6 +136,8 @@ def index(
 
 app.command()(serve)
 app.command()(inspect)
+app.command()(doctor)
+app.command()(connector)
 
 
 @app.command()

@@ -30,21 +30,26 @@ def _postgres(settings: SourceSettings, database: PostgresSettings, seconds: flo
         from sources.postgres.source import PostgresSource
     except ImportError as error:
         raise WrongUse(f"{key}: {error}; pip install 'viewsweep[postgres]'") from None
+    address = address_of(settings.name, database)
     try:
-        connections = Connections(settings.name, _address(database), seconds)
+        connections = Connections(settings.name, address, seconds)
     except WrongUse as error:
         raise WrongUse(f"{key}: {error}") from None
     return PostgresSource(settings.name, settings.topics, connections, database.schema, seconds)
 
 
-def _address(database: PostgresSettings) -> str:
-    """The address of a database, from where it stands."""
-    if database.file is None:
-        return _from_environment(str(database.env))
+def address_of(source: str, database: PostgresSettings) -> str:
+    """The address of a database, from where it stands; WrongUse if it does not."""
     try:
+        if database.file is None:
+            return _from_environment(str(database.env))
         return database.file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{database.file} cannot be read: {error}") from None
+        raise WrongUse(
+            f"sources.{source}.postgres_file: {database.file} cannot be read: {error}"
+        ) from None
+    except WrongUse as error:
+        raise WrongUse(f"sources.{source}.postgres_env: {error}") from None
 
 
 def _from_environment(name: str) -> str:

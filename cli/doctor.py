@@ -1,0 +1,123 @@
+"""`viewsweep sources doctor` and `sources connector`: databases that are asked directly."""
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from cli.common import ConfigOption
+from protocols.errors import Unreachable, WrongUse
+from streaming.settings.configuration import Configuration, SourceSettings, read_configuration
+
+#: A person waits for it.
+_SECONDS = 10.0
+_Slot = Annotated[str, typer.Option(help="The connector's replication slot.")]
+_Publication = Annotated[str, typer.Option(help="The connector's publication.")]
+_Sources = Annotated[
+    list[str] | None, typer.Option("--source", help="Only this one; repeat it for more.")
+]
+
+
+def doctor(
+    config: ConfigOption = Path("warehouse.toml"),
+    source: _Sources = None,
+    slot: _Slot = "viewsweep",
+    publication: _Publication = "viewsweep",
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
+) -> None:
+    """Say what PostgreSQL sources and their connectors lack, and how to mend it.
+
+    It changes nothing, except for one message in the database's log, which has to come back
+    through the topic. Exit code 1 if something is missing.
+    """
+    known = read_configuration(config)
+    found = {each.name: _lacks(known, each, slot, publication) for each in _chosen(known, source)}
+    if as_json:
+        forms = {n: [{"what": w, "mend": m} for w, m in each] for n, each in found.items()}
+        typer.echo(orjson.dumps(forms).decode())
+    else:
+        for name, lacks in found.items():
+            typer.echo(
+                f"source {name}: {f'{len(lacks)} findings' if lacks else 'nothing is missing'}"
+            )
+            for what, mend in lacks:
+                typer.echo(f"  {what}\n    {mend}")
+    if any(found.values()):
+        sys.exit(1)
+
+
+def connector(
+    source: Annotated[str, typer.Argument(help="The source, by its name in the configuration.")],
+    config: ConfigOption = Path("warehouse.toml"),
+    slot: _Slot = "viewsweep",
+    publication: _Publication = "viewsweep",
+) -> None:
+    """Print the configuration of a PostgreSQL source's Debezium connector, without its password."""
+    from sources.postgres.connector import connector as configured
+
+    known = read_configuration(config)
+    [settings] = _chosen(known, [source])
+    [topic] = settings.topics
+    form = configured(settings.name, topic, _address(settings), slot, publication)
+    form["database.password"] = "…"
+    typer.echo(orjson.dumps(form, option=orjson.OPT_INDENT_2).decode())
+
+
+def _chosen(known: Configuration, names: list[str] | None) -> list[SourceSettings]:
+    """The PostgreSQL sources, or those of these names."""
+    for name in names or ():
+        if name not in known.sources:
+            have = ", ".join(known.sources)
+            raise WrongUse(f"{known.file}: there is no [sources.{name}]; have: {have}")
+        if known.sources[name].postgres is None:
+            raise WrongUse(
+                f"source {name} has a query server: 'viewsweep sources inspect' shows what a job"
+                " sees of it"
+            )
+    chosen = [known.sources[name] for name in names or known.sources]
+    found = [each for each in chosen if each.postgres is not None]
+    if not found:
+        raise WrongUse(f"{known.file}: no source is a database that is asked directly")
+    return found
+
+
+def _address(settings: SourceSettings) -> str:
+    from streaming.intake.factory import address_of
+
+    assert settings.postgres is not None
+    return address_of(settings.name, settings.postgres)
+
+
+def _lacks(
+    known: Configuration, settings: SourceSettings, slot: str, publication: str
+) -> list[tuple[str, str]]:
+    """What a source lacks, each with the way to mend it."""
+    from sources.postgres.connecting import Connections
+    from sources.postgres.doctor import examine
+
+    assert settings.postgres is not None
+    schema = settings.postgres.schema
+    with (
+        closing(Connections(settings.name, _address(settings), _SECONDS)) as connections,
+        connections.plain() as cursor,
+    ):
+        found = examine(cursor, settings.name, schema, publication, slot)
+        lacks = [(each.what, each.mend) for each in found]
+    return [*lacks, *_of_the_topic(known, settings)]
+
+
+def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[str, str]]:
+    """What the way from the database's log to the topic lacks."""
+    from sources.topics import ends_of
+    from streaming.intake.factory import opened
+
+    with closing(opened(settings, known.job.answer_megabytes, _SECONDS)) as source:
+        try:
+            ends = ends_of(known.bootstrap, {settings.name: settings.topics})[settings.name]
+            source.begin(known.bootstrap, ends, None)
+        except (Unreachable, WrongUse) as error:
+            return [(str(error), "see docs/postgres.md")]
+    return []

@@ -1,0 +1,157 @@
+"""What a PostgreSQL database and its connector lack, each with the statement that mends it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from sources.postgres.describing import describe
+
+_OLDEST = 130_000
+_MEGABYTE = 2**20
+#: More of the log that a slot holds back is worth a word.
+_BEHIND = 512 * _MEGABYTE
+_LONG_SECONDS = 60
+_UNREAD = """
+SELECT t.relname FROM pg_class t JOIN pg_namespace s ON s.oid = t.relnamespace
+WHERE s.nspname = %s AND t.relkind IN ('r', 'p') AND NOT has_table_privilege(t.oid, 'SELECT')
+ORDER BY t.relname
+"""
+_PUBLICATION = """
+SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s
+"""
+_PUBLISHED = "SELECT tablename FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s"
+_SLOT = """
+SELECT active, wal_status, pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots
+WHERE slot_name = %s AND database = current_database()
+"""
+_RUNNING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE backend_xid IS NOT NULL AND now() - xact_start > make_interval(secs => %s)
+"""
+_PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Something that is missing, and how it is mended."""
+
+    what: str
+    mend: str
+
+
+def examine(
+    cursor: psycopg.Cursor, source: str, schema: str, publication: str, slot: str
+) -> Iterator[Lack]:
+    """What the database lacks to be a source; the login may ask for all of it."""
+    described = describe(cursor, source, schema)
+    yield from _server(cursor)
+    yield from _tables(cursor, schema, described.left_out)
+    yield from _publication(cursor, schema, publication, described.tables)
+    yield from _slot(cursor, slot)
+    yield from _transactions(cursor)
+
+
+def _server(cursor: psycopg.Cursor) -> Iterator[Lack]:
+    version, level = _one(
+        cursor, "SELECT current_setting('server_version_num')::int, current_setting('wal_level')"
+    )
+    if version < _OLDEST:
+        yield Lack(f"the server is version {version // 10_000}", "upgrade it to 13 or newer")
+    if level != "logical":
+        yield Lack(
+            f"wal_level is {level}",
+            "ALTER SYSTEM SET wal_level = logical, then restart the server",
+        )
+    function = "pg_logical_emit_message(boolean, text, text)"
+    [may] = _one(cursor, "SELECT has_function_privilege(%s, 'EXECUTE')", function)
+    if not may:
+        yield Lack(
+            "the login may not write messages into the log",
+            f"GRANT EXECUTE ON FUNCTION {function} TO {_name(cursor)}",
+        )
+
+
+def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) -> Iterator[Lack]:
+    for (table,) in cursor.execute(_UNREAD, (schema,)).fetchall():
+        yield Lack(
+            f"the login may not read table {schema}.{table}",
+            f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view is over it",
+        )
+    for what, reason in left_out.items():
+        problem, _, mend = reason.partition(": ")
+        yield Lack(
+            f"{what}: {problem}", mend or "leave it out of views, or cast it in the database"
+        )
+
+
+def _publication(
+    cursor: psycopg.Cursor, schema: str, name: str, tables: Iterable[str]
+) -> Iterator[Lack]:
+    found = cursor.execute(_PUBLICATION, (name,)).fetchone()
+    if found is None:
+        yield Lack(f"there is no publication {name}", f"CREATE PUBLICATION {name} FOR ALL TABLES")
+        return
+    if not found[0]:
+        every = "'insert, update, delete, truncate'"
+        yield Lack(
+            f"publication {name} leaves out some operations",
+            f"ALTER PUBLICATION {name} SET (publish = {every})",
+        )
+    published = {table for (table,) in cursor.execute(_PUBLISHED, (name, schema)).fetchall()}
+    for table in tables:
+        if table not in published:
+            yield Lack(
+                f"publication {name} does not have table {schema}.{table}",
+                f"ALTER PUBLICATION {name} ADD TABLE {schema}.{table}, if a view is over it",
+            )
+
+
+def _slot(cursor: psycopg.Cursor, name: str) -> Iterator[Lack]:
+    found = cursor.execute(_SLOT, (name,)).fetchone()
+    if found is None:
+        yield Lack(f"there is no replication slot {name}", "start the connector, which creates it")
+        return
+    active, status, behind = found
+    if status == "lost":
+        yield Lack(
+            f"slot {name} has lost a part of the log",
+            f"SELECT pg_drop_replication_slot('{name}'), restart the connector, recreate the views",
+        )
+    elif not active:
+        yield Lack(f"nobody reads slot {name}", "start the connector, or its task if that failed")
+    elif behind > _BEHIND:
+        yield Lack(
+            f"slot {name} is {int(behind) // _MEGABYTE:,} MB behind",
+            "look at the connector's load; until it has caught up, answers wait for it",
+        )
+
+
+def _transactions(cursor: psycopg.Cursor) -> Iterator[Lack]:
+    [running] = _one(cursor, _RUNNING, _LONG_SECONDS)
+    if running:
+        yield Lack(
+            f"{running} transactions have been running for more than {_LONG_SECONDS} s",
+            "a job begins when they have ended: SELECT pid, query FROM pg_stat_activity"
+            " WHERE backend_xid IS NOT NULL",
+        )
+    [prepared] = _one(cursor, _PREPARED)
+    if prepared:
+        yield Lack(
+            f"{prepared} prepared transactions wait for their COMMIT",
+            "a job begins when they have ended: SELECT gid FROM pg_prepared_xacts, then COMMIT"
+            " PREPARED or ROLLBACK PREPARED",
+        )
+
+
+def _one(cursor: psycopg.Cursor, statement: str, *parameters: Any) -> tuple[Any, ...]:
+    row = cursor.execute(sql.SQL(statement), parameters).fetchone()
+    assert row is not None
+    return tuple(row)
+
+
+def _name(cursor: psycopg.Cursor) -> str:
+    [name] = _one(cursor, "SELECT current_user")
+    return str(name)
