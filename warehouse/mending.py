@@ -37,8 +37,7 @@ def mend(root: Path, view: AnyView, report: Report) -> None:
     def say(message: str) -> None:
         report(f"view {view.name}: {message}")
 
-    for name in TABLES:
-        _mend_log(directory / name / "_delta_log", say)
+    mend_logs(directory, say)
     if delta.table_at(directory / "changes") is None:
         _begin_anew(directory, say)
         return
@@ -48,6 +47,12 @@ def mend(root: Path, view: AnyView, report: Report) -> None:
         except Unreachable as error:
             aside = delta.set_aside(directory / name)
             say(f"{delta.first_line(error)} It is rebuilt from changes; the old one is {aside}")
+
+
+def mend_logs(directory: Path, say: Report) -> None:
+    """Repairs the logs of a view's tables, before anything reads them."""
+    for name in TABLES:
+        _mend_log(directory / name / "_delta_log", say)
 
 
 def _begin_anew(directory: Path, say: Report) -> None:

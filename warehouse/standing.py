@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from protocols.errors import Unreachable
 from warehouse.delta import number, table_at
 
 #: The application id of the position up to which a table is complete.
@@ -50,10 +51,16 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
 
 
 def latest_in(lake: Path, sources: Iterable[str]) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Source → the latest version that a view of the lake has of it, and its token."""
+    """Source → the latest version that a view of the lake has of it, and its token.
+
+    Views that cannot be read are left out.
+    """
     found: dict[str, tuple[int, tuple[int, ...]]] = {}
     for path in sorted(lake.glob("*/changes")):
-        table = table_at(path)
+        try:
+            table = table_at(path)
+        except Unreachable:
+            continue
         if table is None:
             continue
         for source in sources:

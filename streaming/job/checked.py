@@ -1,8 +1,9 @@
 """The first phase of a job: it checks sources, topics and tables before a run begins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 
 from sources.history import UNKNOWN
 from sources.partitions import Ends
@@ -13,6 +14,7 @@ from streaming.job.context import Context
 from streaming.job.storedview import StoredView
 from streaming.settings.configuration import ViewSettings
 from streaming.settings.declared import declared
+from warehouse.mending import mend_logs
 from warehouse.standing import Standing, latest_in
 
 
@@ -30,6 +32,8 @@ class Checked:
             #: versions are at or after these offsets.
             topics = {source.name: source.topics for source in used.values()}
             self.ends: Mapping[str, Ends] = ends_of(known.bootstrap, topics)
+            for each in settings:
+                mend_logs(known.warehouse / each.name, partial(_about, context.report, each.name))
             self.sources.begin(known.bootstrap, self.ends, latest_in(known.warehouse, used))
             described = self.sources.described()
             self._versions = versions_in(described)
@@ -74,3 +78,7 @@ class Checked:
     def close(self) -> None:
         """Closes the connections to the sources."""
         self._made.close()
+
+
+def _about(report: Callable[[str], None], view: str, message: str) -> None:
+    report(f"view {view}: {message}")
