@@ -9,9 +9,10 @@ The files, each built on those above it:
     joingraph     G(V): edges from foreign keys to keys, RI, kinds of updates, preserved keys (2, 3)
     dependence    Dep, Dep+; circles of foreign keys become one vertex (3, B.2)
     need          Need_0, Need: the ways on which a changed row is found in the view (3, B.1)
+    rules         Rules 4.1 to 4.3: what is left of each kind of change (4)
     selection     the strictest local conditions (3)
     auxiliary     Algorithm 3.1; occurrences of one relation with equal auxiliary views (3, B.3)
-    maintaining   the maintenance expressions over V and the auxiliary views; Rules 4.1 to 4.3 (4)
+    maintaining   the maintenance expressions over V and the auxiliary views (4)
 
     sqltext       conditions and names as SQL
     statement     the auxiliary views as CREATE VIEW, as the paper prints them
@@ -28,7 +29,8 @@ Where we differ from the paper:
 - `need` and `auxiliary` correct four statements of appendix B and say which.
 - Deletions from a relation that others reference need not be found in the view, if children are
   deleted first; with ignorable updates, a relation has no need set then (`need.must_be_found`).
-- The paper claims the least number of rows, and P is not always the least set of columns: a key
-  that is neither shown nor joined on, a column that a condition makes constant, and shown columns
-  of a relation that is only in need sets could be left out.
+- The paper counts rows, and its P is not always the least set of columns. Here a relation that is
+  only in need sets keeps what its ways are joined on. Still superfluous in principle are a key that
+  is neither shown nor joined on (it makes the auxiliary view easy to keep) and columns that a
+  condition makes constant.
 """

@@ -13,14 +13,9 @@ from protocols.selfmaintenance.dependence import dep, dep_plus, root
 from protocols.selfmaintenance.joingraph import JoinGraph, Vertex, selection_columns
 from protocols.selfmaintenance.keptas import kept_as
 from protocols.selfmaintenance.language import select_project_join
-from protocols.selfmaintenance.maintaining import (
-    Change,
-    MaintenanceExpression,
-    WithAuxiliaryViews,
-    WithView,
-    maintenance_expressions,
-)
+from protocols.selfmaintenance.maintaining import MaintenanceExpression, maintenance_expressions
 from protocols.selfmaintenance.need import passed
+from protocols.selfmaintenance.rules import Change, WithAuxiliaryViews, WithView
 from protocols.selfmaintenance.sizes import Sizes, sizes_of, total
 from protocols.selfmaintenance.statement import alternative, statement
 from protocols.views.catalog import Catalog

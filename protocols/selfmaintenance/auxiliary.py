@@ -5,7 +5,8 @@ is stored. Otherwise
 
     A_Ri = (π_P σ_S R_i) ⋉_C1 A_Rk1 ⋉_C2 ... ⋉_Cm A_Rkm        with Dep(R_i, G) = {R_k1, ..., R_km}
 
-    P   the columns that the view preserves or joins on, and a key
+    P   the columns that the view preserves or joins on, and a key; if only ways of need sets lead
+        through R_i, less will do: a key, and the columns that these are joined on
     S   the strictest local conditions
     C   the join along the foreign key
 
@@ -30,9 +31,9 @@ from protocols.selfmaintenance.joingraph import (
     JoinGraph,
     Vertex,
     join_graph,
-    preserved_columns,
 )
 from protocols.selfmaintenance.need import must_be_found, need_sets, passed
+from protocols.selfmaintenance.rules import CHANGES, WithAuxiliaryViews, WithView, form_of
 from protocols.selfmaintenance.selection import local_conditions
 from protocols.views.catalog import ForeignKey
 from protocols.views.view import Atom, View
@@ -127,16 +128,45 @@ def _auxiliary_view(name: str, vertex: Vertex, graph: JoinGraph) -> AuxiliaryVie
     links = (*view.equalities, *view.residuals)
     within = tuple(each for each in links if columns_of(each) <= inside)
     outward = {column for each in links if each not in within for column in columns_of(each)}
-    edges = (each for each in graph.edges if vertex.name in (each.child, each.parent))
-    outward |= {column for edge in edges for pair in edge.on for column in pair}
+    shown = {output.column for output in view.outputs}
+    wanted = {*(shown | outward if _is_joined(vertex, graph) else ()), *_on_ways(graph)}
+    for atom in vertex.atoms:
+        wanted.update(map(atom.qualified, atom.relation.all_keys[0]))
     local = (each for atom in vertex.atoms for each in local_conditions(atom, view))
     return AuxiliaryView(
         name,
         vertex,
-        tuple(column for atom in vertex.atoms for column in _columns(atom, view, outward)),
+        tuple(c for a in vertex.atoms for c in _qualified_columns(a) if c in wanted),
         (*within, *dict.fromkeys(local)),
         tuple(_semijoins(vertex.name, graph)),
     )
+
+
+def _is_joined(vertex: Vertex, graph: JoinGraph) -> bool:
+    """Whether an expression joins all that the view has of a vertex with a change.
+
+    A change of one relation of a circle becomes one of their join, before it goes any further.
+    """
+    forms = [form_of(v.name, change, graph) for v in graph.vertices for change in CHANGES]
+    if len(vertex.atoms) > 1:
+        forms += [form_of(vertex.name, change, graph) for change in ("deletions", "updates")]
+        if any(isinstance(form, WithAuxiliaryViews) for form in forms[-2:]):
+            return True
+    return any(isinstance(f, WithAuxiliaryViews) and vertex.name in f.others for f in forms)
+
+
+def _on_ways(graph: JoinGraph) -> Iterator[str]:
+    """The columns that changes are joined on, on their ways into the view."""
+    for name in graph.names:
+        for change in CHANGES:
+            match form_of(name, change, graph):
+                case WithView(way, on):
+                    yield from (column for edge in way for pair in edge.on for column in pair)
+                    yield from (column for _, column in on)
+
+
+def _qualified_columns(atom: Atom) -> list[str]:
+    return [atom.qualified(column) for column in atom.relation.column_names]
 
 
 def _semijoins(name: str, graph: JoinGraph) -> Iterator[Edge]:
@@ -147,13 +177,6 @@ def _semijoins(name: str, graph: JoinGraph) -> Iterator[Edge]:
         edges = [e for e in graph.edges if (e.child, e.parent) == ends and e.reference is not None]
         pairs = dict.fromkeys(pair for edge in edges for pair in edge.on)
         yield replace(edges[0], on=tuple(pairs))
-
-
-def _columns(atom: Atom, view: View, outward: set[str]) -> Iterator[str]:
-    """P: columns that are shown, in a key, or joined with relations outside of the vertex."""
-    joined = {c for c in atom.relation.column_names if atom.qualified(c) in outward}
-    wanted = {*preserved_columns(atom, view), *joined, *atom.relation.all_keys[0]}
-    return (atom.qualified(c) for c in atom.relation.column_names if c in wanted)
 
 
 def _names(graph: JoinGraph) -> dict[str, str]:

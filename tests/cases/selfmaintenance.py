@@ -159,7 +159,7 @@ CASES: dict[str, Case] = {
     ),
     "two parents": case(
         "SELECT r.k, t.n FROM s.r, s.p, s.q, s.t"
-        " WHERE r.p = p.k AND r.q = q.k AND p.t = t.k AND q.t = t.k AND p.n = 1",
+        " WHERE r.p = p.k AND r.q = q.k AND p.t = t.k AND q.t = t.k AND p.n < 3",
         r=relation("k p q", updates=[], foreign_keys=references(p="p", q="q")),
         p=relation("k t n", updates=[], foreign_keys=references(t="t")),
         q=relation("k t n", updates=[], foreign_keys=references(t="t")),

@@ -4,7 +4,7 @@ Keys are small numbers, so that a key comes back after its row was deleted. A tr
 rows that reference one another in a circle. What it leaves without a parent it deletes as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, TypeAlias
 
@@ -31,7 +31,7 @@ class Possible:
         self._catalog = catalog
         self._dice = dice
         #: The number of different keys.
-        self._keys = keys
+        self.keys = keys
         #: Whether foreign keys are broken: by parents that go, or that come after their children.
         self._orphans = orphans
 
@@ -43,14 +43,28 @@ class Possible:
             found = self._insertions(found, found)
         return self._repaired(found)
 
-    def transaction(self, before: Contents) -> tuple[Contents, dict[Relation, Net]]:
-        """The rows after a transaction, and its net changes."""
+    def transaction(self, before: Contents, most: int = 8) -> tuple[Contents, dict[Relation, Net]]:
+        """The rows after a transaction of at most so many steps, and its net changes."""
         after = {relation: dict(rows) for relation, rows in before.items()}
-        for _ in range(self._dice.randrange(1, 9)):
+        for _ in range(self._dice.randint(1, most)):
             step = self._dice.choice((self._insertions, self._deletion, self._update, self._update))
             after = step(after, before)
         after = self._repaired(after)
         return after, dict(_net(before, after))
+
+    def allows(self, contents: Contents) -> bool:
+        """Whether no row lacks a parent."""
+        return not any(self._orphans_of(key, contents) for key in self._catalog.foreign_keys)
+
+    def values(self, relation: Relation, column: str) -> Sequence[Any]:
+        """The values that a column may have, beside NULL."""
+        if any(column in key.columns for key in self.references(relation)):
+            return range(1, self.keys + 1)
+        if column in relation.key:
+            return ()
+        texts = ("x", "y", "z")
+        of_type = texts if relation.type_of(column).name == "VARCHAR" else _NUMBERS
+        return _VALUES.get(column, of_type)
 
     def _insertions(self, now: Contents, before: Contents) -> Contents:
         """Inserts a row into each of some relations, at once."""
@@ -86,7 +100,7 @@ class Possible:
     def _new_key(self, relation: Relation, now: Contents, before: Contents) -> Row | None:
         taken = now[relation].keys() | before[relation].keys()
         for _ in range(5):
-            key = tuple(self._dice.randint(1, self._keys) for _ in relation.key)
+            key = tuple(self._dice.randint(1, self.keys) for _ in relation.key)
             if key not in taken:
                 return key
         return None
@@ -94,28 +108,28 @@ class Possible:
     def _row(
         self, relation: Relation, key: Row, now: Contents, new: dict[Relation, Row | None]
     ) -> Row:
-        values = {name: self._value(name, type_.name) for name, type_ in relation.columns}
+        values = {
+            name: self._dice.choice(self.values(relation, name) or (0,))
+            for name in relation.column_names
+        }
         values.update(zip(relation.key, key, strict=True))
-        for reference in self._references(relation):
+        for reference in self.references(relation):
             candidates = [tuple(_part(reference, row)) for row in now[reference.parent].values()]
             fresh = new.get(reference.parent)
             if fresh is not None and reference.parent_columns == reference.parent.key:
                 candidates += [fresh] * 3
             if self._orphans or not candidates:
-                candidates.append((self._dice.randint(1, self._keys),) * len(reference.columns))
+                candidates.append((self._dice.randint(1, self.keys),) * len(reference.columns))
             chosen = self._dice.choice(candidates)
-            if not set(reference.columns) & relation.never_null and self._dice.random() < 0.1:
+            if not set(reference.columns) & relation.never_null and self._dice.random() < 0.2:
                 chosen = (None,) * len(reference.columns)
             for column, value in zip(reference.columns, chosen, strict=True):
                 if column not in relation.key:
                     values[column] = value
         return tuple(values[name] for name in relation.column_names)
 
-    def _value(self, column: str, type_: str) -> Any:
-        texts = ("x", "y", "z")
-        return self._dice.choice(_VALUES.get(column, texts if type_ == "VARCHAR" else _NUMBERS))
-
-    def _references(self, relation: Relation) -> list[ForeignKey]:
+    def references(self, relation: Relation) -> list[ForeignKey]:
+        """The foreign keys of a relation."""
         return [key for key in self._catalog.foreign_keys if key.child == relation]
 
     def _repaired(self, contents: Contents) -> Contents:
@@ -126,16 +140,19 @@ class Possible:
         return contents
 
     def _delete_orphans(self, key: ForeignKey, contents: Contents) -> bool:
+        orphans = self._orphans_of(key, contents)
+        for own in orphans:
+            del contents[key.child][own]
+        return bool(orphans)
+
+    def _orphans_of(self, key: ForeignKey, contents: Contents) -> list[Row]:
         there = {tuple(_part(key, row)) for row in contents[key.parent].values()}
         places = [key.child.column_names.index(column) for column in key.columns]
-        orphans = [
+        return [
             own
             for own, row in contents[key.child].items()
             if None not in (values := tuple(row[place] for place in places)) and values not in there
         ]
-        for own in orphans:
-            del contents[key.child][own]
-        return bool(orphans)
 
 
 def _part(key: ForeignKey, row: Row) -> Iterator[Any]:

@@ -15,14 +15,8 @@ import duckdb
 from protocols.algebra.expressions import Condition, columns_of
 from protocols.selfmaintenance.auxiliary import AuxiliaryView, AuxiliaryViews, own_column
 from protocols.selfmaintenance.joingraph import Vertex
-from protocols.selfmaintenance.maintaining import (
-    Change,
-    Empty,
-    MaintenanceExpression,
-    WithAuxiliaryViews,
-    WithView,
-    maintenance_expressions,
-)
+from protocols.selfmaintenance.maintaining import MaintenanceExpression, maintenance_expressions
+from protocols.selfmaintenance.rules import Change, Empty, WithAuxiliaryViews, WithView
 from protocols.selfmaintenance.sqltext import condition_text
 from protocols.selfmaintenance.statement import statement
 from protocols.views.catalog import Catalog, Relation
@@ -153,7 +147,7 @@ class Warehouse:
         stored = self._found.views.get(vertex.name)
         if stored is not None and len(raw) < len(vertex.atoms):
             (atom,) = raw
-            news = [c for c in stored.columns if c in inside and change == "updates"]
+            news = sorted(inside) if change == "updates" else []
             shown = [f"s.{_q(c)}" for c in stored.columns] + [f"r.{_q('new ' + c)}" for c in news]
             key = [_q(atom.qualified(c)) for c in atom.relation.all_keys[0]]
             same = [f"s.{c} = r.{c}" for c in key]
@@ -193,6 +187,7 @@ class Warehouse:
         return new if new.startswith("new ") else self._columns[place]
 
     # -- the auxiliary views (section 5) -----------------------------------------------------------
+    # The terms A_R ⋈ ∇A_Ri of deletions are empty: what was semijoined with A_Ri is deleted before.
 
     def _change_auxiliary(self, vertex: Vertex, change: Change) -> None:
         stored = self._found.views.get(vertex.name)
@@ -213,20 +208,6 @@ class Warehouse:
             places = [("c" if f"new {c}" in own else "s", _new(c, own)) for c in stored.columns]
             added = f"SELECT {', '.join(f'{table}.{_q(c)}' for table, c in places)} {both}"
         self._apply(name, "SELECT * FROM gone", added)
-        if change == "deletions":
-            self._cascade(vertex.name)
-
-    def _cascade(self, parent: str) -> None:
-        """∇A_R contains A_R ⋈ ∇A_Ri: what was semijoined with rows that are gone."""
-        for child, stored in self._found.views.items():
-            for edge in stored.semijoins:
-                if edge.parent == parent:
-                    ours = ", ".join(_q(b) for b, _ in edge.on)
-                    theirs = ", ".join(_q(a) for _, a in edge.on)
-                    self._database.execute(
-                        f"DELETE FROM {_q(_stored(child))}"
-                        f" WHERE ({ours}) IN (SELECT ({theirs}) FROM gone)"
-                    )
 
     def _semijoin(self, on: Iterable[tuple[str, str]], parent: str) -> str:
         pairs = list(on)

@@ -13,13 +13,9 @@ import pytest
 
 from protocols.selfmaintenance.auxiliary import AuxiliaryViews
 from protocols.selfmaintenance.joingraph import Edge
-from protocols.selfmaintenance.maintaining import (
-    Empty,
-    Form,
-    MaintenanceExpression,
-    WithView,
-    maintenance_expressions,
-)
+from protocols.selfmaintenance.keptas import kept_as
+from protocols.selfmaintenance.maintaining import MaintenanceExpression, maintenance_expressions
+from protocols.selfmaintenance.rules import Empty, Form, WithView
 from tests.cases.drawn_selfmaintenance import drawn
 from tests.cases.selfmaintenance import CASES, Case, case, relation, running_example
 from tests.harness.possibletransactions import Possible
@@ -73,8 +69,12 @@ def difference(
     """What the warehouse holds that the SQL texts do not say, or the other way round."""
     if warehouse.view() != sources.rows(case.sql):
         return "V"
-    wrong = (n for n in found.views if warehouse.auxiliary(n) != sources.auxiliary(n, found))
-    return next((f"the auxiliary view of {name}" for name in wrong), None)
+    for name in found.views:
+        if warehouse.auxiliary(name) != sources.auxiliary(name, found):
+            return f"the auxiliary view of {name}"
+        if sources.rows(kept_as(name, found).sql) != sources.auxiliary(name, found):
+            return f"the auxiliary view of {name} as an inner join"
+    return None
 
 
 @pytest.mark.parametrize("name", CASES)
