@@ -88,6 +88,12 @@ EXAMPLES: dict[str, str] = {
         SELECT customer, MIN(amount) AS least FROM sales.orders GROUP BY customer""",
     "`COUNT(DISTINCT …)`": """
         SELECT customer, COUNT(DISTINCT placed) AS days FROM sales.orders GROUP BY customer""",
+    "`BOOL_AND`, `BOOL_OR`; `FILTER (WHERE …)`": """
+        SELECT customer, BOOL_AND(amount > 0) AS due, COUNT(*) FILTER (WHERE weight > 9) AS heavy
+        FROM sales.orders GROUP BY customer""",
+    "`ROLLUP`, `CUBE`, `GROUPING SETS`, `GROUPING (…)`": """
+        SELECT customer, COUNT(*) AS n, GROUPING(customer) AS g
+        FROM sales.orders GROUP BY ROLLUP (customer)""",
     "aggregates without `GROUP BY`": """
         SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales.orders""",
     "groups over an outer join": """
@@ -150,8 +156,6 @@ EXAMPLES: dict[str, str] = {
         SELECT id FROM sales.orders ORDER BY id""",
     "`LIMIT`": """
         SELECT id FROM sales.orders LIMIT 3""",
-    "`ROLLUP`, `CUBE`, `GROUPING SETS`": """
-        SELECT customer, COUNT(*) AS n FROM sales.orders GROUP BY ROLLUP (customer)""",
     "`WITH RECURSIVE`": """
         WITH RECURSIVE r AS (SELECT id FROM crm.customers UNION ALL SELECT id FROM r)
         SELECT id FROM r""",

@@ -115,7 +115,7 @@ class _Drawing:
         aggregates = [self._aggregate(columns) for _ in range(self._rng.choice((1, 1, 2, 3)))]
         seen = [*keys, *aggregates]
         items = self._items(seen, types)
-        group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
+        group = f" GROUP BY {self._tables.sets([key.text for key in keys])}" if keys else ""
         having = ""
         if self._rng.random() < 0.3:
             having = f" HAVING {self._condition(seen, asks=self._rng.random() < 0.2)}"
@@ -133,6 +133,8 @@ class _Drawing:
 
     def _aggregate(self, columns: Sequence[VisibleColumn]) -> VisibleColumn:
         shown = self._rng.choice(columns)
+        if self._tables.happens(0.1):
+            return VisibleColumn(self._tables.decision(shown), "BOOLEAN")
         value = shown.text
         if self._rng.random() < 0.2:
             value = self._scalar(shown.type, columns)

@@ -59,6 +59,25 @@ class TableDice:
         text = "NULL" if self.happens(0.1) else self.rng.choice(CONSTANTS[type_])
         return f"CAST({text} AS {type_})"
 
+    # -- groups ----------------------------------------------------------------------------------
+
+    def sets(self, keys: Sequence[str]) -> str:
+        """The expressions to group by; sometimes in several sets."""
+        listed = ", ".join(keys)
+        if not self.happens(0.2):
+            return listed
+        forms = [f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ())"]
+        if len(keys) > 1:
+            forms += [f"{keys[0]}, ROLLUP ({keys[1]})", f"GROUPING SETS ({listed})"]
+        return self.rng.choice(forms)
+
+    def decision(self, shown: VisibleColumn) -> str:
+        """Draws BOOL_AND or BOOL_OR over a column."""
+        test = f"{shown.text} IS NULL"
+        if shown.type == "BOOLEAN" or self.happens(0.5):
+            test = shown.text if shown.type == "BOOLEAN" else f"{shown.text} = {shown.text}"
+        return f"{self.rng.choice(('bool_and', 'bool_or'))}({test})"
+
     # -- links and tests -------------------------------------------------------------------------
 
     def link(self, on: str, columns: Sequence[VisibleColumn]) -> str:

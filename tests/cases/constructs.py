@@ -98,6 +98,38 @@ NAMES = {
     " ON r.k = s.k WHERE q.id = s.id",
 }
 
+GROUPS = {
+    "BOOL_AND, BOOL_OR": "SELECT k, bool_and(t), bool_or(t) FROM a.r GROUP BY k",
+    "BOOL_AND of all rows": "SELECT bool_and(p > 0) AS a, bool_or(p > 5) FILTER (WHERE t) AS b FROM"
+    " a.r",
+    "BOOL_OR in HAVING": "SELECT k FROM a.r GROUP BY k HAVING bool_or(p > 1) AND NOT bool_and(t)",
+    "BOOL_AND of a subquery": "SELECT id, (SELECT bool_and(s.m > 5) FROM b.s WHERE s.k = r.k) AS c"
+    " FROM a.r",
+    "COUNT(DISTINCT)": "SELECT k, count(DISTINCT x) AS n FROM a.r GROUP BY k",
+    "COUNT(DISTINCT) of all rows": "SELECT count(DISTINCT y) AS n, count(DISTINCT k) AS k FROM b.s",
+    "COUNT(DISTINCT) beside others": "SELECT k, count(DISTINCT y) AS n, count(*) AS c, sum(m) AS s,"
+    " count(m) AS v, max(m) AS g FROM b.s GROUP BY k",
+    "COUNT(DISTINCT) of all, beside others": "SELECT count(DISTINCT y) AS n, count(*) AS c,"
+    " min(m) AS s FROM b.s",
+    "SUM(DISTINCT), AVG(DISTINCT)": "SELECT k, sum(DISTINCT p) AS s, avg(DISTINCT p) AS a FROM a.r"
+    " GROUP BY k HAVING count(DISTINCT p) > 0",
+    "COUNT(DISTINCT) beside AVG": "SELECT k, count(DISTINCT x) AS n, avg(p) AS a FROM a.r GROUP BY"
+    " k",
+    "COUNT(DISTINCT) with FILTER": "SELECT x, count(DISTINCT k) FILTER (WHERE t) AS n, count(*) AS"
+    " c FROM a.r GROUP BY x",
+    "COUNT(DISTINCT) in a subquery": "SELECT m, (SELECT count(DISTINCT x) + count(*) FROM a.r WHERE"
+    " r.k = s.k) AS n FROM b.s",
+    "ROLLUP": "SELECT k, x, count(*) AS n, sum(p) AS s FROM a.r GROUP BY ROLLUP (k, x)",
+    "CUBE and GROUPING": "SELECT k, t, GROUPING(k, t) AS g, max(p) AS m FROM a.r GROUP BY"
+    " CUBE (k, t) HAVING count(*) > 1 OR GROUPING(t) = 1",
+    "GROUPING SETS": "SELECT r.k, r.x, s.y, count(*) AS n FROM a.r JOIN b.s ON r.k = s.k"
+    " GROUP BY r.k, GROUPING SETS ((r.x), (s.y), ())",
+    "GROUPING SETS with DISTINCT": "SELECT DISTINCT count(*) AS n FROM b.s GROUP BY GROUPING SETS"
+    " ((k), (y), ROLLUP (m))",
+    "ROLLUP of a computed value": "SELECT k + 1 AS g, bool_or(t) AS b FROM a.r GROUP BY ROLLUP (1)",
+    "a join with ROLLUP": "SELECT r.id, w.n FROM a.r JOIN (SELECT k, count(*) AS n FROM b.s"
+    " GROUP BY ROLLUP (k)) w ON w.k IS NOT DISTINCT FROM r.k",
+}
 LINKS = {
     "a link in all arms of OR": "SELECT r.id, s.m FROM a.r, b.s WHERE (r.k = s.k AND r.x = 'ab') OR"
     " (S.k = r.K AND s.m > 5) OR (s.y = 'x' AND (r.k = s.k))",

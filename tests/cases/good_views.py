@@ -100,6 +100,19 @@ GOOD = (
     "SELECT DISTINCT name, boss FROM crm.customers",
     "SELECT c.name, sum(o.price) AS total FROM crm.customers c LEFT JOIN shop.orders o"
     " ON o.customer = c.customer GROUP BY c.name HAVING sum(o.price) > 10",
+    "SELECT customer, paid, count(*) AS n, GROUPING(paid) AS g FROM shop.orders"
+    " GROUP BY customer, ROLLUP (paid)",
+    "SELECT id, no, max(weight) AS n FROM shop.lines GROUP BY CUBE (id, no)",
+    "SELECT bool_and(paid) AS a, bool_or(price > 3) AS b FROM shop.orders",
+    "SELECT count(DISTINCT item) AS n, sum(no) AS s, count(*) AS c FROM shop.lines GROUP BY id",
+    # links
+    "SELECT o.id, name FROM shop.orders o JOIN crm.customers c ON id IS NOT DISTINCT FROM boss",
+    "SELECT id, v.b FROM shop.orders JOIN (VALUES (1, 'x'), (2, NULL)) AS v(a, b) ON id = v.a",
+    "SELECT id, no FROM shop.lines WHERE (id, no) IN ((1, 2), (3, 4)) AND 1 = 1",
+    "SELECT l.item FROM shop.lines l NATURAL JOIN shop.orders SEMI JOIN crm.customers USING"
+    " (customer)",
+    "SELECT l.no, (SELECT price FROM shop.orders o WHERE o.id = l.id) AS p FROM shop.lines l"
+    " WHERE EXISTS (SELECT 1 FROM crm.customers)",
     # subqueries in conditions
     "SELECT id FROM shop.orders o WHERE EXISTS (SELECT 1 FROM shop.lines l WHERE l.id = o.id"
     " AND l.no > o.customer)",

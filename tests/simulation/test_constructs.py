@@ -17,14 +17,15 @@ from protocols.simulation import campaign, setting
 from protocols.simulation.campaign import Judged, judged_run
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule
-from protocols.views.binding import conditions
+from protocols.views.binding import conditions, distinctvalues, groupingsets, setoperations
+from protocols.views.binding.grouping import Grouping
 from protocols.views.binding.sources import From
 from protocols.views.binding.subqueries import Subqueries
 from protocols.views.catalog import catalog_from_json
-from tests.cases.constructs import LINKS, NAMES, SOURCES, UPDATES
+from tests.cases.constructs import GROUPS, LINKS, NAMES, SOURCES, UPDATES
 from tests.harness.campaigns import planted
 
-VIEWS = {**NAMES, **LINKS}
+VIEWS = {**NAMES, **LINKS, **GROUPS}
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +95,30 @@ DEFECTS: dict[str, tuple[Any, str, str, str]] = {
         '">", _ZERO',
         '">", Literal(1, BIGINT)',
     ),
+    "BOOL_AND, BOOL_OR": (Grouping, "_decided", "truth if by else Not(truth)", "truth"),
+    "BOOL_AND of a subquery": (
+        Grouping,
+        "_decided",
+        "Literal(None, BOOLEAN)",
+        "Literal(True, BOOLEAN)",
+    ),
+    "COUNT(DISTINCT)": (distinctvalues, "grouped", "(*keys, value)", "keys"),
+    "COUNT(DISTINCT) beside others": (
+        distinctvalues,
+        "grouped",
+        'each.function == "count"',
+        'each.function == "none"',
+    ),
+    "COUNT(DISTINCT) of all, beside others": (
+        distinctvalues,
+        "_with_counts",
+        "either(whole, Literal(0, BIGINT), BIGINT)",
+        "Literal(0, BIGINT)",
+    ),
+    "ROLLUP": (groupingsets, "_sets", "parts[:length]", "parts[: length or 1]"),
+    "CUBE and GROUPING": (Grouping, "_lacking", "2 * number", "number"),
+    "GROUPING SETS": (Grouping, "group", "if self._set is None or node in self._set", ""),
+    "GROUPING SETS with DISTINCT": (setoperations, "all_of", "if distinct", "if False"),
     "a value by key": (Subqueries, "_looked_up", "if not on:", "if True:"),
 }
 

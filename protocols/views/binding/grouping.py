@@ -2,16 +2,31 @@
 
 Grouping expressions and the arguments of aggregates become columns of their own, with a `Group`
 above them. From there on the text may name only grouping expressions and aggregates.
+
+BOOL_AND and BOOL_OR follow from counts: of the values, and of those that decide.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 from sqlglot import exp
 
-from protocols.algebra.expressions import Case, Column, Expression, Literal
-from protocols.algebra.types import BIGINT, SqlType, column_type
+from protocols.algebra.expressions import (
+    Case,
+    Column,
+    Comparison,
+    Condition,
+    Expression,
+    IsTrue,
+    Literal,
+    Not,
+)
+from protocols.algebra.types import BIGINT, BOOLEAN, SqlType, column_type
 from protocols.views import tree
-from protocols.views.binding.rows import GatheredRows
+from protocols.views.binding import distinctvalues
+from protocols.views.binding.groupingsets import GroupingSet, grouped_by
+from protocols.views.binding.rows import GatheredRows, with_columns
 from protocols.views.binding.scope import Scope, ShownColumn
 from protocols.views.operands import kept, type_name
 from protocols.views.scalars import ScalarReader
@@ -23,38 +38,103 @@ _FUNCTIONS: dict[type[exp.Expr], tree.AggregateFunction] = {
     exp.Min: "min",
     exp.Max: "max",
 }
+_NOTHING = Literal(None, BIGINT)
+_SPREAD = (
+    exp.Variance,
+    exp.VariancePop,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Corr,
+    exp.CovarPop,
+    exp.CovarSamp,
+)
+_ANY_ROW = (exp.ArgMax, exp.ArgMin, exp.First, exp.Last, exp.AnyValue, exp.IgnoreNulls)
+_RANKED = (exp.Median, exp.Quantile, exp.PercentileCont, exp.PercentileDisc, exp.Mode)
+#: Aggregates that cannot be kept → the reason, and what can be kept instead.
+_NOT_KEPT: dict[tuple[type[exp.Expr], ...], str] = {
+    _SPREAD: "the databases round it differently; keep COUNT(x), SUM(x) and SUM(x * x), from which"
+    " it follows",
+    _ANY_ROW: "of several rows the databases take any; keep MIN or MAX, and join the rows that"
+    " have it",
+    (exp.GroupConcat, exp.ArrayAgg): "it depends on an order of the rows; keep the rows, and"
+    " aggregate them when you read the view",
+    (*_RANKED, exp.WithinGroup): "it needs all values of a group; keep each value with its"
+    " COUNT(*), and compute it when you read the view",
+    (exp.CountIf,): "PostgreSQL does not have it; write COUNT(*) FILTER (WHERE …)",
+}
+#: The truth value that decides over BOOL_AND and BOOL_OR, and is the result then.
+_DECIDED_BY: dict[type[exp.Expr], bool] = {exp.LogicalAnd: False, exp.LogicalOr: True}
 _FIRST_BELOW = "aggregate in a subquery in FROM first"
+
+
+@dataclass(frozen=True)
+class AggregateValue:
+    """An aggregate of the text: what has to be aggregated, and its value and type then."""
+
+    parts: tuple[tree.Aggregate, ...]
+    value: Expression
+    type: SqlType
 
 
 class Grouping:
     """The grouping of one SELECT."""
 
     def __init__(
-        self, select: exp.Select, scope: Scope, scalars: ScalarReader, rows: GatheredRows
+        self,
+        select: exp.Select,
+        scope: Scope,
+        scalars: ScalarReader,
+        rows: GatheredRows,
+        of_set: GroupingSet | None = None,
     ) -> None:
-        """`scalars` are those of the SELECT before it is restricted to grouped values."""
+        """`scalars` are those of the SELECT before it is restricted to grouped values.
+
+        `of_set` has those expressions of GROUP BY that are grouped by, if not all are.
+        """
         self._select = select
         self._text = scope.text
         self._scope, self._scalars, self._rows = scope, scalars, rows
+        self._set = None if of_set is None else [self._meant(node) for node in of_set]
         #: The expressions of GROUP BY, as they are written → their columns.
         self._keys: dict[exp.Expr, ShownColumn] = {}
-        #: Aggregates as they are written → their columns.
-        self._aggregates: dict[exp.Expr, ShownColumn] = {}
+        #: Aggregates as they are written.
+        self._aggregates: dict[exp.Expr, AggregateValue] = {}
+        #: The columns that count: these are 0, and not NULL, over nothing.
+        self.counts: frozenset[str] = frozenset()
 
     def group(self, also: Sequence[ShownColumn] = ()) -> None:
         """Puts the Group on top of the rows so far; `also` are further keys."""
-        keys = [(node, self._key(node)) for node in self._expressions()]
-        aggregates = [(node, *self._aggregate(node)) for node in self._called()]
-        self._keys = dict(keys)
-        self._aggregates = {node: ShownColumn(each.name, type_) for node, each, type_ in aggregates}
-        names = dict.fromkeys(shown.name for shown in (*also, *(s for _, s in keys)))
-        wanted = {each.name: each for _, each, _ in aggregates}
-        self._rows.group(tuple(names), tuple(wanted.values()))
+        keys = {node: self._key(node) for node in self._expressions()}
+        self._aggregates = {node: self._aggregate(node) for node in self._called()}
+        self._keys = keys
+        of_set = [shown for node, shown in keys.items() if self._set is None or node in self._set]
+        names = tuple(dict.fromkeys(shown.name for shown in (*also, *of_set)))
+        parts = {each.name: each for a in self._aggregates.values() for each in a.parts}
+        self.counts = frozenset(e.name for e in parts.values() if e.function == "count")
+        below, fresh = self._rows.node, self._rows.names
+        group = distinctvalues.grouped(below, names, list(parts.values()), fresh)
+        lacking = {s.name: kept(s.type) for s in keys.values() if s.name not in names}
+        nulls = [(name, Literal(None, type_), type_) for name, type_ in lacking.items()]
+        self._rows.node = with_columns(group, [*nulls])
 
     def value(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
-        """The column of a grouping expression or an aggregate."""
-        shown = self._aggregates.get(node) or self._keys.get(node)
+        """The value of a grouping expression or an aggregate."""
+        if isinstance(node, exp.Grouping):
+            return self._lacking(node), BIGINT
+        if (aggregate := self._aggregates.get(node)) is not None:
+            return aggregate.value, aggregate.type
+        shown = self._keys.get(node)
         return None if shown is None else (Column(shown.name), shown.type)
+
+    def _lacking(self, node: exp.Grouping) -> Literal:
+        """GROUPING(a, b): a number with a bit for each expression, 1 if the set lacks it."""
+        number = 0
+        for each in node.expressions:
+            if each not in self._keys:
+                self._text.refuse(each, f"{each.sql('duckdb')} in GROUPING is not in GROUP BY")
+            number = 2 * number + (self._set is not None and each not in self._set)
+        return Literal(number, BIGINT)
 
     def refuse_ungrouped(self, column: exp.Column, shown: ShownColumn) -> None:
         """Refuses a column beside aggregates unless GROUP BY has it."""
@@ -76,8 +156,7 @@ class Grouping:
         group = self._select.args.get("group")
         if group is None:
             return
-        for node in group.expressions:
-            yield self._meant(node)
+        yield from dict.fromkeys(map(self._meant, grouped_by(group)))
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
         """The item of SELECT that GROUP BY 2 or GROUP BY alias stands for; else the node itself."""
@@ -109,16 +188,16 @@ class Grouping:
                 found.update(dict.fromkeys(aggregates_in(clause)))
         yield from found
 
-    def _aggregate(self, node: exp.Expr) -> tuple[tree.Aggregate, SqlType]:
-        """The aggregate, and its type in SQL."""
+    def _aggregate(self, node: exp.Expr) -> AggregateValue:
         condition = None
         call = node
         if isinstance(node, exp.Filter):
             call, condition = node.this, node.expression.this
+        if type(call) in _DECIDED_BY:
+            return self._decided(call, _DECIDED_BY[type(call)], condition)
         function = _FUNCTIONS.get(type(call))
         if function is None:
-            known = "COUNT, SUM, AVG, MIN and MAX"
-            self._text.refuse(call, f"{call.sql('duckdb')}: of aggregates, {known} are kept")
+            self._refuse_aggregate(call)
         argument = call.this
         distinct = isinstance(argument, exp.Distinct)
         if distinct:
@@ -131,10 +210,44 @@ class Grouping:
             self._text.refuse(call, f"{call.sql('duckdb')}: only COUNT(*) needs no value")
         name = self._rows.names.fresh(function)
         if counts_rows:
-            return self._count_all(name, condition), BIGINT
+            counted = self._count_all(name, condition)
+            return AggregateValue((counted,), Column(name), BIGINT)
         column = self._argument(argument, condition)
         type_ = self._type(function, column.type, call)
-        return tree.Aggregate(name, function, column.name, kept(type_), distinct), type_
+        each = tree.Aggregate(name, function, column.name, kept(type_), distinct)
+        return AggregateValue((each,), Column(name), type_)
+
+    def _refuse_aggregate(self, call: exp.Expr) -> NoReturn:
+        reasons = (why for kinds, why in _NOT_KEPT.items() if isinstance(call, kinds))
+        why = next(
+            reasons, "of aggregates, COUNT, SUM, AVG, MIN, MAX, BOOL_AND and BOOL_OR are kept"
+        )
+        self._text.refuse(call, f"{call.sql('duckdb')}: {why}")
+
+    def _decided(self, call: exp.Expr, by: bool, condition: exp.Expr | None) -> AggregateValue:
+        """BOOL_AND is false if one value is, BOOL_OR true; NULL if there is no value."""
+        argument = call.this
+        if isinstance(argument, exp.Distinct):
+            (argument,) = argument.expressions
+        column = self._argument(argument, condition)
+        if column.type != BOOLEAN:
+            what = f"{call.sql('duckdb')}: {type_name(column.type)} is no condition"
+            self._text.refuse(call, f"{what}; compare it with a value")
+        truth: Condition = IsTrue(Column(column.name))
+        decisive = Case(((truth if by else Not(truth), Literal(1, BIGINT)),), _NOTHING, BIGINT)
+        marked = self._rows.column(decisive, BIGINT, "decisive")
+        parts = [
+            tree.Aggregate(self._rows.names.fresh(name), "count", of.name, BIGINT)
+            for name, of in (("values", column), ("decided", marked))
+        ]
+        number, deciding = (Column(each.name) for each in parts)
+        branches = (
+            (Comparison(number, "=", Literal(0, BIGINT)), Literal(None, BOOLEAN)),
+            (Comparison(deciding, ">", Literal(0, BIGINT)), Literal(by, BOOLEAN)),
+        )
+        return AggregateValue(
+            tuple(parts), Case(branches, Literal(not by, BOOLEAN), BOOLEAN), BOOLEAN
+        )
 
     def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
         if condition is None:
@@ -185,6 +298,8 @@ def _unnamed(item: exp.Expr) -> exp.Expr:
 
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates of a clause itself, not those of its subqueries."""
+    if isinstance(node, exp.Grouping):
+        return
     if isinstance(node, exp.Filter | exp.AggFunc):
         yield node
         return

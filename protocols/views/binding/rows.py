@@ -84,10 +84,6 @@ class GatheredRows:
         """Adds the values of a subquery, which has at most one row for each of ours."""
         self.node = tree.Join("left", self.node, values, tuple(on), of_subquery=True)
 
-    def group(self, keys: Sequence[str], aggregates: Sequence[tree.Aggregate]) -> None:
-        """Makes one row of all rows that agree on the keys."""
-        self.node = tree.Group(self.node, tuple(keys), tuple(aggregates))
-
 
 def either(first: Expression, second: Expression, type_: SqlType) -> Expression:
     """COALESCE of two values."""

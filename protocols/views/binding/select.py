@@ -16,6 +16,7 @@ from protocols.views import tree
 from protocols.views.binding import setoperations
 from protocols.views.binding.conditions import conjuncts
 from protocols.views.binding.grouping import Grouping, has_aggregate
+from protocols.views.binding.groupingsets import GroupingSet, grouping_sets
 from protocols.views.binding.rows import GatheredRows, Names
 from protocols.views.binding.scope import NamedColumn, Scope, ShownColumn, Visible
 from protocols.views.binding.sources import Bound, Common, From, renamed
@@ -58,7 +59,11 @@ class Binder:
             return self.query(query.this, common, outer)
         if not isinstance(query, exp.Select):
             self.text.refuse(query, "only SELECT, UNION, INTERSECT and EXCEPT can stand here")
-        return Select(self, common, query, outer).bound()
+        sets = grouping_sets(self.text, query)
+        if sets is None:
+            return Select(self, common, query, outer).bound()
+        read = [Select(self, common, query, outer, each).bound() for each in sets]
+        return setoperations.all_of(self.names, read, bool(query.args.get("distinct")))
 
     def common(self, query: exp.Query, around: Common) -> Common:
         """Reads WITH: each name stands for its query, which may use the names before it."""
@@ -94,7 +99,10 @@ class Select:
         common: Common,
         select: exp.Select,
         outer: Scope | None = None,
+        of_set: GroupingSet | None = None,
     ) -> None:
+        """`of_set` is what is grouped by, if GROUP BY has several sets."""
+        self._set = of_set
         self.binder = binder
         self.common = common
         self.select = select
@@ -154,6 +162,9 @@ class Select:
 
     def inner(self, query: exp.Select) -> Inner:
         """Reads a subquery of ours: its rows, and the conditions of its WHERE that link it."""
+        if grouping_sets(self.text, query) is not None:
+            what = "GROUPING SETS, ROLLUP and CUBE cannot stand in a subquery of a condition"
+            self.text.refuse(query.args["group"], f"{what}; move it to WITH, and select from there")
         common = self.binder.common(query, self.common)
         select = Select(self.binder, common, query, self.scope)
         where = query.args.get("where")
@@ -192,15 +203,19 @@ class Select:
                 return around, ours
         return None
 
-    def group(self, keys: Sequence[ShownColumn] = ()) -> None:
-        """Groups, by these columns too, if the text aggregates; then applies HAVING."""
+    def group(self, keys: Sequence[ShownColumn] = ()) -> frozenset[str]:
+        """Groups, by these columns too, if the text aggregates; then applies HAVING.
+
+        Returns the columns that count.
+        """
         if self.is_grouped():
-            grouping = Grouping(self.select, self.scope, self.scalars, self.rows)
+            grouping = Grouping(self.select, self.scope, self.scalars, self.rows, self._set)
             grouping.group(keys)
             self.grouping = grouping
         having = self.select.args.get("having")
         if having is not None:
             self.filter(having.this)
+        return frozenset() if self.grouping is None else self.grouping.counts
 
     def of_both(self) -> ScalarReader:
         """Reads conditions that name columns of the query around as well."""

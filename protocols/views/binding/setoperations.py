@@ -5,6 +5,9 @@ number of its copies on each side decides: INTERSECT shows rows of both sides, E
 the left has. With ALL a row is shown as often as the smaller number, or the difference, says.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from sqlglot import exp
 
 from protocols.algebra.expressions import (
@@ -46,6 +49,19 @@ def bound(text: Text, names: Names, query: exp.SetOperation, left: Bound, right:
     if distinct:
         return _plain(tree.Filter(counted, _shown(ours, theirs, less)), columns), columns
     return _as_often(names, counted, columns, ours, theirs, less), columns
+
+
+def all_of(names: Names, parts: Sequence[Bound], distinct: bool) -> Bound:
+    """The rows of several readings of one SELECT, each row once with DISTINCT."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = tuple(
+        replace(each, shown=ShownColumn(names.fresh(each.name), each.shown.type))
+        for each in parts[0][1]
+    )
+    whole = tree.Union(tuple(_renamed(part, columns, {}) for part in parts))
+    keys = tuple(each.shown.name for each in columns)
+    return (tree.Group(whole, keys, ()) if distinct else whole), columns
 
 
 def _operation(less: bool, distinct: bool) -> tree.SetOperation:

@@ -15,7 +15,7 @@ links is one truth for all rows: it is made from the count of the subquery, and 
 that becomes zero or stops being zero.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -60,8 +60,8 @@ class Inner:
     of_both: ScalarReader
     #: Whether the text groups or aggregates.
     aggregates: bool
-    #: Groups the rows, if the text does, by these columns as well.
-    group: Callable[[Sequence[ShownColumn]], None]
+    #: Groups the rows, if the text does, by these columns as well; returns those that count.
+    group: Callable[[Sequence[ShownColumn]], frozenset[str]]
     #: Equalities (of the query around, of the subquery), as they stand in the text.
     equalities: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
     #: Other conditions over columns of both.
@@ -240,9 +240,8 @@ class Subqueries:
                 query, "a subquery that stands for a value has to select one aggregate"
             )
         keys = [_column_of(inner, theirs, "link") for _, theirs in inner.equalities]
-        inner.group(keys)
-        group = inner.rows.node
-        if not isinstance(group, tree.Group) or not group.aggregates:
+        counts = inner.group(keys)
+        if not inner.aggregates or query.args.get("having"):
             self._text.refuse(
                 query,
                 "a subquery that stands for a value may have several rows, unless it selects an"
@@ -253,8 +252,7 @@ class Subqueries:
             (self._ours(around, shown, around), shown.name)
             for (around, _), shown in zip(inner.equalities, keys, strict=True)
         ]
-        self._rows.look_up(group, on)
-        counts = {each.name for each in group.aggregates if each.function == "count"}
+        self._rows.look_up(inner.rows.node, on)
         return _over_nothing(value, counts), type_
 
     def _keys_of(self, inner: Inner) -> list[str]:
@@ -375,7 +373,7 @@ def _not(value: Expression) -> Expression:
     )
 
 
-def _over_nothing(value: Expression, counts: set[str]) -> Expression:
+def _over_nothing(value: Expression, counts: Collection[str]) -> Expression:
     """The value with COUNT as 0 where there is no group."""
 
     def count(column: Column) -> Expression:

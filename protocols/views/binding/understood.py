@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from protocols.views.binding.statement import Text
 
-_AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
 _SET_OPERATIONS = (exp.Union, exp.Intersect, exp.Except)
 #: Construct → the parts of it that are read.
 _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
@@ -32,7 +32,6 @@ _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.In: ("this", "expressions", "query"),
 }
 _ORDER = "a view is a bag of rows without an order; add it to the query that reads the view"
-_PLAIN_GROUPS = "write a UNION ALL of plain GROUP BYs"
 _WHY = {
     "order": f"ORDER BY is not supported: {_ORDER}",
     "limit": f"LIMIT is not supported: {_ORDER}",
@@ -52,10 +51,6 @@ _WHY = {
     **dict.fromkeys(
         ("except_", "replace", "rename", "ilike"),
         "* with EXCLUDE, REPLACE, RENAME or LIKE is not supported; list the columns",
-    ),
-    **dict.fromkeys(
-        ("grouping_sets", "cube", "rollup"),
-        f"GROUPING SETS, CUBE and ROLLUP are not supported; {_PLAIN_GROUPS}",
     ),
 }
 #: Construct → why it cannot be kept wherever it stands.
