@@ -26,7 +26,8 @@ from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, SqlType
 from protocols.errors import NoValue
 
 _WHY_NOT = {
-    ("DOUBLE", "DECIMAL"): "the databases keep different digits of it",
+    ("DOUBLE", "DECIMAL"): "the databases keep different digits of it; write"
+    " CAST(x * 100 AS BIGINT) for hundredths",
     ("DOUBLE", "VARCHAR"): "one database writes 1.0, the other 1",
     ("VARCHAR", "BIGINT"): "the databases read texts differently ('1.5', '1e3')",
     ("BOOLEAN", "BIGINT"): "PostgreSQL does not; write CASE WHEN … THEN 1 ELSE 0 END",

@@ -61,7 +61,7 @@ def _arithmetic(
 
 def _remainder(types: Sequence[SqlType]) -> Signature:
     if DOUBLE in types:
-        raise Unfit("PostgreSQL has no % for DOUBLE; cast to DECIMAL or BIGINT")
+        raise Unfit("PostgreSQL has no % for DOUBLE; cast to BIGINT")
     return _arithmetic("%", common_number)(types)
 
 

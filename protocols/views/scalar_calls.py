@@ -60,7 +60,11 @@ def _sum(scalars: "ScalarReader", node: exp.Add | exp.Sub) -> Operand:
     if left.type == DATE:
         return _days_later(scalars, node, left, right, sign)
     if TIMESTAMP in (left.type, right.type):
-        scalars.refuse(node, f"{node.sql('duckdb')} is an interval, and no column has that type")
+        scalars.refuse(
+            node,
+            f"{node.sql('duckdb')} is an interval, and no column has that type; keep"
+            " both values, and compute it when you read the view",
+        )
     return scalars.call(node, "+" if sign == 1 else "-", left, right)
 
 
@@ -224,7 +228,8 @@ def _round(scalars: "ScalarReader", node: exp.Round) -> Operand:
         scalars.refuse(
             node,
             "ROUND is kept for DECIMAL: a DOUBLE is rounded half up by DuckDB and half to even by"
-            " PostgreSQL, and a BIGINT is whole",
+            " PostgreSQL, and a BIGINT is whole; write CAST(x * 100 AS BIGINT) for a DOUBLE in"
+            " hundredths",
         )
     if not isinstance(digits, Number) or not digits.isdigit():
         scalars.refuse(node, "the digits of ROUND have to be a constant and not negative")

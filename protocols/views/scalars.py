@@ -44,6 +44,7 @@ from protocols.views.operands import (
     type_name,
 )
 from protocols.views.scalar_calls import CALLS
+from protocols.views.scalar_refusals import reason_against
 
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -69,7 +70,6 @@ _NOTES = {"typed", "safe", "ignore_nulls", "coalesce"}
 #: orjson writes 254 levels.
 _MOST_LEVELS = 240
 _MOST_PARTS = 20_000
-_CHANGING = {"RAND", "RANDOM", "NOW", "UUID", "TODAY", "CLOCK_TIMESTAMP", "GEN_RANDOM_UUID"}
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,8 @@ class ScalarReader:
         except (ValueError, KeyError):
             which = "the column" if other.is_column else "the other side"
             text = constant.node.sql("duckdb")
-            self.refuse(constant.node, f"{text} is not a {type_.name}, which {which} is")
+            not_one = f"{text} is not a {type_.name}, which {which} is"
+            self.refuse(constant.node, f"{not_one}; write one, or cast {which}")
 
     def _refuse_two_types(
         self, node: exp.Expr, what: str, left: Operand, right: Operand
@@ -224,7 +225,7 @@ class ScalarReader:
             return Operand(node, ex.Truth(self._condition_of(node)), BOOLEAN)
         if type(node) in CALLS:
             return CALLS[type(node)](self, node)
-        self._refuse_unknown(node)
+        self.refuse(node, reason_against(node))
 
     def _literal(self, node: exp.Expr, text: str) -> Operand:
         if isinstance(node, exp.Literal) and node.is_string:
@@ -377,21 +378,6 @@ class ScalarReader:
             each if isinstance(each, list) else [each] for each in found if each
         )
         return list(parts)
-
-    def _refuse_unknown(self, node: exp.Expr) -> NoReturn:
-        text = node.sql("duckdb")
-        name = str(node.this if isinstance(node, exp.Anonymous) else node.key).upper()
-        if name in _CHANGING or name.startswith("CURRENT"):
-            self.refuse(
-                node, f"{text} has another value each time; compute it when you read the view"
-            )
-        if isinstance(node, exp.If):
-            self.refuse(node, "PostgreSQL has no IF; write CASE WHEN … THEN … ELSE … END")
-        if isinstance(node, exp.AggFunc):
-            self.refuse(node, f"the aggregate {text} cannot stand here")
-        if isinstance(node, exp.Query | exp.Subquery | exp.SubqueryPredicate):
-            self.refuse(node, f"the subquery {text} cannot stand here")
-        self.refuse(node, f"{text} is not supported")
 
 
 def _constant(expression: ex.Expression, type_: ColumnType) -> ex.Expression:

@@ -23,6 +23,10 @@ _WHAT = "a view is one query, SELECT … FROM …"
 _CALL = re.compile(r"\w+\s*\(\s*(?:DISTINCT\s+)?$", re.IGNORECASE)
 
 
+#: Longer nodes are told in DuckDB's spelling; others may have so many words that have no place.
+_SHORT, _MOST_WORDS = 200, 10
+
+
 class _Parser(DuckDBParser):
     """Tells `+ x` from `x`, as DuckDB does when it looks for grouping expressions."""
 
@@ -55,7 +59,13 @@ class Text:
         return statement
 
     def refuse(self, node: exp.Expr, reason: str) -> NoReturn:
-        """Raises ViewRefused at the place of the first word of a node."""
+        """Raises ViewRefused at the place of the first word of a node.
+
+        Where the reason has the node in DuckDB's spelling, it is told as the text has it.
+        """
+        spelled = node.sql("duckdb")
+        if spelled in reason and len(spelled) < _SHORT:
+            reason = reason.replace(spelled, self._written(node) or spelled, 1)
         self._refuse_at(self._offset(node), reason)
 
     def refuse_nesting(self) -> NoReturn:
@@ -97,6 +107,34 @@ class Text:
             self.refuse_nesting()
         before = self.sql.encode()[: int(told.get("position", 0))]
         self._refuse_at(len(before.decode(errors="ignore")), f"this is not SQL: {reason}")
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def _written(self, node: exp.Expr) -> str | None:
+        """The fewest words of the text that mean just this node; None if they are not found."""
+        places = [each.meta for each in node.walk() if "start" in each.meta]
+        if not places:
+            return None
+        words = sqlglot.tokenize(self.sql, read=_Dialect)
+        first, last = min(p["start"] for p in places), max(p["end"] for p in places)
+        low = max(n for n, word in enumerate(words) if word.start <= first)
+        high = min(n for n, word in enumerate(words) if word.end >= last)
+        for more in range(_MOST_WORDS):
+            for left in range(min(more, low) + 1):
+                some = words[low - left : high + more - left + 1]
+                text = self.sql[some[0].start : some[-1].end + 1]
+                if self._means(text, [word.text for word in some], node):
+                    return " ".join(text.split())
+        return None
+
+    def _means(self, text: str, words: list[str], node: exp.Expr) -> bool:
+        if words.count("(") != words.count(")"):
+            # sqlglot forgives that.
+            return False
+        try:
+            return sqlglot.parse_one(text, read=_Dialect) == node
+        except SqlglotError:
+            return False
 
     # -- places ----------------------------------------------------------------------------------
 

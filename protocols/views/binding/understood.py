@@ -38,9 +38,11 @@ _WHY = {
     "offset": f"OFFSET is not supported: {_ORDER}",
     "qualify": "QUALIFY is not supported: window functions depend on an order",
     "windows": "WINDOW is not supported: window functions depend on an order",
-    "sample": "TABLESAMPLE is not supported: each sample has other rows",
+    "sample": "TABLESAMPLE is not supported: each sample has other rows; take it when"
+    " you read the view",
     "pivots": "PIVOT and UNPIVOT are not supported; write CASE in aggregates, or UNION ALL",
-    "recursive": "WITH RECURSIVE is not supported: a view has a fixed number of joins",
+    "recursive": "WITH RECURSIVE is not supported: a view has a fixed number of joins; write"
+    " one join for each level",
     "by_name": "BY NAME is not supported; list the columns in the same order on both sides",
     "laterals": "LATERAL is not supported; join the subquery with ON",
     "locks": "FOR UPDATE is not supported: a view locks nothing",

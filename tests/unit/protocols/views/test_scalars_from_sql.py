@@ -93,7 +93,7 @@ REFUSED = [
     ("m < NOW()", 5, r"NOW\(\) has another value each time"),
     ("y = CURRENT_DATE", 5, "CURRENT_DATE has another value"),
     ("SUM(b) > 1", 1, r"SUM\(b\) is an aggregate, which cannot stand here"),
-    ("mine(b) = 1", 1, r"MINE\(b\) is not supported"),
+    ("mine(b) = 1", 1, r"mine\(b\) is not supported"),
     ("ROW_NUMBER() OVER () = 1", 1, "not supported"),
     # Types that do not fit.
     ("b", 1, "b is a BIGINT, not a condition"),
