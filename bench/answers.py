@@ -31,7 +31,7 @@ from protocols.algebra.frame import Frame
 from protocols.exchange.inclusion import Prefix
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Relation
-from sources.postgres.connecting import Connections
+from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
 from tests.cases.stories import KEYED
@@ -45,7 +45,7 @@ Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Told:
+class Answered:
     """An answer: the keys asked for, the rows, and what it says it contains."""
 
     keys: frozenset[int]
@@ -117,7 +117,7 @@ class Writer:
 
 
 def _ask(
-    source: PostgresSource, relation: Relation, number: int, told: list[Told], enough: Any
+    source: PostgresSource, relation: Relation, number: int, told: list[Answered], enough: Any
 ) -> None:
     """Asks for random keys of all writers until there are enough answers."""
     dice = random.Random(100 + number)
@@ -130,10 +130,10 @@ def _ask(
         answer = source.ask(Query(relation, relation.column_names, None, (wanted,)))
         assert isinstance(answer.inclusion, Prefix)
         rows = Counter(answer.rows.data.select(*relation.column_names).iter_rows())
-        told.append(Told(frozenset(keys), rows, answer.inclusion))
+        told.append(Answered(frozenset(keys), rows, answer.inclusion))
 
 
-class Log:
+class Committed:
     """What the database has committed, by key, with the versions that the source has given."""
 
     def __init__(self, database: PostgresDatabase) -> None:
@@ -169,16 +169,16 @@ def main(
         database = world.databases["a"]
         told = _told(database, answers, seconds, rate)
         world.wait_until_published()
-        sys.exit(_judged(Log(database), told))
+        sys.exit(_judged(Committed(database), told))
 
 
-def _told(database: PostgresDatabase, answers: int, seconds: float, rate: float) -> list[Told]:
-    connections = Connections(database.name, database.dsn, 30.0)
+def _told(database: PostgresDatabase, answers: int, seconds: float, rate: float) -> list[Answered]:
+    connections = DatabaseConnections(database.name, database.dsn, 30.0)
     source = PostgresSource(database.name, [database.topic], connections, "public", 30.0)
     ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
     source.begin(database.bootstrap, ends, None)
     relation = source.describe().relations["r"]
-    told: list[Told] = []
+    told: list[Answered] = []
     writers = [Writer(database, number) for number in range(_WRITERS)]
     stopping, until = threading.Event(), time.monotonic() + seconds
 
@@ -205,7 +205,7 @@ def _told(database: PostgresDatabase, answers: int, seconds: float, rate: float)
     return told
 
 
-def _judged(log: Log, told: list[Told]) -> int:
+def _judged(log: Committed, told: list[Answered]) -> int:
     """Prints what is wrong; the exit code."""
     wrong = sum(each.rows != log.rows(each.keys, each.inclusion.contains) for each in told)
     odd = sum(bool(each.inclusion.without) for each in told)

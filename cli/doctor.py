@@ -95,13 +95,13 @@ def _lacks(
     known: Configuration, settings: SourceSettings, slot: str, publication: str
 ) -> list[tuple[str, str]]:
     """What a source lacks, each with the way to mend it."""
-    from sources.postgres.connecting import Connections
+    from sources.postgres.connecting import DatabaseConnections
     from sources.postgres.doctor import examine
 
     assert settings.postgres is not None
     schema = settings.postgres.schema
     with (
-        closing(Connections(settings.name, _address(settings), _SECONDS)) as connections,
+        closing(DatabaseConnections(settings.name, _address(settings), _SECONDS)) as connections,
         connections.plain() as cursor,
     ):
         found = examine(cursor, settings.name, schema, publication, slot)

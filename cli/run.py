@@ -52,14 +52,19 @@ def run(
 
     with spark_process():
         status, failure = run_job(configuration, views, report, once)
-    if summary is not None:
-        summary.write_bytes(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2))
-    if json:
-        sys.stdout.write(orjson.dumps(status.to_json()).decode() + "\n")
+    _write(status, summary, json)
     _say_how_it_ended(status)
     if failure is not None:
         raise failure
     _say_what_waits(status.held_back, once)
+
+
+def _write(status: JobStatus, summary: Path | None, json: bool) -> None:
+    """Writes the run's figures to a file, and to stdout."""
+    if summary is not None:
+        summary.write_bytes(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2))
+    if json:
+        sys.stdout.write(orjson.dumps(status.to_json()).decode() + "\n")
 
 
 def _say_how_it_ended(status: JobStatus) -> None:

@@ -42,7 +42,7 @@ from sources.port import Changes
 from sources.topics import ends_of
 from streaming.intake.asking import Sources
 from streaming.intake.lookahead import Lookahead
-from streaming.settings.configuration import Configuration, ViewSettings
+from streaming.settings.configuration import Configuration, SourceSettings, ViewSettings
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -76,6 +76,17 @@ def _refuse_folded(tables: ViewTables) -> None:
         )
 
 
+def _refuse_databases(used: Mapping[str, SourceSettings]) -> None:
+    """WrongUse for sources whose topics do not begin with their first transactions."""
+    for source, settings in used.items():
+        if settings.postgres is not None:
+            raise WrongUse(
+                f"source {source} is a PostgreSQL database, whose topic does not begin with its"
+                " first transaction: there is no trace of views over it. Its log tells what it has"
+                " committed"
+            )
+
+
 @dataclass(frozen=True)
 class _Past:
     """Everything that the sources of a view ever committed, and their rows before that."""
@@ -91,13 +102,7 @@ class _Past:
 def _read_past(configuration: Configuration, view: AnyView, standing: Standing) -> _Past:
     """Reads all topics from their beginning, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
-    for source, settings in used.items():
-        if settings.postgres is not None:
-            raise WrongUse(
-                f"source {source} is a PostgreSQL database, whose topic does not begin with its"
-                " first transaction: there is no trace of views over it. Its log tells what it has"
-                " committed"
-            )
+    _refuse_databases(used)
     patience = configuration.job.patience_seconds
     ends = ends_of(configuration.bootstrap, {s.name: s.topics for s in used.values()})
     logs = {relation: FrameLog() for relation in view.relations}

@@ -26,7 +26,7 @@ _MESSAGES = "LogicalDecodingMessage"
 _Row: TypeAlias = tuple[dict[str, Any], int, int]
 
 
-class BadRecord(SourceViolation):
+class BadEvent(SourceViolation):
     """An invalid record; `record` is its place among the decoded ones."""
 
     def __init__(self, record: int, reason: str) -> None:
@@ -105,7 +105,7 @@ def no_events() -> Events:
 def decode(values: pl.Series, offsets: Numbers, tables: Sequence[TableLayout]) -> Events:
     """The events in these records, of which tombstones, heartbeats and snapshots are none.
 
-    Rows of other tables are counted, and not read. An invalid record raises `BadRecord`.
+    Rows of other tables are counted, and not read. An invalid record raises `BadEvent`.
     """
     found = _Found({layout.table: layout for layout in tables})
     for record, value in enumerate(values):
@@ -114,11 +114,11 @@ def decode(values: pl.Series, offsets: Numbers, tables: Sequence[TableLayout]) -
         try:
             found.take(value, int(offsets[record]))
         except (KeyError, TypeError, ValueError) as error:
-            raise BadRecord(
+            raise BadEvent(
                 record, f"not a record of Debezium ({error!r}); {_WRONG_TOPIC}"
             ) from None
         except SourceViolation as error:
-            raise BadRecord(record, str(error)) from None
+            raise BadEvent(record, str(error)) from None
         found.records += [record] * (len(found.heads) - len(found.records))
     return found.events()
 
@@ -204,14 +204,14 @@ class _Found:
         rows: Sequence[dict[str, Any]],
         events: Sequence[int],
     ) -> pl.Series:
-        """The cells of one column; BadRecord names the first row that has none of its type."""
+        """The cells of one column; BadEvent names the first row that has none of its type."""
         try:
             return layout.series(name, [row[name] for row in rows])
         except (KeyError, TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
             for row, event in zip(rows, events, strict=True):
                 if (fault := _fault(layout, name, row)) is not None:
                     table = ".".join(layout.table)
-                    raise BadRecord(
+                    raise BadEvent(
                         self.records[event],
                         f"the row of {table} {fault}. If the table was altered, recreate the views"
                         " over it",

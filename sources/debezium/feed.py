@@ -22,7 +22,7 @@ from sources.debezium.decoding import (
     BEGIN,
     END,
     EVENT,
-    BadRecord,
+    BadEvent,
     Events,
     decode,
     no_events,
@@ -36,7 +36,7 @@ from sources.port import Receiver
 
 
 @dataclass(frozen=True, eq=False)
-class Decoded:
+class DecodedEvents:
     """Consecutive records of the partition."""
 
     events: Events
@@ -77,21 +77,21 @@ class DebeziumFeed:
 
     # -- taking records in ---------------------------------------------------------------------
 
-    def decode(self, _partition: Partition, offsets: Numbers, values: pl.Series) -> Decoded:
+    def decode(self, _partition: Partition, offsets: Numbers, values: pl.Series) -> DecodedEvents:
         """Decodes records with ascending offsets, up to the first bad one."""
         try:
             events = decode(values, offsets, self._tables)
-        except BadRecord as bad:
+        except BadEvent as bad:
             good = decode(values[: bad.record], offsets, self._tables)
             end = int(offsets[bad.record])
-            return Decoded(good, end, self._fault_at(end, bad.reason))
-        return Decoded(events, int(offsets[-1]) + 1)
+            return DecodedEvents(good, end, self._fault_at(end, bad.reason))
+        return DecodedEvents(events, int(offsets[-1]) + 1)
 
-    def lost(self, _partition: Partition, loss: SourceViolation) -> Decoded:
+    def lost(self, _partition: Partition, loss: SourceViolation) -> DecodedEvents:
         """Stands for records that the partition has lost."""
-        return Decoded(no_events(), 0, loss)
+        return DecodedEvents(no_events(), 0, loss)
 
-    def take(self, decoded: Decoded) -> None:
+    def take(self, decoded: DecodedEvents) -> None:
         """Takes in the next records; whole transactions go on to the receiver."""
         if self.fault is not None:
             return

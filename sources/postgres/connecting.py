@@ -1,4 +1,4 @@
-"""Connections to one PostgreSQL database, for questions that tell what they contain."""
+"""DatabaseConnections to one PostgreSQL database, for questions that tell what they contain."""
 
 import secrets
 import threading
@@ -27,7 +27,7 @@ _KEPT = 8
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class DatabaseSnapshot:
     """What a transaction of the database sees; numbers of 64 bits, as pg_current_snapshot gives."""
 
     #: All transactions below this one have ended.
@@ -52,8 +52,8 @@ class Snapshot:
         return np.asarray((widened < self.next) & ~np.isin(widened, running))
 
 
-class Connections:
-    """Connections to one database; any thread may use them."""
+class DatabaseConnections:
+    """DatabaseConnections to one database; any thread may use them."""
 
     def __init__(self, source: str, dsn: str, seconds: float) -> None:
         self._source, self._dsn, self._seconds = source, dsn, seconds
@@ -72,7 +72,9 @@ class Connections:
             yield cursor
 
     @contextmanager
-    def snapshot(self, seconds: float | None = None) -> Iterator[tuple[psycopg.Cursor, Snapshot]]:
+    def snapshot(
+        self, seconds: float | None = None
+    ) -> Iterator[tuple[psycopg.Cursor, DatabaseSnapshot]]:
         """A cursor whose statements all see one snapshot; the end writes the message."""
         with self._connection(_BEGIN, seconds) as cursor:
             message = secrets.token_hex(12)
@@ -168,10 +170,10 @@ class Connections:
 _WRONG_LOGIN = ("does not exist", "authentication failed", "no pg_hba.conf entry")
 
 
-def _snapshot(text: str, own: str, message: str) -> Snapshot:
+def _snapshot(text: str, own: str, message: str) -> DatabaseSnapshot:
     lowest, following, running = text.split(":")
     numbers = frozenset(int(each) for each in running.split(",") if each)
-    return Snapshot(int(lowest), int(following), numbers, int(own), message)
+    return DatabaseSnapshot(int(lowest), int(following), numbers, int(own), message)
 
 
 def _first_line(error: Exception) -> str:

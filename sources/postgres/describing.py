@@ -64,7 +64,7 @@ _HEADER, _SCALE_BITS = 4, 0x7FF
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedSchema:
     """The relations of a schema."""
 
     tables: Mapping[str, TableLayout]
@@ -80,7 +80,7 @@ class Described:
         return {name: layout.relation for name, layout in self.tables.items()}
 
 
-def describe(cursor: psycopg.Cursor, source: str, schema: str) -> Described:
+def describe(cursor: psycopg.Cursor, source: str, schema: str) -> DescribedSchema:
     """The relations of a schema that the login may read."""
     columns: dict[str, dict[str, tuple[str, str, str]]] = {}
     left_out: dict[str, str] = {}
@@ -101,7 +101,7 @@ def describe(cursor: psycopg.Cursor, source: str, schema: str) -> Described:
         cursor.execute(_KEYS, (schema,)).fetchall(),
     )
     indexes: dict[str, list[str]] = dict(cursor.execute(_INDEXES, (schema,)).fetchall())
-    return Described(
+    return DescribedSchema(
         {
             table: TableLayout(
                 relation_from_json(source, table, form),

@@ -9,10 +9,10 @@ import numpy as np
 
 from protocols.exchange.inclusion import Prefix
 from sources.debezium.numbering import Numbering
-from sources.postgres.connecting import Snapshot
+from sources.postgres.connecting import DatabaseSnapshot
 
 
-def inclusion(snapshot: Snapshot, numbering: Numbering, upto: int) -> Prefix:
+def inclusion(snapshot: DatabaseSnapshot, numbering: Numbering, upto: int) -> Prefix:
     """The inclusion of an answer whose message came after version `upto`."""
     first, transactions = numbering.upto(upto)
     unseen = ~snapshot.sees(transactions)

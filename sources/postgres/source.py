@@ -17,8 +17,8 @@ from sources.envelope.parts import PartsOfTopic
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
 from sources.port import Changes, Description, Known, Parts, Receiver
-from sources.postgres.connecting import Connections
-from sources.postgres.describing import Described, describe
+from sources.postgres.connecting import DatabaseConnections
+from sources.postgres.describing import DescribedSchema, describe
 from sources.postgres.inclusion import inclusion
 from sources.postgres.lookup import Lookup
 from sources.postgres.statistics import statistics
@@ -36,7 +36,7 @@ class PostgresSource:
         self,
         name: str,
         topics: Sequence[str],
-        connections: Connections,
+        connections: DatabaseConnections,
         schema: str,
         seconds: float,
     ) -> None:
@@ -50,7 +50,7 @@ class PostgresSource:
         self._connections, self._schema, self._seconds = connections, schema, seconds
         self._lock = threading.Lock()
         self._numbering: Numbering | None = None
-        self._described: Described | None = None
+        self._described: DescribedSchema | None = None
 
     # -- numbers -------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class PostgresSource:
             self._described = described
         return self._description(described, last)
 
-    def _description(self, described: Described, last: Numbered) -> Description:
+    def _description(self, described: DescribedSchema, last: Numbered) -> Description:
         [topic] = self.topics
         return Description(
             source=self.name,
@@ -190,7 +190,7 @@ class PostgresSource:
         )
 
     @property
-    def _known(self) -> Described:
+    def _known(self) -> DescribedSchema:
         """The description; asked for if nobody has yet."""
         with self._lock:
             if self._described is None:

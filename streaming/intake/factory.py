@@ -26,13 +26,13 @@ def _postgres(settings: SourceSettings, database: PostgresSettings, seconds: flo
     """The adapter of a PostgreSQL database; its packages are loaded only here."""
     key = f"sources.{settings.name}.postgres_{'env' if database.env else 'file'}"
     try:
-        from sources.postgres.connecting import Connections
+        from sources.postgres.connecting import DatabaseConnections
         from sources.postgres.source import PostgresSource
     except ImportError as error:
         raise WrongUse(f"{key}: {error}; pip install 'viewsweep[postgres]'") from None
     address = address_of(settings.name, database)
     try:
-        connections = Connections(settings.name, address, seconds)
+        connections = DatabaseConnections(settings.name, address, seconds)
     except WrongUse as error:
         raise WrongUse(f"{key}: {error}") from None
     return PostgresSource(settings.name, settings.topics, connections, database.schema, seconds)

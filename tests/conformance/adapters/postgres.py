@@ -18,7 +18,7 @@ from infra.localbroker import LOOPBACK
 from infra.localconnect import LocalConnect
 from infra.localpostgres import LocalPostgres
 from sources.port import Source
-from sources.postgres.connecting import Connections
+from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.connector import connector
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of, ensure_topic
@@ -82,7 +82,9 @@ class PostgresDatabase:
         self._create()
         self.publish()
         dsn = f"postgresql://postgres@{LOOPBACK}:{self._door.port}/postgres"
-        self.source = kind(NAME, [topic], Connections(NAME, dsn, _SECONDS), "public", _SECONDS)
+        self.source = kind(
+            NAME, [topic], DatabaseConnections(NAME, dsn, _SECONDS), "public", _SECONDS
+        )
         self.source.begin(bootstrap, ends_of(bootstrap, {NAME: [topic]})[NAME], None)
 
     def _create(self) -> None:

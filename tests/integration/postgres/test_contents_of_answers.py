@@ -12,7 +12,7 @@ from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Query
-from sources.postgres.connecting import Connections
+from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.lookup import Lookup
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
@@ -31,7 +31,7 @@ def database(
 
 
 def opened(database: PostgresDatabase, dsn: str | None = None, seconds: float = 10.0) -> Any:
-    connections = Connections(database.name, dsn or database.dsn, seconds)
+    connections = DatabaseConnections(database.name, dsn or database.dsn, seconds)
     source = PostgresSource(database.name, [database.topic], connections, "public", seconds)
     ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
     return closing(source), lambda: source.begin(database.bootstrap, ends, None)
@@ -116,7 +116,7 @@ def test_a_table_whose_changes_show_no_whole_rows_is_left_out(database: Postgres
 
 def test_wrong_addresses_are_named(database: PostgresDatabase) -> None:
     with pytest.raises(WrongUse, match="not the address of a PostgreSQL database"):
-        Connections("a", "host = = x", 1.0)
+        DatabaseConnections("a", "host = = x", 1.0)
     closing_, begin = opened(database, database.dsn.replace(database.database, "nowhere"))
     with closing_, pytest.raises(WrongUse, match='database "nowhere" does not exist'):
         begin()
