@@ -43,9 +43,8 @@ def run(
 ) -> None:
     """Keep the views up to date: the streaming job. Ctrl-C stops it within two seconds."""
     configuration = read_configuration(config)
-    views = list(configuration.views.values()) if view is None else [configuration.view(view)]
-    if protocol is not None:
-        views = [settings.with_protocol(protocol) for settings in views]
+    chosen = list(configuration.views.values()) if view is None else [configuration.view(view)]
+    views = [each if protocol is None else each.with_protocol(protocol) for each in chosen]
     # Imported here: Spark takes seconds to import, and no other command needs it.
     from streaming.spark.sparkjob import run as run_job
     from streaming.spark.sparkprocess import spark_process
