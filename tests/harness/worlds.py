@@ -26,19 +26,25 @@ _TYPES = {"BIGINT": pl.Int64, "VARCHAR": pl.String}
 
 
 class Worlds:
-    """The contents of all worlds, by number."""
+    """A database of worlds, by number."""
 
-    def __init__(self, catalog: Catalog, contents: Sequence[Contents]) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._database = duckdb.connect(config={"threads": 1})
+        self._catalog = catalog
+        self._count = 0
+        for source in catalog.sources:
+            self._database.execute(f'CREATE SCHEMA "{source}"')
+
+    def hold(self, contents: Sequence[Contents]) -> None:
+        """Replaces the contents of all worlds."""
         self._count = len(contents)
-        for relation in catalog:
+        for relation in self._catalog:
             schema: dict[str, Any] = {"_world": pl.Int64}
             schema.update({name: _type(type_) for name, type_ in relation.columns})
             rows = [(n, *row) for n, held in enumerate(contents) for row in held[relation].values()]
             table = pl.DataFrame(rows, schema, orient="row")
             self._database.register("given", table.to_arrow())
-            self._database.execute(f'CREATE SCHEMA IF NOT EXISTS "{relation.source}"')
-            self._database.execute(f"CREATE TABLE {relation} AS SELECT * FROM given")
+            self._database.execute(f"CREATE OR REPLACE TABLE {relation} AS SELECT * FROM given")
 
     def rows(self, sql: str) -> list[Rows]:
         """The rows of a SELECT over relations in each world."""

@@ -23,7 +23,7 @@ from tests.harness.possibletransactions import Contents, Possible
 from tests.harness.selfmaintained import Transaction
 from tests.harness.worlds import Rows, Worlds, after, neighbours, without
 
-_DATABASES, _NEIGHBOURS, _PAIRS = 120, 50, 150
+_DATABASES, _NEIGHBOURS, _PAIRS = 100, 50, 100
 #: Transactions per pair of databases, and pairs that are tried at once.
 _TRANSACTIONS, _AT_ONCE = 60, 5
 
@@ -42,7 +42,9 @@ class Search:
         self._dice = Random(seed)
         self._possible = Possible(case.catalog, self._dice, keys=3)
         self._families = [self._family() for _ in range(_DATABASES)]
-        self._worlds = Worlds(case.catalog, [each for family in self._families for each in family])
+        self._worlds = Worlds(case.catalog)
+        self._worlds.hold([each for family in self._families for each in family])
+        self._tried = Worlds(case.catalog)
         self._views = self._worlds.rows(case.sql)
         found = case.auxiliary_views
         self._known = [self._worlds.rows(kept_as(name, found).sql) for name in found.views]
@@ -67,8 +69,8 @@ class Search:
             for each, (one, other) in zip(tried, both, strict=True)
             if one is not None and other is not None and self._possible.allows(other)
         ]
-        worlds = Worlds(self.case.catalog, [each for _, *pair in possible for each in pair])
-        views = worlds.rows(self.case.sql)
+        self._tried.hold([each for _, *pair in possible for each in pair])
+        views = self._tried.rows(self.case.sql)
         for number, (each, *_) in enumerate(possible):
             if views[2 * number] != views[2 * number + 1]:
                 return each
