@@ -79,8 +79,13 @@ def difference(
 
 @pytest.mark.parametrize("name", CASES)
 def test_view_and_auxiliary_views_keep_themselves(name: str) -> None:
-    told = run(CASES[name], CASES[name].auxiliary_views, range(4), 8)
-    assert told.difference is None
+    told = Run()
+    for seed in range(40):
+        if seed >= 4 and told.changes:
+            break
+        more = run(CASES[name], CASES[name].auxiliary_views, range(seed, seed + 1), 8)
+        assert more.difference is None
+        told.changes += more.changes
     assert told.changes, "V never changed"
 
 
