@@ -187,8 +187,10 @@ class Following:
         below = (node.left, node.right)
         if first is None:
             return side_by_side([self.before(side, None) for side in below])
-        by = statement(node).reads[1 - first].by
-        links = WantedKeys(frozenset(by), frozenset(), MANY) if by else None
+        read = statement(node).reads[1 - first]
+        by = frozenset(read.by)
+        nulls = by - facts(below[1 - first]).never_null if read.nulls else frozenset[str]()
+        links = WantedKeys(by, nulls, MANY) if by else None
         found = self.before(below[first], named[first])
         return after_another(found, self.before(below[1 - first], links))
 

@@ -163,7 +163,7 @@ CASES: dict[str, tuple[str, dict[str, list[Row]], dict[str, list[Change]], str]]
         "SELECT k, count(DISTINCT v) AS n FROM s.l GROUP BY k",
         {"l": [(1, 2), (1, 2)]},
         {"l": [((1, 3), 9, -1)]},
-        r"group by l.k over s\.l: from position 9 on .* \(l.k = 1, l.v = 3\)",
+        r"distinct l.k, l.v over s\.l: from position 9 on .* \(l.k = 1, l.v = 3\)",
     ),
     "the greatest of a group that is read": (
         "SELECT k, max(v) AS most FROM s.l GROUP BY k",
