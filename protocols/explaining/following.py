@@ -103,7 +103,9 @@ class Following:
         if not read.by:
             return self.before(below, None)
         keys = frozenset(read.by)
-        nulls = keys - facts(below).never_null if read.nulls else frozenset()
+        # The keys of a join come from its other side, which may have NULLs where this one has none.
+        never = frozenset[str]() if isinstance(node, tree.Join) else facts(below).never_null
+        nulls = keys - never if read.nulls else frozenset()
         return self.before(below, WantedKeys(keys, nulls, rows))
 
     def _spares(self, read: Read, place: int, change: ChangeFacts) -> bool:
@@ -189,8 +191,7 @@ class Following:
             return side_by_side([self.before(side, None) for side in below])
         read = statement(node).reads[1 - first]
         by = frozenset(read.by)
-        nulls = by - facts(below[1 - first]).never_null if read.nulls else frozenset[str]()
-        links = WantedKeys(by, nulls, MANY) if by else None
+        links = WantedKeys(by, by if read.nulls else frozenset(), MANY) if by else None
         found = self.before(below[first], named[first])
         return after_another(found, self.before(below[1 - first], links))
 
