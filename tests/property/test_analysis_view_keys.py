@@ -84,7 +84,10 @@ def _drawn(dice: Random) -> tuple[str, ViewKeys]:
     while True:
         try:
             sql = drawn_query(dice, relations, room=3)
-            return sql, keys_of(parse_view("v", sql, CATALOG))
+            view = parse_view("v", sql, CATALOG)
+            # DuckDB has other names for items without AS.
+            names = ", ".join(f'"{name}"' for name in view.schema)
+            return f"SELECT * FROM ({sql}) AS v({names})", keys_of(view)
         except (NoQuery, ViewRefused):
             continue
 
