@@ -51,8 +51,9 @@ class Events:
     """Some events in their order."""
 
     heads: NDArray[Any]
-    #: What tells an event from another one of its transaction.
-    identity: Sequence[bytes]
+    #: By this a change differs from another one of its transaction: its place in the log, which
+    #: rows of one COPY share, table, operation and rows.
+    identity: Sequence[tuple[Any, ...]]
     #: Relation → its signed rows, each with the number of its event.
     rows: Mapping[Relation, pl.DataFrame]
 
@@ -134,7 +135,7 @@ class _Found:
         self.heads: list[tuple[int, int, int, int, int, int, int, bool]] = []
         #: Event → its record.
         self.records: list[int] = []
-        self._identity: list[bytes] = []
+        self._identity: list[tuple[Any, ...]] = []
         self._rows: dict[tuple[str, str], list[_Row]] = {table: [] for table in tables}
 
     def take(self, value: bytes, offset: int) -> None:
@@ -154,7 +155,7 @@ class _Found:
         count = content["event_count"] if ends else 0
         place = END if ends else BEGIN, int(tx), int(lsn), offset
         self.heads.append((*place, 0, content["ts_ms"], count, has_rows))
-        self._identity.append(b"")
+        self._identity.append(())
 
     def _change(self, content: dict[str, Any], offset: int) -> None:
         op, source = content["op"], content["source"]
@@ -175,8 +176,7 @@ class _Found:
         before, after = content.get("before"), content.get("after")
         place = CHANGE, source["txId"], source["lsn"], offset
         self.heads.append((*place, _commit_before(source), 0, 0, False))
-        # Rows of one COPY share a place in the log.
-        self._identity.append(orjson.dumps([source["lsn"], table, op, before, after]))
+        self._identity.append((source["lsn"], table, op, before, after))
         layout = self._tables.get(table)
         if layout is not None and op in _ROW_OPS:
             self._rows[table] += _signed(layout, op, before, after, event)

@@ -133,9 +133,7 @@ class DebeziumFeed:
         later = self._new(events["lsn"][ends]) & (events["offset"][ends] > begin)
         if not later.any():
             return events
-        [partition] = self.next
-        self.next[partition] = begin
-        self.fault = self._fault_at(
+        self._stop_at(
             begin,
             "the transaction that begins there has no END, and a later one has: records are lost,"
             " or somebody else writes to this topic. Recreate the views over this source (remove"
@@ -146,8 +144,7 @@ class DebeziumFeed:
 
     def _up_to_a_gap(self, events: Events) -> Events:
         """The transactions before the first that lacks changes, or has no BEGIN."""
-        ends = np.flatnonzero(events["kind"] == END)
-        starts = np.concatenate([[0], ends[:-1] + 1])
+        starts, ends = _spans(events)
         same = events["tx"] == np.repeat(events["tx"][ends], ends + 1 - starts)
         wrong = (events["kind"][starts] != BEGIN) | (ends - starts - 1 != events["count"][ends])
         wrong |= ~np.logical_and.reduceat(same, starts)
@@ -155,10 +152,8 @@ class DebeziumFeed:
             return self._up_to_another_past(events, starts, ends)
         first = int(np.flatnonzero(wrong)[0])
         start, end = int(starts[first]), int(ends[first])
-        [partition] = self.next
-        self.next[partition] = int(events["offset"][start])
-        self.fault = self._fault_at(
-            self.next[partition],
+        self._stop_at(
+            int(events["offset"][start]),
             f"transaction {events['tx'][end]} ends with {events['count'][end]} changes, and the"
             f" topic has {end - start - 1} of them from a BEGIN on: records are lost, or somebody"
             " else writes to this topic. Recreate the views over this source (remove their"
@@ -173,7 +168,7 @@ class DebeziumFeed:
         repeats what it may have published, up to the last commit that is known.
         """
         commits = events["lsn"][ends]
-        known = np.maximum.accumulate(np.concatenate([[self._committed], commits]))[:-1]
+        known = self._known_before(commits)
         before = np.concatenate([[self._end], commits])[:-1]
         said = np.where(ends > starts + 1, events["before"][starts + 1], 0)
         wrong = (commits > known) & (known > 0) & ((said > known) | (before < known))
@@ -181,16 +176,20 @@ class DebeziumFeed:
             self._end = int(commits[-1])
             return events
         first = int(np.flatnonzero(wrong)[0])
-        [partition] = self.next
-        self.next[partition] = int(events["offset"][starts[first]])
-        self.fault = self._fault_at(
-            self.next[partition],
+        self._stop_at(
+            int(events["offset"][starts[first]]),
             f"the transaction that begins there does not follow the commit at {known[first]} of the"
             " database's log, the last one that is known: transactions between them are missing, or"
             " the database has another past (it was restored or recreated). Recreate the views over"
             " this source (remove their directories)",
         )
         return events.at(np.arange(int(starts[first])))
+
+    def _stop_at(self, offset: int, reason: str) -> None:
+        """Takes nothing from this offset on."""
+        [partition] = self.next
+        self.next[partition] = offset
+        self.fault = self._fault_at(offset, reason)
 
     def _fault_at(self, offset: int, reason: str) -> SourceViolation:
         [partition] = self.next
@@ -200,8 +199,7 @@ class DebeziumFeed:
 
     def _receive(self, events: Events) -> None:
         """Numbers whole transactions and hands them on."""
-        ends = np.flatnonzero(events["kind"] == END)
-        starts = np.concatenate([[0], ends[:-1] + 1])
+        starts, ends = _spans(events)
         new = self._new(events["lsn"][ends]) & events["has_rows"][ends]
         versions = np.where(new, self._last + np.cumsum(new), 0)
         self._committed = max(self._committed, int(events["lsn"][ends].max()))
@@ -220,8 +218,11 @@ class DebeziumFeed:
 
     def _new(self, commits: Numbers) -> NDArray[np.bool_]:
         """Which of these commits, in the order of the topic, it has not had before."""
-        highest = np.maximum.accumulate(np.concatenate([[self._committed], commits]))[:-1]
-        return np.asarray(commits > highest)
+        return np.asarray(commits > self._known_before(commits))
+
+    def _known_before(self, commits: Numbers) -> Numbers:
+        """The last commit in the database's log that is known before each of these."""
+        return np.maximum.accumulate(np.concatenate([[self._committed], commits]))[:-1]
 
     # -- what is known of received versions ----------------------------------------------------
 
@@ -276,6 +277,12 @@ class DebeziumFeed:
         done = max(0, version - self._first + 1)
         del self._commits[:done]
         self._first += done
+
+
+def _spans(events: Events) -> tuple[Numbers, Numbers]:
+    """The places of the first event and of the END of each transaction."""
+    ends = np.flatnonzero(events["kind"] == END)
+    return np.concatenate([[0], ends[:-1] + 1]), ends
 
 
 def _numbered(events: Events, versions: Numbers) -> dict[Relation, pl.DataFrame]:

@@ -10,6 +10,7 @@ the END counts all.
 from collections import Counter
 
 import numpy as np
+import orjson
 
 from protocols.exchange.deliveries import Numbers
 from sources.debezium.decoding import BEGIN, END, Events
@@ -56,11 +57,12 @@ def _segments(events: Events) -> list[tuple[int, int]]:
 
 def _not_in(events: Events, earlier: list[int], later: list[int]) -> list[int]:
     """Those of the earlier changes that the later ones do not repeat."""
-    repeated = Counter(events.identity[place] for place in later)
+    repeated = Counter(orjson.dumps(events.identity[place]) for place in later)
     found = []
     for place in earlier:
-        if repeated[events.identity[place]] > 0:
-            repeated[events.identity[place]] -= 1
+        identity = orjson.dumps(events.identity[place])
+        if repeated[identity] > 0:
+            repeated[identity] -= 1
         else:
             found.append(place)
     return found

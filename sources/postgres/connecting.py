@@ -1,4 +1,4 @@
-"""DatabaseConnections to one PostgreSQL database, for questions that tell what they contain."""
+"""Connections to one PostgreSQL database, for questions that tell what they contain."""
 
 import secrets
 import threading
@@ -30,8 +30,6 @@ _KEPT = 8
 class DatabaseSnapshot:
     """What a transaction of the database sees; numbers of 64 bits, as pg_current_snapshot gives."""
 
-    #: All transactions below this one have ended.
-    lowest: int
     #: None from this one on had begun.
     next: int
     #: Those between that had not ended.
@@ -53,7 +51,7 @@ class DatabaseSnapshot:
 
 
 class DatabaseConnections:
-    """DatabaseConnections to one database; any thread may use them."""
+    """Connections to one database; any thread may use them."""
 
     def __init__(self, source: str, dsn: str, seconds: float) -> None:
         self._source, self._dsn, self._seconds = source, dsn, seconds
@@ -171,9 +169,9 @@ _WRONG_LOGIN = ("does not exist", "authentication failed", "no pg_hba.conf entry
 
 
 def _snapshot(text: str, own: str, message: str) -> DatabaseSnapshot:
-    lowest, following, running = text.split(":")
+    _, following, running = text.split(":")
     numbers = frozenset(int(each) for each in running.split(",") if each)
-    return DatabaseSnapshot(int(lowest), int(following), numbers, int(own), message)
+    return DatabaseSnapshot(int(following), numbers, int(own), message)
 
 
 def _first_line(error: Exception) -> str:
