@@ -23,13 +23,14 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from infra import watchdog
 from infra.brokercheck import answers
 from infra.errors import InfraError
 from infra.jars import broker_jars
 from infra.java import java
+from infra.owned import StartedInWith
 from infra.progress import Progress, on_stderr
 
 LOOPBACK = "127.0.0.1"
@@ -82,7 +83,7 @@ SMALL_BROKER = {
 """Settings for one small node; the container in `broker` uses them as well."""
 
 
-class LocalBroker:
+class LocalBroker(StartedInWith):
     """One broker process. `start`, `stop`, `kill` and `restart` may follow each other any number of
     times; `close` (or the end of `with`) is final.
     """
@@ -158,17 +159,6 @@ class LocalBroker:
         """Returns when the broker has ended by itself, which it should not."""
         if self._watchdog is not None:
             self._watchdog.wait()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _start_once(self) -> None:
         self._write_properties()

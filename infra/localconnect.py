@@ -9,13 +9,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from infra.errors import InfraError
 from infra.jars import connect_jars
 from infra.java import java
 from infra.localbroker import LOOPBACK, free_port
-from infra.owned import OwnedProcess
+from infra.owned import OwnedProcess, StartedInWith
 from infra.progress import Progress, on_stderr
 
 _START_SECONDS = 90.0
@@ -23,7 +23,7 @@ _MOMENT = 0.1
 _LOG4J = Path(__file__).parent / "localbroker-log4j2.properties"
 
 
-class LocalConnect:
+class LocalConnect(StartedInWith):
     """One Connect process. `start`, `stop` and `kill` may follow each other; `close` is final."""
 
     def __init__(
@@ -126,14 +126,3 @@ class LocalConnect:
         """Kills it and removes its files."""
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

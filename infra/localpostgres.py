@@ -14,11 +14,10 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from infra.errors import InfraError
 from infra.localbroker import LOOPBACK, free_port
-from infra.owned import OwnedProcess
+from infra.owned import OwnedProcess, StartedInWith
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -38,7 +37,7 @@ _SETTINGS = {
 }
 
 
-class LocalPostgres:
+class LocalPostgres(StartedInWith):
     """One server. `start`, `stop`, `kill` and `restart` may follow each other; `close` is final."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -118,17 +117,6 @@ class LocalPostgres:
         """Stops it and removes its data."""
         self.kill()
         shutil.rmtree(self.data, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _program(self, name: str) -> str:
         return str(self._programs / name)

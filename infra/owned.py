@@ -4,10 +4,32 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from infra import watchdog
 
 _HERE = Path(__file__).parent
+
+
+class StartedInWith:
+    """Starts at the beginning of `with`; closes at its end, or if the start fails."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class OwnedProcess:
