@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from confluent_kafka import Message, TopicPartition
 
-from protocols.errors import Unreachable, ViewsweepError
+from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.deliveries import Numbers
 from sources.debezium.decoding import changes_a_table
 from sources.partitions import Partition
@@ -55,7 +55,8 @@ class Numbering:
         self._tx = array("q")
         #: Messages of ours that are waited for → the last transaction numbered before them.
         self._awaited: dict[str, Numbered | None] = {}
-        self._error: ViewsweepError | None = None
+        #: The fault that ended the thread.
+        self._error: SourceViolation | None = None
         self._closing = False
         self._consumer = consumer(bootstrap)
         self._consumer.assign([TopicPartition(*partition, beginning.offset)])
@@ -106,9 +107,13 @@ class Numbering:
                 messages = self._consumer.consume(_AT_ONCE, _MOMENT)
                 try:
                     self._take(messages)
-                except ViewsweepError as error:
+                except (KeyError, TypeError, ValueError) as error:
                     with self._changed:
-                        self._error = error
+                        self._error = SourceViolation(
+                            f"source {self._source}: topic {self._partition.topic} has a record"
+                            f" that is not one of Debezium's ({error!r}); name the right topic, to"
+                            " which nobody else writes"
+                        )
                         self._changed.notify_all()
                     return
 
