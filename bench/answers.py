@@ -1,4 +1,4 @@
-"""What PostgreSQL's answers contain while eight sessions write, against the database's own log.
+"""Judges PostgreSQL's answers while eight sessions write, by the database's own log.
 
     python -m bench.answers [--answers 20000] [--seconds 600] [--rate 200]
 
@@ -134,7 +134,7 @@ def _ask(
 
 
 class Committed:
-    """What the database has committed, by key, with the versions that the source has given."""
+    """The commits of the database, by key, with the versions that the source has given."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._changes: dict[int, list[tuple[int, Row, int]]] = defaultdict(list)

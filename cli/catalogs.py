@@ -56,7 +56,7 @@ class Described:
 def described(
     config: Path | None, catalog: Path | None, workload: str | None, *, sizes: bool = False
 ) -> Described:
-    """What one of the three names; WrongUse if it is not exactly one."""
+    """The relations that one of the three names; WrongUse if it is not exactly one."""
     given = sum(each is not None for each in (config, catalog, workload))
     if given > 1:
         raise WrongUse("give one of --config, --catalog and --workload: each names the relations")
@@ -87,7 +87,7 @@ def _written_down(file: Path) -> Described:
 
 
 def _held_by_sources(file: Path, sizes: bool) -> Described:
-    """What a configuration's sources say about themselves."""
+    """The descriptions of a configuration's sources."""
     # Imported here: this takes long, and only --config needs it.
     from streaming.intake.asking import Sources, catalog_in
     from streaming.settings.configuration import read_configuration

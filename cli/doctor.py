@@ -94,7 +94,7 @@ def _address(settings: SourceSettings) -> str:
 def _lacks(
     known: Configuration, settings: SourceSettings, slot: str, publication: str
 ) -> list[tuple[str, str]]:
-    """What a source lacks, each with the way to mend it."""
+    """The things that a source lacks, each with the way to mend it."""
     from sources.postgres.connecting import DatabaseConnections
     from sources.postgres.doctor import examine
 
@@ -110,7 +110,7 @@ def _lacks(
 
 
 def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[str, str]]:
-    """What the way from the database's log to the topic lacks."""
+    """The things that are missing between the database's log and the topic."""
     from sources.topics import ends_of
     from streaming.intake.factory import opened
 

@@ -32,7 +32,7 @@ _CHANGES: dict[Change, str] = {
 
 @dataclass(frozen=True)
 class StoredPart:
-    """What is stored of a relation, or of a circle of relations."""
+    """The stored part of a relation, or of a circle of relations."""
 
     vertex: Vertex
     keep: Literal["auxiliary", "none"]

@@ -189,7 +189,7 @@ def _names(graph: JoinGraph) -> dict[str, str]:
 
 
 def _form(view: AuxiliaryView, graph: JoinGraph, same: Mapping[str, str]) -> object:
-    """What two auxiliary views have in common if they hold the same rows."""
+    """The form that two auxiliary views share if they hold the same rows."""
 
     def own(vertex: Vertex, column: str) -> str:
         return column if len(vertex.atoms) > 1 else own_column(column, vertex.atoms[0])

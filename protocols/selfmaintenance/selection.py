@@ -45,7 +45,7 @@ def _carried(condition: Condition, atom: Atom, equal: Equalities) -> Condition |
 
 
 def _equal_columns(atom: Atom, equal: Equalities) -> Iterator[Condition]:
-    """What the view implies about equal columns of this relation, and about constant ones."""
+    """The columns of this relation that are equal, or constant, by the view's conditions."""
     for column, constant in equal.constants_of(_own_columns(atom)):
         yield Comparison(Column(column), "=", constant)
     for same in equal.classes:

@@ -28,7 +28,7 @@ _KEPT = 8
 
 @dataclass(frozen=True)
 class DatabaseSnapshot:
-    """What a transaction of the database sees; numbers of 64 bits, as pg_current_snapshot gives."""
+    """The transactions that one sees; numbers of 64 bits, as pg_current_snapshot gives."""
 
     #: None from this one on had begun.
     next: int

@@ -1,4 +1,4 @@
-"""What a PostgreSQL database and its connector lack, each with the statement that mends it."""
+"""Finds what a PostgreSQL database and its connector lack, and the statement that mends it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Lack:
 def examine(
     cursor: psycopg.Cursor, source: str, schema: str, publication: str, slot: str
 ) -> Iterator[Lack]:
-    """What the database lacks to be a source; the login may ask for all of it."""
+    """Finds what the database lacks to be a source; any login may ask for it."""
     described = describe(cursor, source, schema)
     yield from _server(cursor)
     yield from _tables(cursor, schema, described.left_out)

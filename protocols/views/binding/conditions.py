@@ -45,7 +45,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _without_common(node: exp.Or) -> Iterator[exp.Expr]:
-    """What all arms have in common, and the rest of the OR."""
+    """The conditions that all arms share, and the rest of the OR."""
     first, *others = ([*conjuncts(arm)] for arm in node.flatten())
     common = {_meaning(part): part for part in first}
     for arm in others:
