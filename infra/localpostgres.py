@@ -25,8 +25,8 @@ _USER = "postgres"
 #: What logical decoding needs, and what makes a small server quick.
 _SETTINGS = {
     "wal_level": "logical",
-    "max_wal_senders": "40",
-    "max_replication_slots": "80",
+    "max_wal_senders": "16",
+    "max_replication_slots": "16",
     "max_prepared_transactions": "16",
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",

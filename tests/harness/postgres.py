@@ -78,6 +78,16 @@ class PostgresDatabase(RandomCommits):
     def connected(self) -> psycopg.Connection:
         return psycopg.connect(self.dsn, autocommit=True)
 
+    def drop(self) -> None:
+        """Drops the database, and with it its slots: a server has a limited number of them."""
+        active = "SELECT count(*) FROM pg_replication_slots WHERE active AND database = %s"
+        with psycopg.connect(self._server.dsn(), autocommit=True) as connection:
+            eventually(
+                lambda: connection.execute(active, (self.database,)).fetchone() == (0,),
+                "the slots are inactive",
+            )
+            connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)")
+
     def connector(self) -> dict[str, str]:
         """The configuration of its connector."""
         return connector(self.name, self.topic, self.dsn, slot=f"s_{self.database}")
@@ -197,6 +207,7 @@ class PostgresWorld(World):
         }
         self.sources = self.databases  # type: ignore[assignment]
         for source in self.databases.values():
+            self._stack.callback(source.drop)
             ensure_topic(self.bootstrap, source.topic, 30.0)
         return self
 
