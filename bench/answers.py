@@ -35,7 +35,8 @@ from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
 from tests.cases.stories import KEYED
-from tests.harness.postgres import PostgresDatabase, PostgresWorld
+from tests.harness.databases import DatabaseWorld
+from tests.harness.postgres import PostgresDatabase
 
 _WRITERS, _CLIENTS = 8, 4
 #: The keys of each writer, and those of a question.
@@ -162,7 +163,7 @@ def main(
     with (
         LocalBroker() as broker,
         LocalPostgres() as server,
-        PostgresWorld(directory, broker.bootstrap, "answers", KEYED).on(server) as world,
+        DatabaseWorld(directory, broker.bootstrap, "answers", KEYED).on(server) as world,
     ):
         world.publish()
         world.number_from_here()
@@ -173,7 +174,7 @@ def main(
 
 
 def _told(database: PostgresDatabase, answers: int, seconds: float, rate: float) -> list[Answered]:
-    connections = DatabaseConnections(database.name, database.dsn, 30.0)
+    connections = DatabaseConnections(database.name, database.address, 30.0)
     source = PostgresSource(database.name, [database.topic], connections, "public", 30.0)
     ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
     source.begin(database.bootstrap, ends, None)

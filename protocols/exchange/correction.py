@@ -27,7 +27,7 @@ from protocols.algebra.delta import POSITION, Delta
 from protocols.algebra.expressions import Condition
 from protocols.exchange.inclusion import Prefix, Window
 from protocols.exchange.mailbox import Log, Mailbox, Received
-from protocols.exchange.questions import Answer, Joint, Query, Question, Snapshot
+from protocols.exchange.questions import Answer, Query, Question, Snapshot
 from protocols.exchange.stretch import Key, key_range
 from protocols.views.catalog import Relation
 from protocols.views.view import Atom
@@ -120,10 +120,8 @@ def _closed(log: Log[D], question: Query[D], answer: Answer[D], window: Window) 
     return untouched.plus(restricted(last, question, answer.last_key))
 
 
-def widened(question: Question[D]) -> Question[D]:
+def widened(question: Query[D]) -> Query[D]:
     """The question for a source with windows: with the key among the columns."""
-    if isinstance(question, Joint):
-        return question
     names = {*question.columns, *question.relation.key}
     columns = tuple(name for name in question.relation.column_names if name in names)
     return replace(question, columns=columns)

@@ -48,7 +48,6 @@ class Answering:
     ) -> Answer[Any]:
         """The answer from rows that are read one by one, those of each key at the drawn moments."""
         asked = widened(query)
-        assert isinstance(asked, Query)
         held = self._sources[query.source].read_in(query.relation, window, moments)
         rows, last = self._restricted(asked, held), None
         if asked.page is not None:

@@ -14,6 +14,7 @@ from protocols.errors import SourceViolation
 from protocols.exchange.deliveries import Numbers
 from protocols.views.catalog import Relation
 from sources.debezium.layout import UNCHANGED, TableLayout
+from sources.debezium.logform import LogForm
 
 #: Kinds of events. CHANGE: a row of any table, or a message.
 BEGIN, CHANGE, END = 0, 1, 2
@@ -21,7 +22,6 @@ BEGIN, CHANGE, END = 0, 1, 2
 EVENT = "_event"
 #: Operations: created, updated, deleted, read by a snapshot, truncated, message.
 _ROW_OPS = {"c", "u", "d"}
-_MESSAGES = "LogicalDecodingMessage"
 #: The values of a row, its count, and its event.
 _Row: TypeAlias = tuple[dict[str, Any], int, int]
 
@@ -51,8 +51,8 @@ class Events:
     """Some events in their order."""
 
     heads: NDArray[Any]
-    #: By this a change differs from another one of its transaction: its place in the log, which
-    #: rows of one COPY share, table, operation and rows.
+    #: By this a change differs from another one of its transaction: its place in the log, table,
+    #: operation and rows.
     identity: Sequence[tuple[Any, ...]]
     #: Relation → its signed rows, each with the number of its event.
     rows: Mapping[Relation, pl.DataFrame]
@@ -93,9 +93,9 @@ class Events:
         return Events(heads, [*self.identity, *later.identity], rows)
 
 
-def changes_a_table(end: Mapping[str, Any]) -> bool:
-    """Whether a transaction, by its END, changes a table; else it has messages only, or nothing."""
-    return any(_MESSAGES not in each["data_collection"] for each in end["data_collections"] or ())
+def changes_a_table(end: Mapping[str, Any], form: LogForm) -> bool:
+    """Whether a transaction, by its END, changes more than what our marks do."""
+    return any(not form.is_ours(each["data_collection"]) for each in end["data_collections"] or ())
 
 
 def no_events() -> Events:
@@ -103,12 +103,14 @@ def no_events() -> Events:
     return Events(np.empty(0, HEAD), [], {})
 
 
-def decode(values: pl.Series, offsets: Numbers, tables: Sequence[TableLayout]) -> Events:
+def decode(
+    values: pl.Series, offsets: Numbers, tables: Sequence[TableLayout], form: LogForm
+) -> Events:
     """The events in these records, of which tombstones, heartbeats and snapshots are none.
 
     Rows of other tables are counted, and not read. An invalid record raises `BadEvent`.
     """
-    found = _Found({layout.table: layout for layout in tables})
+    found = _Found({layout.table: layout for layout in tables}, form)
     for record, value in enumerate(values):
         if value is None:
             continue
@@ -130,8 +132,8 @@ _WRONG_TOPIC = "check that the configuration names the right topic, and that it 
 class _Found:
     """The events found so far."""
 
-    def __init__(self, tables: Mapping[tuple[str, str], TableLayout]) -> None:
-        self._tables = tables
+    def __init__(self, tables: Mapping[tuple[str, str], TableLayout], form: LogForm) -> None:
+        self._tables, self._form = tables, form
         self.heads: list[tuple[int, int, int, int, int, int, int, bool]] = []
         #: Event → its record.
         self.records: list[int] = []
@@ -149,11 +151,11 @@ class _Found:
 
     def _mark(self, content: dict[str, Any], offset: int) -> None:
         """A BEGIN or an END."""
-        tx, _, lsn = content["id"].partition(":")
+        tx, lsn = self._form.transaction(content["id"])
         ends = content["status"] == "END"
-        has_rows = ends and changes_a_table(content)
+        has_rows = ends and changes_a_table(content, self._form)
         count = content["event_count"] if ends else 0
-        place = END if ends else BEGIN, int(tx), int(lsn), offset
+        place = END if ends else BEGIN, tx, lsn, offset
         self.heads.append((*place, 0, content["ts_ms"], count, has_rows))
         self._identity.append(())
 
@@ -161,22 +163,21 @@ class _Found:
         op, source = content["op"], content["source"]
         if op == "r":
             return
+        table = self._form.table(source)
         if op == "t":
             raise SourceViolation(
-                f"table {source['schema']}.{source['table']} was truncated, which says nothing of"
-                " the rows that it had: recreate the views over it (remove their directories)"
+                f"table {'.'.join(table)} was truncated, which says nothing of the rows that it"
+                " had: recreate the views over it (remove their directories)"
             )
         if content.get("transaction") is None:
             raise SourceViolation(
                 "it does not name its transaction: set provide.transaction.metadata=true in the"
                 " connector's configuration, and recreate the topic"
             )
-        table = source["schema"], source["table"]
-        event = len(self.heads)
+        event, place = len(self.heads), self._form.place(source)
         before, after = content.get("before"), content.get("after")
-        place = CHANGE, source["txId"], source["lsn"], offset
-        self.heads.append((*place, _commit_before(source), 0, 0, False))
-        self._identity.append((source["lsn"], table, op, before, after))
+        self.heads.append((CHANGE, place.tx, place.lsn, offset, place.before, 0, 0, False))
+        self._identity.append((*place.within, table, op, before, after))
         layout = self._tables.get(table)
         if layout is not None and op in _ROW_OPS:
             self._rows[table] += _signed(layout, op, before, after, event)
@@ -217,12 +218,6 @@ class _Found:
                         " over it",
                     ) from None
             raise
-
-
-def _commit_before(source: dict[str, Any]) -> int:
-    """The place of the commit that the connector processed before a change; 0 if it names none."""
-    commit, _ = orjson.loads(source["sequence"])
-    return int(commit or 0)
 
 
 def _signed(

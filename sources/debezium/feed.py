@@ -28,7 +28,8 @@ from sources.debezium.decoding import (
     no_events,
 )
 from sources.debezium.layout import TableLayout
-from sources.debezium.merging import is_torn, merged
+from sources.debezium.logform import LogForm
+from sources.debezium.merging import is_torn, merged, with_silent_ends
 from sources.history import UNKNOWN
 from sources.ledger import Ledger
 from sources.partitions import Offsets, Partition, Token, token_of
@@ -53,6 +54,7 @@ class DebeziumFeed:
         self,
         source: str,
         tables: Sequence[TableLayout],
+        form: LogForm,
         receiver: Receiver,
         offsets: Offsets,
         committed: int = 0,
@@ -61,7 +63,7 @@ class DebeziumFeed:
         self.source = source
         self.next = dict(offsets)
         self.fault: SourceViolation | None = None
-        self._tables = tuple(tables)
+        self._tables, self._form = tuple(tables), form
         self._receiver = receiver
         self._last = receiver.received(source)
         self._ledger = Ledger(self._last, UNKNOWN, offsets)
@@ -80,9 +82,9 @@ class DebeziumFeed:
     def decode(self, _partition: Partition, offsets: Numbers, values: pl.Series) -> DecodedEvents:
         """Decodes records with ascending offsets, up to the first bad one."""
         try:
-            events = decode(values, offsets, self._tables)
+            events = decode(values, offsets, self._tables, self._form)
         except BadEvent as bad:
-            good = decode(values[: bad.record], offsets, self._tables)
+            good = decode(values[: bad.record], offsets, self._tables, self._form)
             end = int(offsets[bad.record])
             return DecodedEvents(good, end, self._fault_at(end, bad.reason))
         return DecodedEvents(events, int(offsets[-1]) + 1)
@@ -103,6 +105,8 @@ class DebeziumFeed:
         if len(fresh) and fresh["offset"][0] < known:
             fresh = fresh.at(np.flatnonzero(fresh["offset"] >= known))
         events = self._open.then(fresh)
+        if self._form.has_silent_ends:
+            events = with_silent_ends(events)
         ends = np.flatnonzero(events["kind"] == END)
         if not len(ends):
             self._open = events
@@ -135,9 +139,9 @@ class DebeziumFeed:
             return events
         self._stop_at(
             begin,
-            "the transaction that begins there has no END, and a later one has: records are lost,"
-            " or somebody else writes to this topic. Recreate the views over this source (remove"
-            " their directories)",
+            "the transaction that begins there has no END, and a later one has:"
+            f" {self._form.without_end}records are lost, or somebody else writes to this topic."
+            " Recreate the views over this source (remove their directories)",
         )
         first = int(np.flatnonzero(later)[0])
         return events.at(np.arange(int(ends[first - 1]) + 1 if first else 0))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import polars as pl
@@ -13,6 +14,7 @@ from protocols.views.catalog import Relation
 Reader: TypeAlias = Callable[[list[Any], ColumnType], pl.Series]
 #: Stands in a row after an update for a large value that the update left as it was.
 UNCHANGED = "__debezium_unavailable_value"
+_BITS_64 = 2**64
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,17 @@ def _plain(values: list[Any], type_: ColumnType) -> pl.Series:
 def _numbers(values: list[Any], type_: ColumnType) -> pl.Series:
     """Doubles; the ones that JSON has no number for come as texts."""
     return pl.Series([float(v) if isinstance(v, str) else v for v in values], dtype=type_.dtype)
+
+
+def _singles(values: list[Any], type_: ColumnType) -> pl.Series:
+    """Numbers of single precision, in the few digits that tell them apart."""
+    return pl.Series(values, dtype=pl.Float32).cast(type_.dtype)
+
+
+def _unsigned(values: list[Any], type_: ColumnType) -> pl.Series:
+    """Numbers of 64 bits without a sign, which come as if they had one."""
+    numbers = [None if value is None else Decimal(value % _BITS_64) for value in values]
+    return pl.Series(numbers, dtype=type_.dtype)
 
 
 def _decimals(values: list[Any], type_: ColumnType) -> pl.Series:
@@ -70,6 +83,8 @@ def _padded(values: list[Any], _type: ColumnType) -> pl.Series:
 READERS: Mapping[str, Reader] = {
     "plain": _plain,
     "number": _numbers,
+    "single": _singles,
+    "unsigned": _unsigned,
     "decimal": _decimals,
     "days": _days,
     "microseconds": _microseconds,

@@ -16,6 +16,22 @@ from protocols.exchange.deliveries import Numbers
 from sources.debezium.decoding import BEGIN, END, Events
 
 
+def with_silent_ends(events: Events) -> Events:
+    """The events with an END for each transaction that has none because it changes no row.
+
+    It is a BEGIN directly before the BEGIN of a later one: after a crash a connector goes on with
+    the same transaction, or with earlier ones.
+    """
+    kinds, numbers = events["kind"], events["tx"]
+    both = (kinds[:-1] == BEGIN) & (kinds[1:] == BEGIN)
+    silent = np.flatnonzero(both & (numbers[1:] > numbers[:-1]))
+    if not len(silent):
+        return events
+    found = events.at(np.insert(np.arange(len(events)), silent + 1, silent))
+    found["kind"][silent + 1 + np.arange(len(silent))] = END
+    return found
+
+
 def is_torn(events: Events) -> bool:
     """Whether a transaction begins before the one before it has ended."""
     marks = events["kind"][events["kind"] != 1]

@@ -7,7 +7,6 @@ learns here which numbers the transactions have that its answer contains.
 import threading
 import time
 from array import array
-from base64 import b64decode
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from confluent_kafka import Message, TopicPartition
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.deliveries import Numbers
 from sources.debezium.decoding import changes_a_table
+from sources.debezium.logform import LogForm
 from sources.partitions import Partition
 from sources.topics import consumer
 
@@ -43,9 +43,14 @@ class Numbering:
     """Numbers the transactions of one topic after a known one."""
 
     def __init__(
-        self, bootstrap: str, source: str, partition: Partition, beginning: Numbered
+        self,
+        bootstrap: str,
+        source: str,
+        partition: Partition,
+        form: LogForm,
+        beginning: Numbered,
     ) -> None:
-        self._source, self._partition = source, partition
+        self._source, self._partition, self._form = source, partition, form
         self._changed = threading.Condition()
         #: The last transaction that was numbered.
         self._last = beginning
@@ -53,8 +58,8 @@ class Numbering:
         #: The numbers at the database of the transactions `_first, _first + 1, …`.
         self._first = beginning.version + 1
         self._tx = array("q")
-        #: Messages of ours that are waited for → the last transaction numbered before them.
-        self._awaited: dict[str, Numbered | None] = {}
+        #: Marks that are waited for → the last transaction numbered before them.
+        self._awaited: dict[str | None, Numbered | None] = {}
         #: The fault that ended the thread.
         self._error: SourceViolation | None = None
         self._closing = False
@@ -68,38 +73,39 @@ class Numbering:
         self._closing = True
         self._thread.join()
 
-    def expect(self, message: str) -> None:
-        """Notes that a message with this content will come, before it is committed."""
+    def expect(self, mark: str) -> None:
+        """Notes that a mark with this content will come, before it is committed."""
         with self._changed:
-            self._awaited[message] = None
+            self._awaited[mark] = None
 
-    def passed(self, message: str, seconds: float) -> Numbered:
-        """The last transaction numbered before an expected message; waits for it.
+    def passed(self, mark: str, seconds: float) -> Numbered:
+        """The last transaction numbered before an expected mark; waits for it.
 
         Unreachable if it does not come in time.
         """
         deadline = time.monotonic() + seconds
         with self._changed:
-            while (found := self._awaited[message]) is None:
+            while (found := self._awaited[mark]) is None:
                 if self._error is not None:
                     raise self._error
                 if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                    del self._awaited[message]
-                    raise Unreachable(
-                        f"source {self._source}: a message that was written into the database's log"
-                        f" has not come in topic {self._partition.topic} for {seconds:g} s. Start"
-                        " the connector, or its task if that has failed, or name the right topic"
-                    )
-            del self._awaited[message]
+                    del self._awaited[mark]
+                    raise self._silence(seconds)
+            del self._awaited[mark]
             return found
 
-    def upto(self, version: int) -> tuple[int, Numbers]:
-        """The first version that is remembered, and the numbers at the database from it on.
+    def _silence(self, seconds: float) -> Unreachable:
+        return Unreachable(
+            f"source {self._source}: a mark that was written into the database's log has not come"
+            f" in topic {self._partition.topic} for {seconds:g} s. Start the connector, or its task"
+            " if that has failed, or name the right topic"
+        )
 
-        Earlier ones ended long ago.
-        """
+    @property
+    def remembered(self) -> tuple[int, Numbers]:
+        """The first version that is remembered, and the numbers at the database from it on."""
         with self._changed:
-            return self._first, np.array(self._tx[: version + 1 - self._first], np.int64)
+            return self._first, np.array(self._tx, np.int64)
 
     def _run(self) -> None:
         with closing(self._consumer):
@@ -121,7 +127,7 @@ class Numbering:
         found = []
         for message in messages:
             value = message.value()
-            if message.error() is None and value is not None and _matters(value):
+            if message.error() is None and value is not None and self._matters(value):
                 found.append((int(message.offset() or 0), orjson.loads(value)))
         if not found:
             return
@@ -130,30 +136,24 @@ class Numbering:
                 content = content.get("payload", content)
                 if content.get("status") == "END":
                     self._number(offset, content)
-                elif content.get("op") == "m":
-                    self._pass(content["message"])
+                elif (mark := self._form.mark(content)) in self._awaited:
+                    self._awaited[mark] = self._last
             if len(self._tx) > 2 * REMEMBERED:
                 done = len(self._tx) - REMEMBERED
                 del self._tx[:done]
                 self._first += done
             self._changed.notify_all()
 
+    def _matters(self, value: bytes) -> bool:
+        """Whether a record may be an END or a mark: most are not, and need not be parsed."""
+        return b'"status":"END"' in value or self._form.of_marks in value
+
     def _number(self, offset: int, end: dict[str, Any]) -> None:
         """Numbers a transaction at its END, unless it changes no table or came before."""
-        tx, _, committed = end["id"].partition(":")
-        if int(committed) <= self._committed:
+        tx, committed = self._form.transaction(end["id"])
+        if committed <= self._committed:
             return
-        self._committed = int(committed)
-        if changes_a_table(end):
-            self._last = Numbered(self._last.version + 1, offset + 1, self._committed)
-            self._tx.append(int(tx))
-
-    def _pass(self, message: dict[str, str]) -> None:
-        content = b64decode(message["content"]).decode(errors="replace")
-        if content in self._awaited:
-            self._awaited[content] = self._last
-
-
-def _matters(value: bytes) -> bool:
-    """Whether a record may be an END or a message: most are not, and need not be parsed."""
-    return b'"status":"END"' in value or b'"op":"m"' in value
+        self._committed = committed
+        if changes_a_table(end, self._form):
+            self._last = Numbered(self._last.version + 1, offset + 1, committed)
+            self._tx.append(tx)

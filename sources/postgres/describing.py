@@ -1,13 +1,16 @@
 """The relations of a PostgreSQL schema, from the catalog of the database."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import psycopg
 
-from protocols.views.catalog import Relation, relation_from_json
-from sources.debezium.layout import TableLayout
+from sources.debezium.schema import (
+    DescribedSchema,
+    FoundColumn,
+    FoundKey,
+    FoundReference,
+    described,
+)
 
 _COLUMNS = """
 SELECT t.relname, t.relreplident = 'f', a.attname, y.typname, y.typtype, a.atttypmod
@@ -63,26 +66,9 @@ _MOST_DIGITS = 38
 _HEADER, _SCALE_BITS = 4, 0x7FF
 
 
-@dataclass(frozen=True)
-class DescribedSchema:
-    """The relations of a schema."""
-
-    tables: Mapping[str, TableLayout]
-    #: Relation → column → its type at the database.
-    types: Mapping[str, Mapping[str, str]]
-    indexes: Mapping[str, Sequence[str]]
-    #: Tables that no view can be over, and columns that none can use, each with the reason.
-    left_out: Mapping[str, str]
-
-    @property
-    def relations(self) -> dict[str, Relation]:
-        """Name → relation."""
-        return {name: layout.relation for name, layout in self.tables.items()}
-
-
 def describe(cursor: psycopg.Cursor, source: str, schema: str) -> DescribedSchema:
     """The relations of a schema that the login may read."""
-    columns: dict[str, dict[str, tuple[str, str, str]]] = {}
+    columns: dict[str, dict[str, FoundColumn]] = {}
     left_out: dict[str, str] = {}
     for table, is_full, name, type_, kind, modifier in cursor.execute(_COLUMNS, (schema,)):
         if not is_full:
@@ -95,25 +81,10 @@ def describe(cursor: psycopg.Cursor, source: str, schema: str) -> DescribedSchem
         if found is None:
             left_out[f"{table}.{name}"] = f"its type {type_} is not one that views can hold"
         else:
-            columns.setdefault(table, {})[name] = (*found, type_)
-    forms = _with_keys(
-        {t: {"columns": {n: each[0] for n, each in of.items()}} for t, of in columns.items()},
-        cursor.execute(_KEYS, (schema,)).fetchall(),
-    )
+            columns.setdefault(table, {})[name] = FoundColumn(*found, type_)
+    keys, references = _keys(cursor, schema)
     indexes: dict[str, list[str]] = dict(cursor.execute(_INDEXES, (schema,)).fetchall())
-    return DescribedSchema(
-        {
-            table: TableLayout(
-                relation_from_json(source, table, form),
-                (schema, table),
-                {name: each[1] for name, each in columns[table].items()},
-            )
-            for table, form in forms.items()
-        },
-        {t: {name: each[2] for name, each in of.items()} for t, of in columns.items()},
-        {t: [name for name in indexes.get(t, ()) if name in of] for t, of in columns.items()},
-        left_out,
-    )
+    return described(source, schema, columns, keys, references, indexes, left_out)
 
 
 def _type_of(name: str, kind: str, modifier: int) -> tuple[str, str] | None:
@@ -133,31 +104,11 @@ def _type_of(name: str, kind: str, modifier: int) -> tuple[str, str] | None:
     return f"DECIMAL({digits},{scale})", "decimal"
 
 
-def _with_keys(
-    forms: dict[str, dict[str, Any]], constraints: Sequence[tuple[Any, ...]]
-) -> dict[str, dict[str, Any]]:
-    """The forms with keys and foreign keys, as far as their columns can be used."""
-    for table, kind, _, columns, never_null, _, _ in constraints:
-        if kind in "pu" and never_null and _has(forms, table, columns):
-            if kind == "p":
-                forms[table]["key"] = columns
-            else:
-                forms[table].setdefault("keys", []).append(columns)
-    for form in forms.values():
-        if "key" not in form and form.get("keys"):
-            form["key"] = form["keys"].pop(0)
-    for table, kind, _, columns, never_null, target, to in constraints:
-        if kind == "f" and _has(forms, table, columns) and _has(forms, target, to):
-            known = [forms[target].get("key"), *forms[target].get("keys", ())]
-            if any(each and sorted(each) == sorted(to) for each in known):
-                reference = {"columns": columns, "references": target}
-                if to != forms[target].get("key"):
-                    reference["to"] = to
-                if never_null:
-                    reference["mandatory"] = True
-                forms[table].setdefault("foreign_keys", []).append(reference)
-    return forms
-
-
-def _has(forms: Mapping[str, Any], table: str, columns: Sequence[str]) -> bool:
-    return table in forms and set(columns) <= set(forms[table]["columns"])
+def _keys(cursor: psycopg.Cursor, schema: str) -> tuple[list[FoundKey], list[FoundReference]]:
+    keys, references = [], []
+    for table, kind, _, columns, never_null, target, to in cursor.execute(_KEYS, (schema,)):
+        if kind == "f":
+            references.append(FoundReference(table, columns, target, to, never_null))
+        else:
+            keys.append(FoundKey(table, columns, kind == "p", never_null))
+    return keys, references

@@ -1,12 +1,12 @@
 """Finds what a PostgreSQL database and its connector lack, and the statement that mends it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from sources.debezium.lack import Lack, of_left_out
 from sources.postgres.describing import describe
 
 _OLDEST = 130_000
@@ -32,14 +32,6 @@ SELECT count(*) FROM pg_stat_activity
 WHERE backend_xid IS NOT NULL AND now() - xact_start > make_interval(secs => %s)
 """
 _PREPARED = "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"
-
-
-@dataclass(frozen=True)
-class Lack:
-    """Something that is missing, and how it is mended."""
-
-    what: str
-    mend: str
 
 
 def examine(
@@ -80,11 +72,7 @@ def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) ->
             f"the login may not read table {schema}.{table}",
             f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view is over it",
         )
-    for what, reason in left_out.items():
-        problem, _, mend = reason.partition(": ")
-        yield Lack(
-            f"{what}: {problem}", mend or "leave it out of views, or cast it in the database"
-        )
+    yield from (of_left_out(*each) for each in left_out.items())
 
 
 def _publication(

@@ -14,6 +14,7 @@ from sources.postgres.connecting import DatabaseSnapshot
 
 def inclusion(snapshot: DatabaseSnapshot, numbering: Numbering, upto: int) -> Prefix:
     """The inclusion of an answer whose message came after version `upto`."""
-    first, transactions = numbering.upto(upto)
-    unseen = ~snapshot.sees(transactions)
+    first, transactions = numbering.remembered
+    # Those that are not remembered ended long ago.
+    unseen = ~snapshot.sees(transactions[: upto + 1 - first])
     return Prefix(upto, without=tuple((first + np.flatnonzero(unseen)).tolist()))

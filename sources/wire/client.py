@@ -122,8 +122,10 @@ class SourceClient:
             metadata = reader.schema.metadata or {}
             version, digest = self._version(question, metadata), self._digest(question, metadata)
             inclusion = self._inclusion(question, version, metadata)
-            # A source that reads row by row sends the keys as well.
-            told = widened(question) if isinstance(inclusion, Window) else question
+            told = question
+            if isinstance(inclusion, Window) and isinstance(question, Query):
+                # A source that reads row by row sends the keys as well.
+                told = widened(question)
             self._refuse(question, schema_fault(told, reader.schema))
             table = self._received(told, reader, once=told is question)
         rows = counted(table)

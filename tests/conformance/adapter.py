@@ -18,6 +18,7 @@ class Database(Protocol):
 
     #: The adapter's view of it, which is under test.
     source: Source
+    story: Story
     bootstrap: str
 
     @property
@@ -72,6 +73,10 @@ class Adapter(Protocol):
 
     #: The number of partitions in which its databases publish.
     partitions: int
+    #: Its relations have all kinds of keys; or they are those with a key for each relation.
+    story: Story
+    #: Whether its statistics are about all columns, or about those with an index only.
+    counts_all_columns: bool
     #: Whether its sources answer joint questions.
     joins: bool
     #: Whether its transactions may be parts of global ones.

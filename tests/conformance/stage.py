@@ -11,7 +11,7 @@ from sources.partitions import Partition, Token, more_in, offsets_in
 from sources.port import Source
 from tests.conformance.adapter import Adapter, Database
 from tests.conformance.reading import Log, Reading, beginning, log_of
-from tests.conformance.story import NAME, SHOPS, Life
+from tests.conformance.story import NAME, Life
 
 #: The sizes of the transactions of the history, and the places of the parts of global ones.
 _SIZES = (1, 3, 1, 14, 2, 5, 1, 1, 4, 2, 3, 1)
@@ -79,14 +79,15 @@ class Stage:
 
         Its last versions have records in all partitions.
         """
-        database, life = self._stack.enter_context(self.adapter.made(SHOPS)), Life(1)
+        story = self.adapter.story
+        database, life = self._stack.enter_context(self.adapter.made(story)), Life(story, 1)
         for number, size in enumerate(_SIZES, 1):
             is_part = number in _PARTS and self.adapter.has_parts
             part = GlobalPart(f"g{number}", frozenset({NAME, "t"})) if is_part else None
             database.commit(life.transaction(size, part))
         for _ in self._until_all_partitions(database):
             database.commit(life.transaction(1))
-        return Told(database, log_of(database), tuple(SHOPS.catalog), self.adapter)
+        return Told(database, log_of(database), tuple(story.catalog), self.adapter)
 
     def _until_all_partitions(self, database: Database) -> Iterator[None]:
         """Once more for as long as a partition lacks a record of the last versions."""

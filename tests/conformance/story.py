@@ -40,47 +40,45 @@ class Story:
 _SHOPS = tuple((number, f"town {number % 2}", number) for number in range(1, 5))
 _ITEMS = tuple((number, number % 4 + 1, f"item {number % 3}", number % 5) for number in range(1, 9))
 _MARKS = tuple((number % 97, f"colour {number % 7}") for number in range(1, 401))
-#: A keyed relation that references another one, and a bag.
-SHOPS = Story(
-    catalog_from_json(
-        {
-            NAME: {
-                "relations": {
-                    "shops": {
-                        "columns": {"id": "BIGINT", "town": "VARCHAR", "number": "BIGINT"},
-                        "key": ["id"],
-                        "keys": [["town", "number"]],
-                    },
-                    "items": {
-                        "columns": {
-                            "id": "BIGINT",
-                            "shop": "BIGINT",
-                            "name": "VARCHAR",
-                            "price": "BIGINT",
-                        },
-                        "key": ["id"],
-                        "foreign_keys": [
-                            {"columns": ["shop"], "references": "shops", "mandatory": True}
-                        ],
-                    },
-                    "marks": {"columns": {"item": "BIGINT", "colour": "VARCHAR"}},
-                }
-            }
-        }
-    ),
-    {"shops": _SHOPS, "items": _ITEMS, "marks": _MARKS},
-    {"items": ("shop",)},
-)
+
+
+def _shops(marks: dict[str, Any]) -> Story:
+    """A keyed relation that references another one, and marks."""
+    relations = {
+        "shops": {
+            "columns": {"id": "BIGINT", "town": "VARCHAR", "number": "BIGINT"},
+            "key": ["id"],
+            "keys": [["town", "number"]],
+        },
+        "items": {
+            "columns": {"id": "BIGINT", "shop": "BIGINT", "name": "VARCHAR", "price": "BIGINT"},
+            "key": ["id"],
+            "foreign_keys": [{"columns": ["shop"], "references": "shops", "mandatory": True}],
+        },
+        "marks": {"columns": {"item": "BIGINT", "colour": "VARCHAR"}, **marks},
+    }
+    return Story(
+        catalog_from_json({NAME: {"relations": relations}}),
+        {"shops": _SHOPS, "items": _ITEMS, "marks": _MARKS},
+        {"items": ("shop",)},
+    )
+
+
+#: The marks are a bag: equal ones may be there several times.
+SHOPS = _shops({})
+#: The same with a key for the marks, for databases whose rows are told apart by keys.
+KEYED_SHOPS = _shops({"key": ["item", "colour"]})
 
 
 class Life:
-    """Random transactions that fit the rows of `SHOPS`; `first` begins the keys of its own items.
+    """Random transactions that fit the rows of a story; `first` begins the keys of its own items.
 
     Several lives with different keys may go on side by side.
     """
 
-    def __init__(self, seed: int, first: int = 100) -> None:
+    def __init__(self, story: Story, seed: int, first: int = 100) -> None:
         self._dice = random.Random(seed)
+        self._has_bag = story is SHOPS
         self._next = first
         self._items: dict[int, Row] = {}
         self._marks: Counter[Row] = Counter()
@@ -101,6 +99,8 @@ class Life:
         there = [row for row, count in self._marks.items() if count > 0]
         gone = bool(there) and self._dice.random() < 0.4
         row = self._dice.choice(there) if gone else (self._next, self._dice.choice(["red", "blue"]))
+        if not gone and not self._has_bag:
+            self._next += 1
         self._marks[row] += -1 if gone else 1
         yield RowChange("marks", row, -1 if gone else 1)
 

@@ -1,58 +1,62 @@
-"""A small world over real databases: PostgreSQL, Debezium, a topic for each database.
-
-The history of a database comes from its log (pgoutput.py), not from the topic.
-"""
+"""PostgreSQL databases for a small world: how they are created, changed and read."""
 
 import itertools
 import os
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import polars as pl
 import psycopg
 
-from infra.localconnect import LocalConnect
 from infra.localpostgres import LocalPostgres
 from protocols.algebra.types import ColumnType
-from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Catalog, Relation
 from sources.postgres.connector import connector
-from sources.topics import ends_of, ensure_topic
+from sources.topics import ends_of
 from tests.cases.stories import Change, Story
+from tests.harness.databases import RealDatabase, RowCount
 from tests.harness.pgoutput import history, row_of
-from tests.harness.records import records, whole_topic
+from tests.harness.records import records
 from tests.harness.waiting import eventually
-from tests.harness.world import RandomCommits, World
 
 _numbers = itertools.count()
 _SQL_TYPES = {"VARCHAR": "text", "DOUBLE": "float8"}
 
 
-class PostgresDatabase(RandomCommits):
+class PostgresDatabase(RealDatabase):
     """One database, which begins without rows."""
+
+    keeps_offsets = False
 
     def __init__(
         self,
         name: str,
-        server: LocalPostgres,
         directory: Path,
         bootstrap: str,
         topic: str,
         story: Story,
+        server: LocalPostgres,
     ) -> None:
-        super().__init__(name, story)
-        self.topic, self.bootstrap = topic, bootstrap
         self._server = server
-        #: The transactions before the first one that has a number.
-        self.base = self.version = 0
-        self.database = f"{name}_{os.getpid()}_{next(_numbers)}"
-        with psycopg.connect(server.dsn(), autocommit=True) as created:
+        super().__init__(name, directory, bootstrap, topic, story)
+
+    @property
+    def address(self) -> str:
+        return self._server.dsn(self.database)
+
+    @property
+    def place(self) -> str:
+        return f'postgres_file = "{self._file.name}"'
+
+    @property
+    def _judge(self) -> str:
+        """The slot from which the history is taken."""
+        return f"judge_{self.database}"
+
+    def create(self) -> None:
+        with psycopg.connect(self._server.dsn(), autocommit=True) as created:
             created.execute(f"CREATE DATABASE {self.database}")
-        self._file = directory / f"{name}.dsn"
-        self._file.write_text(self.dsn)
         with self.connected() as connection:
             for relation in self.catalog:
                 connection.execute(table(relation))
@@ -62,22 +66,6 @@ class PostgresDatabase(RandomCommits):
                 "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._judge,)
             )
 
-    @property
-    def _judge(self) -> str:
-        """The slot from which the history is taken."""
-        return f"judge_{self.database}"
-
-    @property
-    def dsn(self) -> str:
-        return self._server.dsn(self.database)
-
-    @property
-    def place(self) -> str:
-        return f'postgres_file = "{self._file.name}"'
-
-    def connected(self) -> psycopg.Connection:
-        return psycopg.connect(self.dsn, autocommit=True)
-
     def drop(self) -> None:
         """Drops the database, and with it its slots: a server has a limited number of them."""
         active = "SELECT count(*) FROM pg_replication_slots WHERE active AND database = %s"
@@ -86,39 +74,32 @@ class PostgresDatabase(RandomCommits):
                 lambda: connection.execute(active, (self.database,)).fetchone() == (0,),
                 "the slots are inactive",
             )
-            connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)")
+            connection.execute(f"DROP DATABASE IF EXISTS {self.database} WITH (FORCE)")
+
+    def connected(self) -> psycopg.Connection:
+        return psycopg.connect(self.address, autocommit=True)
 
     def connector(self) -> dict[str, str]:
-        """The configuration of its connector."""
-        return connector(self.name, self.topic, self.dsn, slot=f"s_{self.database}")
+        return connector(self.name, self.topic, self.address, slot=f"s_{self.database}")
 
-    def commit_many(
-        self, transactions: Sequence[Sequence[Change]], part: GlobalPart | None = None
-    ) -> None:
-        assert part is None
+    def _commit(self, transactions: Sequence[Sequence[Change]]) -> None:
         with self.connected() as connection:
             for changes in transactions:
                 with connection.transaction():
                     change_rows(connection, self.catalog, self.name, changes)
-                self.history += [(0, *change) for change in changes]
 
-    def settle(self) -> None:
-        """Takes the history from the database's log; the rows of the test's writers go."""
+    def _logged(self) -> list[list[RowCount]]:
         relations = {relation.name: relation for relation in self.catalog}
         with self.connected() as connection:
             found = history(connection, self._judge)
-        self.history = [
-            (max(0, number - self.base), relation, row_of(row, relations[relation]), count)
-            for number, each in enumerate(found, 1)
-            for relation, row, count in each.net()
+        return [
+            [(name, row_of(row, relations[name]), count) for name, row, count in each.net()]
+            for each in found
         ]
-        self.version = len(found) - self.base
 
-    def wait_until_published(self) -> None:
-        """Returns when a message of ours, written now, is in the topic."""
+    def _wait_for_the_topic(self) -> None:
         with self.connected() as connection:
             wait_until_published(connection, self.bootstrap, self.topic)
-        self.settle()
 
 
 def change_rows(
@@ -186,46 +167,3 @@ def wait_until_published(connection: psycopg.Connection, bootstrap: str, topic: 
         return any(wanted in value for value in found if value is not None)
 
     eventually(has_come, "the topic has everything")
-
-
-class PostgresWorld(World):
-    """A world whose sources are databases of one PostgreSQL server."""
-
-    server: LocalPostgres
-
-    def on(self, server: LocalPostgres) -> Self:
-        self.server = server
-        return self
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self.reports: list[str] = []
-        where = self.server, self.directory, self.bootstrap
-        self.databases = {
-            name: PostgresDatabase(name, *where, f"{self.prefix}-{name}", self.story)
-            for name in self.story.forms
-        }
-        self.sources = self.databases  # type: ignore[assignment]
-        for source in self.databases.values():
-            self._stack.callback(source.drop)
-            ensure_topic(self.bootstrap, source.topic, 30.0)
-        return self
-
-    def number_from_here(self) -> None:
-        """The next transactions are those that a job will number from 1."""
-        self.wait_until_published()
-        for database in self.databases.values():
-            database.base += database.version
-            database.settle()
-
-    def topic_of(self, name: str) -> pl.DataFrame:
-        """All records in the topic of a database."""
-        return whole_topic(self.bootstrap, self.databases[name].topic)
-
-    def publish(self) -> None:
-        connectors = {name: each.connector() for name, each in self.databases.items()}
-        self.connect = LocalConnect(self.bootstrap, connectors, lambda _said: None)
-        self._stack.enter_context(self.connect)
-        for name, database in self.databases.items():
-            database.commit(self.story.first[name])
-        self.wait_until_published()

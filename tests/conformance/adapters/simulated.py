@@ -21,7 +21,7 @@ from sources.simulated.source import SimulatedSource
 from sources.transaction import Transaction
 from sources.wire.client import Limits, SourceClient
 from tests.conformance.committed import Committed
-from tests.conformance.story import NAME, VALUES, Story, typed
+from tests.conformance.story import NAME, SHOPS, VALUES, Story, typed
 from tests.harness.waiting import eventually
 
 _numbers = itertools.count()
@@ -30,6 +30,7 @@ _numbers = itertools.count()
 class Simulated:
     """Simulated sources with so many partitions, read by this adapter."""
 
+    story, counts_all_columns = SHOPS, True
     joins = has_parts = has_versions = publishes_again = True
     types = typed(VALUES)
 
@@ -66,7 +67,7 @@ class SimulatedDatabase:
     ) -> None:
         self.bootstrap = bootstrap
         self._file = directory / "held.duckdb"
-        self._story, self._topic, self._partitions = story, topic, adapter.partitions
+        self.story, self._topic, self._partitions = story, topic, adapter.partitions
         self._committed: list[Committed] = []
         self._backed_up: list[Committed] = []
         self._writing = threading.Lock()
@@ -80,9 +81,9 @@ class SimulatedDatabase:
         self.publish()
 
     def _create(self) -> None:
-        rows = {name: self._story.frame(name) for name in self._story.rows}
+        rows = {name: self.story.frame(name) for name in self.story.rows}
         self._database = SourceDatabase.create(
-            self._file, NAME, self._story.catalog, rows, indexes=self._story.indexes
+            self._file, NAME, self.story.catalog, rows, indexes=self.story.indexes
         )
 
     @property

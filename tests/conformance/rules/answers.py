@@ -29,14 +29,12 @@ from tests.conformance.adapter import Database
 from tests.conformance.committed import Oracle, counted
 from tests.conformance.reading import beginning, log_of, take_all
 from tests.conformance.stage import Stage
-from tests.conformance.story import NAME, SHOPS, Life
+from tests.conformance.story import NAME, Life, Story
 
 _CLIENTS, _WRITERS = 3, 2
 #: Questions of each client; for each of them a transaction may commit.
 _QUESTIONS = 24
 _PAGE = 7
-_SHOPS, _ITEMS, _MARKS = SHOPS.catalog.relations
-_NAMES = _ITEMS.column_names
 _PRICE, _NAME = Column("price"), Column("name")
 _LOW = Comparison(_PRICE, "<", Literal(3, BIGINT))
 _ODD = Or((IsNull(_NAME), Not(Comparison(_NAME, "=", Literal("item 1", VARCHAR)))))
@@ -47,31 +45,49 @@ def _keys(**columns: Sequence[object]) -> Frame:
     return Frame(pl.DataFrame({**columns, COUNT: [1] * len(next(iter(columns.values())))}))
 
 
-#: Questions, each with the SQL that says the same.
-_ASKED: tuple[tuple[Question[Frame], str], ...] = (
-    (Query(_ITEMS, _NAMES), "FROM items"),
-    (Query(_MARKS, ("colour", "item"), Comparison(Column("item"), ">", Literal(90, BIGINT))),
-     "SELECT colour, item FROM marks WHERE item > 90"),
-    (Query(_ITEMS, ("id", "name"), _LOW), "SELECT id, name FROM items WHERE price < 3"),
-    (Query(_ITEMS, _NAMES, And((_LOW, _ODD))),
-     "FROM items WHERE price < 3 AND (name IS NULL OR name <> 'item 1')"),
-    (Query(_ITEMS, _NAMES, None, (_keys(shop=[1, 3]),)), "FROM items WHERE shop IN (1, 3)"),
-    (Query(_MARKS, ("colour",), None, (_keys(item=[100, 101, 102, 103]),)),
-     "SELECT colour FROM marks WHERE item BETWEEN 100 AND 103"),
-    (Query(_ITEMS, _NAMES, _LOW, (_keys(id=[*range(100, 110)]), _keys(shop=[2], name=["item 2"]))),
-     "FROM items WHERE price < 3"
-     " AND (id BETWEEN 100 AND 109 OR (shop = 2 AND name = 'item 2'))"),
-    (Query(_ITEMS, ("id", "price"), None, None, Page(None, _PAGE)),
-     "SELECT id, price FROM items WHERE true"),
-    (Query(_ITEMS, ("id", "name"), _LOW, None, Page((4,), _PAGE)),
-     "SELECT id, name FROM items WHERE price < 3 AND id > 4"),
-    (Query(_SHOPS, ("town",), None, (_keys(town=["town 1"], number=[3]),)),
-     "SELECT town FROM shops WHERE town = 'town 1' AND number = 3"),
-)  # fmt: skip
+def _asked(story: Story) -> tuple[tuple[Question[Frame], str], ...]:
+    """Questions, each with the SQL that says the same."""
+    shops, items, marks = story.catalog.relations
+    names = items.column_names
+    both = _keys(id=[*range(100, 110)]), _keys(shop=[2], name=["item 2"])
+    return (
+        (Query(items, names), "FROM items"),
+        (
+            Query(marks, ("colour", "item"), Comparison(Column("item"), ">", Literal(90, BIGINT))),
+            "SELECT colour, item FROM marks WHERE item > 90",
+        ),
+        (Query(items, ("id", "name"), _LOW), "SELECT id, name FROM items WHERE price < 3"),
+        (
+            Query(items, names, And((_LOW, _ODD))),
+            "FROM items WHERE price < 3 AND (name IS NULL OR name <> 'item 1')",
+        ),
+        (Query(items, names, None, (_keys(shop=[1, 3]),)), "FROM items WHERE shop IN (1, 3)"),
+        (
+            Query(marks, ("colour",), None, (_keys(item=[100, 101, 102, 103]),)),
+            "SELECT colour FROM marks WHERE item BETWEEN 100 AND 103",
+        ),
+        (
+            Query(items, names, _LOW, both),
+            "FROM items WHERE price < 3"
+            " AND (id BETWEEN 100 AND 109 OR (shop = 2 AND name = 'item 2'))",
+        ),
+        (
+            Query(items, ("id", "price"), None, None, Page(None, _PAGE)),
+            "SELECT id, price FROM items WHERE true",
+        ),
+        (
+            Query(items, ("id", "name"), _LOW, None, Page((4,), _PAGE)),
+            "SELECT id, name FROM items WHERE price < 3 AND id > 4",
+        ),
+        (
+            Query(shops, ("town",), None, (_keys(town=["town 1"], number=[3]),)),
+            "SELECT town FROM shops WHERE town = 'town 1' AND number = 3",
+        ),
+    )
 
 
-def _joined() -> tuple[Question[Frame], str]:
-    view = parse_view("v", _JOIN, SHOPS.catalog)
+def _joined(story: Story) -> tuple[Question[Frame], str]:
+    view = parse_view("v", _JOIN, story.catalog)
     assert isinstance(view, View)
     return Joint(view, ({},)), _JOIN.replace("s.", "")
 
@@ -88,8 +104,9 @@ class Told:
 
 def contain_what_they_say(stage: Stage) -> Iterator[str]:
     """Under load, for questions with keys, conditions and pages, and joint ones."""
-    asked = (*_ASKED, _joined()) if stage.adapter.joins else _ASKED
-    with stage.adapter.made(SHOPS) as database:
+    story = stage.adapter.story
+    asked = (*_asked(story), *((_joined(story),) if stage.adapter.joins else ()))
+    with stage.adapter.made(story) as database:
         told = _under_load(database, asked)
         database.settle()
         yield from _wrong(database, told)
@@ -100,7 +117,7 @@ def _under_load(database: Database, asked: Sequence[tuple[Question[Frame], str]]
     turns, is_over = threading.Semaphore(2), threading.Event()
 
     def write(number: int) -> None:
-        life = Life(number, 100 + 1000 * number)
+        life = Life(database.story, number, 100 + 1000 * number)
         while turns.acquire() and not is_over.is_set():
             database.commit(life.transaction())
 
@@ -137,7 +154,7 @@ def _answer(source: Source, question: Question[Frame]) -> Answer[Frame]:
 
 def _wrong(database: Database, told: Sequence[Told]) -> Iterator[str]:
     committed = database.committed
-    received, oracle = _received(database), Oracle(SHOPS, committed)
+    received, oracle = _received(database), Oracle(database.story, committed)
     versions = set()
     promised = database.source.describe().reads
     for each in told:
@@ -175,7 +192,7 @@ def _columns(question: Question[Frame]) -> Sequence[str]:
 
 def _received(database: Database) -> Received[Frame]:
     """The mailbox with everything that was committed."""
-    relations, log = SHOPS.catalog.relations, log_of(database)
+    relations, log = database.story.catalog.relations, log_of(database)
     received = Received({relation: FrameLog() for relation in relations}, {NAME: 0})
     take_all(database.source.changes(relations, received, beginning(log), (), UNKNOWN), log)
     return received

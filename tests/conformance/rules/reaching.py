@@ -6,36 +6,36 @@ from collections.abc import Callable, Iterator
 from protocols.errors import Unreachable
 from protocols.exchange.questions import Query
 from sources.history import UNKNOWN
-from sources.port import Source
+from tests.conformance.adapter import Database
 from tests.conformance.stage import Stage
-from tests.conformance.story import SHOPS, Life
+from tests.conformance.story import Life
 from tests.harness.waiting import eventually
 
 _TIMEOUT = 2.0
-_SHOP = SHOPS.catalog.relations[0]
 
 
-def _calls(source: Source) -> dict[str, Callable[[], object]]:
+def _calls(database: Database) -> dict[str, Callable[[], object]]:
     """All that needs an answer."""
+    source, shop = database.source, database.story.catalog.relations[0]
     return {
         "describe": lambda: source.describe(_TIMEOUT),
         "statistics": lambda: source.statistics(_TIMEOUT),
         "digests": lambda: source.digests([0], _TIMEOUT),
-        "ask": lambda: source.ask(Query(_SHOP, ("id",))),
+        "ask": lambda: source.ask(Query(shop, ("id",))),
     }
 
 
 def down(stage: Stage) -> Iterator[str]:
     """Unreachable, naming the source; when it is up again it answers with what it has."""
-    with stage.adapter.made(SHOPS) as database:
-        calls = _calls(database.source)
+    with stage.adapter.made(stage.adapter.story) as database:
+        calls = _calls(database)
         if database.source.digests([0]) == {0: UNKNOWN}:
             # It keeps none, and so need not ask for any.
             del calls["digests"]
         for call in calls.values():
             call()
         database.stop_answering()
-        database.commit(Life(1).transaction())
+        database.commit(Life(database.story, 1).transaction())
         for name, call in calls.items():
             try:
                 yield f"{name} of a source that is down: {call()}"
@@ -60,8 +60,8 @@ def _answers(call: Callable[[], object]) -> bool:
 def closed(stage: Stage) -> Iterator[str]:
     """No thread, whatever it was used for."""
     before = set(threading.enumerate())
-    with stage.adapter.made(SHOPS) as database:
-        for call in _calls(database.source).values():
+    with stage.adapter.made(stage.adapter.story) as database:
+        for call in _calls(database).values():
             call()
     left = [each.name for each in threading.enumerate() if each not in before]
     if left:

@@ -10,7 +10,7 @@ from sources.partitions import offsets_in
 from tests.conformance.adapter import Adapter, Database
 from tests.conformance.reading import Expected, Log, Mark, log_of, marks_of, outcome
 from tests.conformance.stage import Stage
-from tests.conformance.story import SHOPS, Life
+from tests.conformance.story import Life
 from tests.harness.topics import (
     add_partitions,
     delete_records,
@@ -40,11 +40,11 @@ class _Scene:
         """Where a view stands in the middle, and at the end."""
         self.database.settle()
         last = len(self.database.committed)
-        return marks_of(self.database, SHOPS.catalog, (last // 2, last))
+        return marks_of(self.database, self.database.story.catalog, (last // 2, last))
 
     def wrong(self, what: str, marks: list[Mark], expected: Expected = None) -> Iterator[str]:
         for mark in marks:
-            for each in outcome(self.database, SHOPS.catalog, mark, expected):
+            for each in outcome(self.database, self.database.story.catalog, mark, expected):
                 yield f"{what}, after version {mark.version}: {each}"
 
     def delete(self) -> None:
@@ -61,8 +61,8 @@ class _Scene:
 
 def replaced(stage: Stage) -> Iterator[str]:
     """One change of the topics after the other."""
-    with stage.adapter.made(SHOPS) as database:
-        scene = _Scene(database, Life(1), stage.adapter, stage.adapter.partitions)
+    with stage.adapter.made(stage.adapter.story) as database:
+        scene = _Scene(database, Life(database.story, 1), stage.adapter, stage.adapter.partitions)
         scene.commit(_COMMITS)
         for each in (_untouched, _repeated, _cut):
             yield from each(scene)

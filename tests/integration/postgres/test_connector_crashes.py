@@ -9,7 +9,7 @@ import psycopg
 from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from tests.cases.stories import KEYED
-from tests.harness.postgres import PostgresWorld
+from tests.harness.databases import DatabaseWorld
 from tests.harness.world import start
 
 _ROWS = 4000
@@ -28,7 +28,7 @@ def test_transactions_that_are_published_again_count_once(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path
 ) -> None:
     dice = random.Random(3)
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         world.commit_at_random(dice, 10)
         world.number_from_here()

@@ -17,7 +17,8 @@ from sources.postgres.lookup import Lookup
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
 from tests.cases.stories import KEYED
-from tests.harness.postgres import PostgresDatabase, PostgresWorld
+from tests.harness.databases import DatabaseWorld
+from tests.harness.postgres import PostgresDatabase
 
 
 @pytest.fixture
@@ -25,13 +26,13 @@ def database(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path
 ) -> Iterator[PostgresDatabase]:
     """The first database of a story, whose connector runs."""
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         yield next(iter(world.databases.values()))
 
 
 def opened(database: PostgresDatabase, dsn: str | None = None, seconds: float = 10.0) -> Any:
-    connections = DatabaseConnections(database.name, dsn or database.dsn, seconds)
+    connections = DatabaseConnections(database.name, dsn or database.address, seconds)
     source = PostgresSource(database.name, [database.topic], connections, "public", seconds)
     ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
     return closing(source), lambda: source.begin(database.bootstrap, ends, None)
@@ -84,7 +85,7 @@ def test_a_role_that_may_only_select_suffices(database: PostgresDatabase) -> Non
     with database.connected() as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN")
         connection.execute(f"GRANT SELECT ON r TO {role}")
-    closing_, begin = opened(database, database.dsn.replace("postgres@", f"{role}@"))
+    closing_, begin = opened(database, database.address.replace("postgres@", f"{role}@"))
     with closing_ as source:
         begin()
         described = source.describe()
@@ -117,7 +118,7 @@ def test_a_table_whose_changes_show_no_whole_rows_is_left_out(database: Postgres
 def test_wrong_addresses_are_named(database: PostgresDatabase) -> None:
     with pytest.raises(WrongUse, match="not the address of a PostgreSQL database"):
         DatabaseConnections("a", "host = = x", 1.0)
-    closing_, begin = opened(database, database.dsn.replace(database.database, "nowhere"))
+    closing_, begin = opened(database, database.address.replace(database.database, "nowhere"))
     with closing_, pytest.raises(WrongUse, match='database "nowhere" does not exist'):
         begin()
     closing_, begin = opened(database, "postgresql://127.0.0.1:1/x", 1.0)

@@ -10,7 +10,8 @@ import pytest
 from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from tests.cases.stories import KEYED
-from tests.harness.postgres import PostgresDatabase, PostgresWorld
+from tests.harness.databases import DatabaseWorld
+from tests.harness.postgres import PostgresDatabase
 from tests.harness.running import ended
 from tests.harness.topics import add_partitions
 
@@ -20,15 +21,15 @@ Doctor = Callable[..., tuple[int, dict[str, str]]]
 @pytest.fixture
 def world(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path
-) -> Iterator[PostgresWorld]:
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
+) -> Iterator[DatabaseWorld]:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         yield world
 
 
 @pytest.fixture
 def doctor(
-    world: PostgresWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    world: DatabaseWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Doctor:
     """Runs the command for one source: its exit code, and what is missing → how it is mended."""
     file = world.write_configuration()
@@ -45,7 +46,7 @@ def doctor(
 
 
 def test_each_thing_that_is_missing_is_named_and_mended(
-    world: PostgresWorld, doctor: Doctor
+    world: DatabaseWorld, doctor: Doctor
 ) -> None:
     database = world.databases["a"]
     assert doctor(database) == (0, {})
@@ -71,13 +72,13 @@ def test_each_thing_that_is_missing_is_named_and_mended(
         assert doctor(database) == (0, {})
 
 
-def test_a_login_that_may_not_read_a_table(world: PostgresWorld, doctor: Doctor) -> None:
+def test_a_login_that_may_not_read_a_table(world: DatabaseWorld, doctor: Doctor) -> None:
     database = world.databases["a"]
     role = f"reader_{database.database}"
     with database.connected() as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN")
         file = database.place.partition('"')[2].rstrip('"')
-        (world.directory / file).write_text(database.dsn.replace("postgres@", f"{role}@"))
+        (world.directory / file).write_text(database.address.replace("postgres@", f"{role}@"))
         code, lacks = doctor(database)
         assert (code, list(lacks)) == (1, ["the login may not read table public.r"])
         connection.execute(lacks.popitem()[1].partition(",")[0])
@@ -85,7 +86,7 @@ def test_a_login_that_may_not_read_a_table(world: PostgresWorld, doctor: Doctor)
 
 
 def test_a_connector_that_does_not_run_and_a_topic_with_two_partitions(
-    world: PostgresWorld, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+    world: DatabaseWorld, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cli.doctor._SECONDS", 2.0)
     database = world.databases["a"]
@@ -105,7 +106,7 @@ def test_a_connector_that_does_not_run_and_a_topic_with_two_partitions(
 
 
 def test_the_connector_s_configuration_is_printed_without_the_password(
-    world: PostgresWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    world: DatabaseWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = world.write_configuration()
     (world.directory / "a.dsn").write_text("postgresql://me:secret@db:5433/shop")

@@ -10,8 +10,8 @@ import pytest
 from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from tests.cases.stories import KEYED
+from tests.harness.databases import DatabaseWorld
 from tests.harness.places import ROOT
-from tests.harness.postgres import PostgresWorld
 from warehouse.tables import ViewTables
 
 
@@ -25,7 +25,7 @@ def said(*arguments: object) -> tuple[int, str]:
 def test_a_view_is_inspected_explained_and_kept_by_spark(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path
 ) -> None:
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         world.commit_at_random(random.Random(5), 20)
         database = world.databases["a"]
@@ -51,7 +51,7 @@ def test_a_view_is_inspected_explained_and_kept_by_spark(
             job.check()
             assert world.assert_complete(ViewTables(tmp_path / "tables", job.view)) > 10
         code, text = said("trace", tmp_path / "trace.jsonl", "--config", file)
-        assert (code, "is a PostgreSQL database" in text) == (2, True), text
+        assert (code, "is a database, whose topic" in text) == (2, True), text
 
 
 @pytest.mark.parametrize(

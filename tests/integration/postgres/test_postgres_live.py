@@ -4,9 +4,6 @@ The truth is each database's own log, decoded by the test.
 """
 
 import random
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +12,9 @@ import pytest
 from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from tests.cases.stories import KEYED, MIXED, Story
-from tests.harness.postgres import PostgresWorld
+from tests.harness.databases import DatabaseWorld, while_they_write
 from tests.harness.records import cut
-from tests.harness.world import OneView, start
+from tests.harness.world import start
 
 _SUMS = replace(
     MIXED,
@@ -32,7 +29,7 @@ def test_a_view_over_databases_is_right_at_every_position(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path, story: Story
 ) -> None:
     dice = random.Random(7)
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, story).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, story).on(server) as world:
         world.publish()
         world.commit_at_random(dice, 12)
         world.number_from_here()
@@ -45,23 +42,6 @@ def test_a_view_over_databases_is_right_at_every_position(
             assert world.assert_complete(job.tables) > 20
         world.commit_at_random(dice, 10)
         world.go_on(protocol="batched-sweep")
-
-
-@contextmanager
-def while_they_write(world: PostgresWorld, job: OneView) -> Iterator[None]:
-    """The job takes what comes while each database commits; in the end, all of it."""
-    with ThreadPoolExecutor(len(world.databases)) as threads:
-        writers = [
-            threads.submit(database.commit_at_random, random.Random(number), _EACH)
-            for number, database in enumerate(world.databases.values())
-        ]
-        while not all(writer.done() for writer in writers):
-            job.take(world.records_after(job))
-        for writer in writers:
-            writer.result()
-    world.wait_until_published()
-    job.take(world.records_after(job))
-    yield
 
 
 @pytest.mark.parametrize(
@@ -83,22 +63,22 @@ def test_a_view_is_right_while_its_databases_are_written(
     protocol: str,
     story: Story,
 ) -> None:
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, story).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, story).on(server) as world:
         world.publish()
         world.number_from_here()
         with world.job(protocol=protocol) as job:
             start(job)
-            with while_they_write(world, job):
+            with while_they_write(world, job, _EACH):
                 assert world.assert_right(job.tables) > _EACH
 
 
 def test_control_the_uncompensated_protocol_is_wrong(
     broker: LocalBroker, server: LocalPostgres, topic: str, tmp_path: Path
 ) -> None:
-    with PostgresWorld(tmp_path, broker.bootstrap, topic, MIXED).on(server) as world:
+    with DatabaseWorld(tmp_path, broker.bootstrap, topic, MIXED).on(server) as world:
         world.publish()
         world.number_from_here()
         with world.job(protocol="naive") as job:
             start(job)
-            with while_they_write(world, job), pytest.raises(AssertionError):
+            with while_they_write(world, job, _EACH), pytest.raises(AssertionError):
                 world.assert_right(job.tables)

@@ -14,6 +14,7 @@ from protocols.views.catalog import Relation, relation_from_json
 from sources.debezium.feed import DebeziumFeed
 from sources.debezium.layout import TableLayout
 from sources.partitions import Partition, more_in, offsets_in
+from sources.postgres.logform import PostgresLogForm
 
 ITEM = relation_from_json("s", "item", {"columns": {"id": "BIGINT", "n": "BIGINT"}, "key": ["id"]})
 TABLE = TableLayout(ITEM, ("public", "item"), {"id": "plain", "n": "plain"})
@@ -76,7 +77,7 @@ class Log:
 
 
 def feed(kept: Kept, begin: int = 0, *more: int) -> DebeziumFeed:
-    return DebeziumFeed("s", [TABLE], kept, {P: begin}, *more)
+    return DebeziumFeed("s", [TABLE], PostgresLogForm(), kept, {P: begin}, *more)
 
 
 def take(found: DebeziumFeed, log: Log, pieces: Sequence[int] = ()) -> None:

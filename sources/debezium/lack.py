@@ -1,0 +1,17 @@
+"""Something that a database or its connector lacks to be a source."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What is missing, and how it is mended."""
+
+    what: str
+    mend: str
+
+
+def of_left_out(what: str, reason: str) -> Lack:
+    """A table or column that no view can use; its reason may end with the statement."""
+    problem, _, mend = reason.partition(": ")
+    return Lack(f"{what}: {problem}", mend or "leave it out of views, or cast it in the database")
