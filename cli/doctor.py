@@ -10,7 +10,13 @@ import typer
 
 from cli.common import ConfigOption
 from protocols.errors import Unreachable, WrongUse
-from streaming.settings.configuration import Configuration, SourceSettings, read_configuration
+from sources.debezium.lack import Lack
+from streaming.settings.configuration import (
+    Configuration,
+    DatabaseSettings,
+    SourceSettings,
+    read_configuration,
+)
 
 #: A person waits for it.
 _SECONDS = 10.0
@@ -28,10 +34,10 @@ def doctor(
     publication: _Publication = "viewsweep",
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Say what PostgreSQL sources and their connectors lack, and how to mend it.
+    """Say what PostgreSQL and MariaDB sources and their connectors lack, and how to mend it.
 
-    It changes nothing, except for one message in the database's log, which has to come back
-    through the topic. Exit code 1 if something is missing.
+    It changes nothing, except for one mark in the database's log, which has to come back through
+    the topic. Exit code 1 if something is missing.
     """
     known = read_configuration(config)
     found = {each.name: _lacks(known, each, slot, publication) for each in _chosen(known, source)}
@@ -55,58 +61,85 @@ def connector(
     slot: _Slot = "viewsweep",
     publication: _Publication = "viewsweep",
 ) -> None:
-    """Print the configuration of a PostgreSQL source's Debezium connector, without its password."""
-    from sources.postgres.connector import connector as configured
-
+    """Print the configuration of a database's Debezium connector, without its password."""
     known = read_configuration(config)
     [settings] = _chosen(known, [source])
     [topic] = settings.topics
-    form = configured(settings.name, topic, _address(settings), slot, publication)
+    database, address = _database(settings)
+    if database.kind == "postgres":
+        from sources.postgres import connector as postgres
+
+        form = postgres.connector(settings.name, topic, address, slot, publication)
+    else:
+        from sources.mariadb import connector as mariadb
+
+        form = mariadb.connector(settings.name, topic, address, known.bootstrap)
     form["database.password"] = "…"
     typer.echo(orjson.dumps(form, option=orjson.OPT_INDENT_2).decode())
 
 
 def _chosen(known: Configuration, names: list[str] | None) -> list[SourceSettings]:
-    """The PostgreSQL sources, or those of these names."""
+    """The sources that are databases, or those of these names."""
     for name in names or ():
         if name not in known.sources:
             have = ", ".join(known.sources)
             raise WrongUse(f"{known.file}: there is no [sources.{name}]; have: {have}")
-        if known.sources[name].postgres is None:
+        if known.sources[name].database is None:
             raise WrongUse(
                 f"source {name} has a query server: 'viewsweep sources inspect' shows what a job"
                 " sees of it"
             )
     chosen = [known.sources[name] for name in names or known.sources]
-    found = [each for each in chosen if each.postgres is not None]
+    found = [each for each in chosen if each.database is not None]
     if not found:
         raise WrongUse(f"{known.file}: no source is a database that is asked directly")
     return found
 
 
-def _address(settings: SourceSettings) -> str:
+def _database(settings: SourceSettings) -> tuple[DatabaseSettings, str]:
+    """The database of a source, and its address."""
     from streaming.intake.factory import address_of
 
-    assert settings.postgres is not None
-    return address_of(settings.name, settings.postgres)
+    assert settings.database is not None
+    return settings.database, address_of(settings.name, settings.database)
 
 
 def _lacks(
     known: Configuration, settings: SourceSettings, slot: str, publication: str
 ) -> list[tuple[str, str]]:
     """The things that a source lacks, each with the way to mend it."""
+    database, address = _database(settings)
+    if database.kind == "postgres":
+        found = _of_postgres(settings.name, database, address, slot, publication)
+    else:
+        found = _of_mariadb(settings.name, database, address)
+    return [*((each.what, each.mend) for each in found), *_of_the_topic(known, settings)]
+
+
+def _of_postgres(
+    source: str, database: DatabaseSettings, address: str, slot: str, publication: str
+) -> list[Lack]:
     from sources.postgres.connecting import DatabaseConnections
     from sources.postgres.doctor import examine
 
-    assert settings.postgres is not None
-    schema = settings.postgres.schema
+    assert database.schema is not None
     with (
-        closing(DatabaseConnections(settings.name, _address(settings), _SECONDS)) as connections,
+        closing(DatabaseConnections(source, address, _SECONDS)) as connections,
         connections.plain() as cursor,
     ):
-        found = examine(cursor, settings.name, schema, publication, slot)
-        lacks = [(each.what, each.mend) for each in found]
-    return [*lacks, *_of_the_topic(known, settings)]
+        return list(examine(cursor, source, database.schema, publication, slot))
+
+
+def _of_mariadb(source: str, database: DatabaseSettings, address: str) -> list[Lack]:
+    from sources.mariadb.connecting import DatabaseConnections
+    from sources.mariadb.doctor import examine
+
+    assert database.marks is not None
+    with (
+        closing(DatabaseConnections(source, address, _SECONDS, database.marks)) as connections,
+        connections.plain() as cursor,
+    ):
+        return list(examine(cursor, source, connections.database, database.marks))
 
 
 def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[str, str]]:
@@ -114,10 +147,11 @@ def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[
     from sources.topics import ends_of
     from streaming.intake.factory import opened
 
+    assert settings.database is not None
     with closing(opened(settings, known.job.answer_megabytes, _SECONDS)) as source:
         try:
             ends = ends_of(known.bootstrap, {settings.name: settings.topics})[settings.name]
             source.begin(known.bootstrap, ends, None)
         except (Unreachable, WrongUse) as error:
-            return [(str(error), "see docs/postgres.md")]
+            return [(str(error), f"see docs/{settings.database.kind}.md")]
     return []

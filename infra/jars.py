@@ -1,5 +1,5 @@
-"""The jars that pip does not bring: for Spark (Delta, the Kafka source), for the local broker, and
-for a local Kafka Connect with Debezium, which is a set of its own: few runs need it.
+"""The jars that pip does not bring: for Spark (Delta, the Kafka source), for the local broker. The
+other sets are needed by few runs: a local Kafka Connect with Debezium, the programs of MariaDB.
 
 Rules:
 
@@ -60,7 +60,9 @@ class JarSet:
 SPARK_AND_BROKER = JarSet(_HERE / "ivy.xml", _HERE / "jars.sha256")
 #: Kafka Connect with Debezium's connectors.
 CONNECT = JarSet(_HERE / "connect-ivy.xml", _HERE / "connect.sha256")
-_SETS = {"spark-and-broker": SPARK_AND_BROKER, "connect": CONNECT}
+#: The programs of MariaDB.
+MARIADB = JarSet(_HERE / "mariadb-ivy.xml", _HERE / "mariadb.sha256")
+_SETS = {"spark-and-broker": SPARK_AND_BROKER, "connect": CONNECT, "mariadb": MARIADB}
 
 
 def spark_jars(progress: Progress = on_stderr) -> list[Path]:
@@ -76,6 +78,12 @@ def broker_jars(progress: Progress = on_stderr) -> list[Path]:
 def connect_jars(progress: Progress = on_stderr) -> list[Path]:
     """The class path of the local Kafka Connect. Fetched if need be."""
     return _jars_of("connect", CONNECT, progress)
+
+
+def mariadb_jar(progress: Progress = on_stderr) -> Path:
+    """The jar with MariaDB's programs. Fetched if need be."""
+    [jar] = _jars_of("mariadb", MARIADB, progress)
+    return jar
 
 
 def fetch(progress: Progress = on_stderr, jars: JarSet | None = None) -> Path:

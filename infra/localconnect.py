@@ -31,11 +31,16 @@ class LocalConnect(StartedInWith):
         bootstrap: str,
         connectors: Mapping[str, Mapping[str, str]],
         progress: Progress = on_stderr,
+        keeps_offsets: bool = False,
     ) -> None:
-        """`connectors`: name → its configuration."""
+        """`connectors`: name → its configuration.
+
+        Without offsets a database's slot says where to go on, and a transaction that was published
+        in part is published again as a whole. MariaDB has no slots.
+        """
         self._bootstrap = bootstrap
         self._connectors = {name: dict(each) for name, each in connectors.items()}
-        self._progress = progress
+        self._progress, self._keeps_offsets = progress, keeps_offsets
         self._directory = Path(tempfile.mkdtemp(prefix="viewsweep-connect-"))
         self._port = free_port()
         self._process: OwnedProcess | None = None
@@ -76,9 +81,9 @@ class LocalConnect(StartedInWith):
             return json.load(answer)
 
     def _worker(self) -> Path:
-        """The worker's file. Offsets are forgotten at each start: a transaction that was published
-        in part is then published again as a whole, since the database's slot still has it."""
-        self._offsets.unlink(missing_ok=True)
+        """The worker's file."""
+        if not self._keeps_offsets:
+            self.forget()
         return self._written(
             "worker",
             {
@@ -108,6 +113,10 @@ class LocalConnect(StartedInWith):
         lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
         file.write_text("".join(lines))
         return file
+
+    def forget(self) -> None:
+        """Removes the stored offsets of connectors that do not run."""
+        self._offsets.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """Stops it cleanly."""

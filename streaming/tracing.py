@@ -79,10 +79,10 @@ def _refuse_folded(tables: ViewTables) -> None:
 def _refuse_databases(used: Mapping[str, SourceSettings]) -> None:
     """WrongUse for sources whose topics do not begin with their first transactions."""
     for source, settings in used.items():
-        if settings.postgres is not None:
+        if settings.database is not None:
             raise WrongUse(
-                f"source {source} is a PostgreSQL database, whose topic does not begin with its"
-                " first transaction: there is no trace of views over it. Its log tells what it has"
+                f"source {source} is a database, whose topic does not begin with its first"
+                " transaction: there is no trace of views over it. Its log tells what it has"
                 " committed"
             )
 

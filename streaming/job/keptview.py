@@ -106,7 +106,7 @@ class KeptView:
     def _asks_a_database(self) -> bool:
         """Whether a source is a database itself: only this process knows its numbers."""
         known = self._configuration.sources
-        return any(known[source].postgres is not None for source in self.view.sources)
+        return any(known[source].database is not None for source in self.view.sources)
 
     def _maintained(self, memories: Memories) -> Maintained[Frame]:
         """The view with its protocol, which begins after the standing."""

@@ -23,6 +23,9 @@ _TABLES = {
         "postgres_env",
         "postgres_file",
         "schema",
+        "mariadb_env",
+        "mariadb_file",
+        "marks",
         "topic",
         "token_env",
         "tls_roots",
@@ -52,16 +55,35 @@ _NONE_AT_ZERO = {"executor_rows"}
 
 #: Whether to keep a copy of a relation: "ask" its source instead, or "full" for all rows in memory.
 Keep: TypeAlias = Literal["ask", "full"]
+DatabaseKind: TypeAlias = Literal["postgres", "mariadb"]
+#: Kind of database → a key that belongs to it alone, and its value if it is left out.
+_OWN_KEYS: Mapping[DatabaseKind, tuple[str, str]] = {
+    "postgres": ("schema", "public"),
+    "mariadb": ("marks", "viewsweep_marks"),
+}
+#: Key of an address → its kind of database, and the kind of place where the address stands.
+_DATABASES: Mapping[str, tuple[DatabaseKind, str]] = {
+    f"{kind}_{place}": (kind, place) for kind in _OWN_KEYS for place in ("env", "file")
+}
 
 
 @dataclass(frozen=True)
-class PostgresSettings:
+class DatabaseSettings:
     """Where the address of a PostgreSQL database stands, which may hold a password."""
 
     #: The name of an environment variable, or a file; the other one is None.
     env: str | None
     file: Path | None
-    schema: str
+    kind: DatabaseKind
+    #: The schema of its tables; None for a kind that has none.
+    schema: str | None = None
+    #: The table of marks; None for a kind that needs none.
+    marks: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key that names its address."""
+        return f"{self.kind}_{'env' if self.file is None else 'file'}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +101,8 @@ class SourceSettings:
     keep: Mapping[str, Keep] = field(default_factory=dict)
     #: Relation → what the source does not declare itself: keys, foreign keys, updates; in JSON.
     relations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    postgres: PostgresSettings | None = None
+    #: The database that is asked, if the source has no query server.
+    database: DatabaseSettings | None = None
 
     def keeps_copy_of(self, relation: str) -> bool:
         """Whether a copy of the relation answers in place of this source."""
@@ -235,36 +258,39 @@ class _Reader:
         except WrongUse as error:
             self._refuse(repr(where), str(error))
         roots = self._text(table, "tls_roots", where, None)
-        postgres = self._postgres(table, where)
+        database = self._database(table, where)
         return SourceSettings(
             name,
-            "" if postgres else self._text(table, "address", where),
+            "" if database else self._text(table, "address", where),
             self._topics(table, name),
             self._text(table, "token_env", where, None),
             self._beside(roots) if roots else None,
             self._keep(table, where),
             self._relations(table, where),
-            postgres,
+            database,
         )
 
-    def _postgres(self, table: dict[str, Any], where: str) -> PostgresSettings | None:
+    def _database(self, table: dict[str, Any], where: str) -> DatabaseSettings | None:
         """The database that is asked, if the source has no query server."""
-        given = [key for key in ("address", "postgres_env", "postgres_file") if key in table]
+        given = [key for key in ("address", *_DATABASES) if key in table]
         if len(given) != 1:
             problem = "is missing" if not given else f"and {where}.{given[1]} exclude each other"
             self._refuse(f"{where}.{(given or ['address'])[0]}", problem)
-        if given == ["address"]:
-            if "schema" in table:
-                self._refuse(f"{where}.schema", "belongs to postgres_env or postgres_file")
+        kind, place = _DATABASES.get(given[0], (None, ""))
+        for other, (key, _) in _OWN_KEYS.items():
+            if other != kind and key in table:
+                self._refuse(f"{where}.{key}", f"belongs to {other}_env or {other}_file")
+        if kind is None:
             return None
         for key in ("token_env", "tls_roots"):
             if key in table:
                 self._refuse(f"{where}.{key}", "belongs to address; put TLS into the database's")
-        file = self._text(table, "postgres_file", where, None)
-        return PostgresSettings(
-            self._text(table, "postgres_env", where, None),
-            self._beside(file) if file else None,
-            self._text(table, "schema", where, "public"),
+        address = self._text(table, given[0], where)
+        key, default = _OWN_KEYS[kind]
+        own = {key: self._text(table, key, where, default)}
+        is_file = place == "file"
+        return DatabaseSettings(
+            None if is_file else address, self._beside(address) if is_file else None, kind, **own
         )
 
     def _topics(self, table: dict[str, Any], name: str) -> tuple[str, ...]:
