@@ -43,8 +43,9 @@ def _numbers(values: list[Any], type_: ColumnType) -> pl.Series:
 
 
 def _singles(values: list[Any], type_: ColumnType) -> pl.Series:
-    """Numbers of single precision, in the few digits that tell them apart."""
-    return pl.Series(values, dtype=pl.Float32).cast(type_.dtype)
+    """Doubles with the exact values of numbers of single precision, which come rounded."""
+    numbers = [float(v) if isinstance(v, str) else v for v in values]
+    return pl.Series(numbers, dtype=pl.Float32).cast(type_.dtype)
 
 
 def _unsigned(values: list[Any], type_: ColumnType) -> pl.Series:

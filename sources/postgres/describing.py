@@ -47,7 +47,7 @@ _TYPES: Mapping[str, tuple[str, str]] = {
     "int2": ("BIGINT", "plain"),
     "int4": ("BIGINT", "plain"),
     "int8": ("BIGINT", "plain"),
-    "float4": ("DOUBLE", "number"),
+    "float4": ("DOUBLE", "single"),
     "float8": ("DOUBLE", "number"),
     "text": ("VARCHAR", "plain"),
     "varchar": ("VARCHAR", "plain"),

@@ -46,7 +46,7 @@ _CASTS = {
 #: Types of the database that are not compared as they are stored, and the form in which they are.
 _FORMS = {
     "timestamptz": "({} AT TIME ZONE 'UTC')",
-    "float4": "({}::text::float8)",
+    "float4": "({}::float8)",
     "bpchar": "({}::text)",
     "uuid": "({}::text)",
     "json": "({}::text)",

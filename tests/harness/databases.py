@@ -71,7 +71,7 @@ class RealDatabase(RandomCommits, ABC):
         """The transactions in its log, in the order of their commits."""
 
     @abstractmethod
-    def _wait_for_the_topic(self) -> None:
+    def wait_for_the_topic(self) -> None:
         """Returns when everything that is committed now is in the topic."""
 
     @abstractmethod
@@ -95,7 +95,7 @@ class RealDatabase(RandomCommits, ABC):
 
     def wait_until_published(self) -> None:
         """Returns when everything that is committed now is in the topic and in the history."""
-        self._wait_for_the_topic()
+        self.wait_for_the_topic()
         self.settle()
 
 

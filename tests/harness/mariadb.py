@@ -82,7 +82,7 @@ class MariaDBDatabase(RealDatabase):
         found = logged(self._server.port, self.database, but=MARKS)
         return [each.net(self.catalog) for each in found]
 
-    def _wait_for_the_topic(self) -> None:
+    def wait_for_the_topic(self) -> None:
         with self.cursor() as cursor:
             wait_until_published(cursor, self.bootstrap, self.topic)
 

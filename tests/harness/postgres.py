@@ -97,7 +97,7 @@ class PostgresDatabase(RealDatabase):
             for each in found
         ]
 
-    def _wait_for_the_topic(self) -> None:
+    def wait_for_the_topic(self) -> None:
         with self.connected() as connection:
             wait_until_published(connection, self.bootstrap, self.topic)
 

@@ -12,7 +12,6 @@ from infra.localmariadb import LocalMariaDB
 from protocols.errors import SourceViolation, ViewRefused
 from tests.cases.stories import KEYED
 from tests.harness.databases import DatabaseWorld
-from tests.harness.mariadb import wait_until_published
 from tests.harness.world import start
 
 _ROWS = 4000
@@ -94,7 +93,6 @@ def test_what_the_log_does_not_tell_is_refused(
     world: DatabaseWorld, statements: tuple[str, ...], said: str
 ) -> None:
     execute(world, *statements)
-    with world.databases["a"].cursor() as cursor:
-        wait_until_published(cursor, world.bootstrap, world.databases["a"].topic)
+    world.databases["a"].wait_for_the_topic()
     with pytest.raises((SourceViolation, ViewRefused), match=said):
         world.go_on(protocol="batched-sweep")

@@ -109,7 +109,7 @@ def test_the_connector_s_configuration_is_printed_without_the_password(
     world: DatabaseWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = world.write_configuration()
-    (world.directory / "a.dsn").write_text("postgresql://me:secret@db:5433/shop")
+    (world.directory / "a.address").write_text("postgresql://me:secret@db:5433/shop")
     code, said, _ = ended(["sources", "connector", "a", "--config", file], capsys, monkeypatch)
     form = orjson.loads(said)
     assert code == 0
