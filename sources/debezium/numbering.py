@@ -102,6 +102,12 @@ class Numbering:
         )
 
     @property
+    def last(self) -> Numbered:
+        """The last transaction that was numbered."""
+        with self._changed:
+            return self._last
+
+    @property
     def remembered(self) -> tuple[int, Numbers]:
         """The first version that is remembered, and the numbers at the database from it on."""
         with self._changed:

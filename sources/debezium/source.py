@@ -90,6 +90,9 @@ class DebeziumSource(ABC):
                 f"source {self.name}: topic {self.topics[0]!r} has {len(ends)} partitions; a"
                 " connector's topic needs one, which keeps the order of the database's log"
             )
+        if self._numbering is not None:
+            self._numbering.close()
+            self._numbering = None
         [(partition, (_, high))] = ends.items()
         if known is None:
             beginning = self._new_beginning(bootstrap, partition, high)
@@ -97,8 +100,6 @@ class DebeziumSource(ABC):
             version, token = known
             beginning = self._in_token(version, token, ends)
             self._refuse_an_earlier_log(beginning.committed)
-        if self._numbering is not None:
-            self._numbering.close()
         self._numbering = self._from(bootstrap, partition, beginning)
         self._wait_for_earlier()
 
@@ -115,6 +116,9 @@ class DebeziumSource(ABC):
                 f" {partition.topic!r}; name the same one, or recreate the views (remove their"
                 " directories)"
             )
+        if self._numbering is not None:
+            # The topic may have grown since its ends were asked for.
+            high = max(high, self._numbering.last.offset)
         offset, committed = offsets[partition], token[-1]
         if not low <= offset <= high:
             raise SourceViolation(

@@ -49,6 +49,11 @@ def _server(cursor: Cursor) -> Iterator[Lack]:
                 f"{name} is {found}",
                 f"put {name} = {value} under [mariadbd] in the server's configuration, restart it",
             )
+    if _shown(cursor, "innodb_flush_log_at_trx_commit") == "0":
+        yield Lack(
+            "a commit may be in the binary log and not in the tables after a crash of the server",
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
+        )
     kept = int(_shown(cursor, "binlog_expire_logs_seconds") or 0)
     if 0 < kept < _DAYS * 24 * 3600:
         yield Lack(

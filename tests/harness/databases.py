@@ -7,9 +7,9 @@ import itertools
 import os
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -17,10 +17,11 @@ import polars as pl
 
 from infra.localconnect import LocalConnect
 from protocols.exchange.holdback import GlobalPart
+from protocols.views.catalog import Relation
 from sources.topics import ensure_topic
-from tests.cases.stories import Change, Story
+from tests.cases.stories import Change, Row, Story
 from tests.harness.records import whole_topic
-from tests.harness.world import OneView, RandomCommits, World
+from tests.harness.world import OneView, RandomCommits, World, start
 
 _numbers = itertools.count()
 #: Relation, row, change of its count.
@@ -77,6 +78,31 @@ class RealDatabase(RandomCommits, ABC):
     @abstractmethod
     def _commit(self, changes: list[list[Change]]) -> None:
         """Commits transactions."""
+
+    @abstractmethod
+    def _execute(self, transaction: Sequence[tuple[str, Row]]) -> None:
+        """Commits some statements; OSError if the database ends meanwhile."""
+
+    @abstractmethod
+    def _put(self, relation: Relation) -> str:
+        """The statement that inserts a row, or replaces the one with its key."""
+
+    def write(self, dice: random.Random) -> None:
+        """Commits a transaction, if the database runs, without knowing its rows.
+
+        What became of it, its log tells (`settle`).
+        """
+        relations = {relation.name: relation for relation in self.catalog}
+        transaction: list[tuple[str, Row]] = []
+        for _ in range(dice.randint(1, 3)):
+            name, row = self.story.row(self.name, dice)
+            if dice.random() < 0.7:
+                transaction.append((self._put(relations[name]), row))
+            else:
+                [key] = relations[name].key
+                transaction.append((f"DELETE FROM {name} WHERE {key} = %s", row[:1]))
+        with suppress(OSError):
+            self._execute(transaction)
 
     def commit_many(self, transactions: Any, part: GlobalPart | None = None) -> None:
         assert part is None
@@ -159,7 +185,8 @@ class DatabaseWorld(World):
 
 @contextmanager
 def while_they_write(world: DatabaseWorld, job: OneView, each: int) -> Iterator[None]:
-    """The job takes what comes while each database commits; in the end, all of it."""
+    """The job begins, then takes what comes while each database commits; in the end, all of it."""
+    start(job)
     with ThreadPoolExecutor(len(world.databases)) as threads:
         writers = [
             threads.submit(database.commit_at_random, random.Random(number), each)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pymysql
 from pymysql.cursors import Cursor
 
 from infra.localmariadb import LocalMariaDB
@@ -15,7 +16,7 @@ from sources.mariadb.connector import connector
 from sources.mariadb.logform import number_of
 from sources.mariadb.source import MARKS
 from sources.topics import ends_of
-from tests.cases.stories import Change, Story
+from tests.cases.stories import Change, Row, Story
 from tests.harness.binlog import logged
 from tests.harness.databases import RealDatabase, RowCount
 from tests.harness.records import records
@@ -77,6 +78,19 @@ class MariaDBDatabase(RealDatabase):
                 cursor.execute("BEGIN")
                 change_rows(cursor, self.catalog, self.name, changes)
                 cursor.execute("COMMIT")
+
+    def _put(self, relation: Relation) -> str:
+        return f"REPLACE INTO {relation.name} VALUES ({', '.join(['%s'] * len(relation.columns))})"
+
+    def _execute(self, transaction: Sequence[tuple[str, Row]]) -> None:
+        try:
+            with self.cursor() as cursor:
+                cursor.execute("BEGIN")
+                for statement, values in transaction:
+                    cursor.execute(statement, values)
+                cursor.execute("COMMIT")
+        except (pymysql.OperationalError, pymysql.InterfaceError) as error:
+            raise OSError(str(error)) from None
 
     def _logged(self) -> list[list[RowCount]]:
         found = logged(self._server.port, self.database, but=MARKS)

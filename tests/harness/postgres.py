@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from infra.localpostgres import LocalPostgres
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Catalog, Relation
 from sources.postgres.connector import connector
 from sources.topics import ends_of
-from tests.cases.stories import Change, Story
+from tests.cases.stories import Change, Row, Story
 from tests.harness.databases import RealDatabase, RowCount
 from tests.harness.pgoutput import history, row_of
 from tests.harness.records import records
@@ -87,6 +88,21 @@ class PostgresDatabase(RealDatabase):
             for changes in transactions:
                 with connection.transaction():
                     change_rows(connection, self.catalog, self.name, changes)
+
+    def _put(self, relation: Relation) -> str:
+        names = ", ".join(f"{name} = EXCLUDED.{name}" for name in relation.column_names)
+        values = ", ".join(["%s"] * len(relation.columns))
+        key = ", ".join(relation.key)
+        insert = f"INSERT INTO {relation.name} VALUES ({values})"
+        return f"{insert} ON CONFLICT ({key}) DO UPDATE SET {names}"
+
+    def _execute(self, transaction: Sequence[tuple[str, Row]]) -> None:
+        try:
+            with self.connected() as connection, connection.transaction():
+                for statement, values in transaction:
+                    connection.execute(sql.SQL(statement), values)
+        except psycopg.OperationalError as error:
+            raise OSError(str(error)) from None
 
     def _logged(self) -> list[list[RowCount]]:
         relations = {relation.name: relation for relation in self.catalog}

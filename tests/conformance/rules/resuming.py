@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
+from protocols.errors import SourceViolation
 from sources.partitions import Partition, Token
-from tests.conformance.reading import Mark, outcome
+from tests.conformance.reading import Mark, ends_at, outcome
 from tests.conformance.stage import Stage, Told
 from warehouse.delta import numbered
 from warehouse.standing import POSITION_REACHED, Standing, standing_in
@@ -66,8 +67,22 @@ def restarts(stage: Stage) -> Iterator[str]:
             if (kept := _through_delta(Path(directory), told, mark)) != mark:
                 yield f"a Delta commit makes {kept} of {mark}"
             yield from _rest_after(told, mark)
+        yield from _from_a_description(told)
         for version in (0, told.last // 2, told.last) if told.adapter.has_versions else ():
             yield from _rest_after(told, _of_version_01(Path(directory), told, version))
+
+
+def _from_a_description(told: Told) -> Iterator[str]:
+    """A description's token is good although commits went on since the topics' ends were read."""
+    database, described = told.database, told.source.describe()
+    if described.token is None:
+        return
+    ends = {partition: (low, low) for partition, (low, _) in ends_at(database).items()}
+    where = database.bootstrap, ends, described.version, described.token, described.digest
+    try:
+        told.source.resumed(*where)
+    except SourceViolation as refusal:
+        yield f"the token of its description is refused: {refusal}"
 
 
 def _through_delta(directory: Path, told: Told, mark: Mark) -> Mark:

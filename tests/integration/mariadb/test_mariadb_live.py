@@ -49,10 +49,8 @@ def test_a_view_is_right_while_its_databases_are_written(
     with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         world.number_from_here()
-        with world.job(protocol=protocol) as job:
-            start(job)
-            with while_they_write(world, job, _EACH):
-                assert world.assert_right(job.tables) > _EACH
+        with world.job(protocol=protocol) as job, while_they_write(world, job, _EACH):
+            assert world.assert_right(job.tables) > _EACH
 
 
 def test_a_view_over_databases_of_two_kinds_is_right_while_they_are_written(
@@ -64,10 +62,8 @@ def test_a_view_over_databases_of_two_kinds_is_right_while_they_are_written(
     ):
         world.publish()
         world.number_from_here()
-        with world.job(protocol="sweep") as job:
-            start(job)
-            with while_they_write(world, job, _EACH):
-                assert world.assert_right(job.tables) > _EACH
+        with world.job(protocol="sweep") as job, while_they_write(world, job, _EACH):
+            assert world.assert_right(job.tables) > _EACH
 
 
 def test_control_the_uncompensated_protocol_is_wrong(
@@ -76,7 +72,9 @@ def test_control_the_uncompensated_protocol_is_wrong(
     with DatabaseWorld(tmp_path, broker.bootstrap, topic, KEYED).on(server) as world:
         world.publish()
         world.number_from_here()
-        with world.job(protocol="naive") as job:
-            start(job)
-            with while_they_write(world, job, _EACH), pytest.raises(AssertionError):
-                world.assert_right(job.tables)
+        with (
+            world.job(protocol="naive") as job,
+            while_they_write(world, job, _EACH),
+            pytest.raises(AssertionError),
+        ):
+            world.assert_right(job.tables)
