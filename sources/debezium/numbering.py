@@ -19,6 +19,7 @@ from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.deliveries import Numbers
 from sources.debezium.decoding import changes_a_table
 from sources.debezium.logform import LogForm
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.topics import consumer
 
@@ -44,7 +45,7 @@ class Numbering:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         source: str,
         partition: Partition,
         form: LogForm,
@@ -63,7 +64,7 @@ class Numbering:
         #: The fault that ended the thread.
         self._error: SourceViolation | None = None
         self._closing = False
-        self._consumer = consumer(bootstrap)
+        self._consumer = consumer(kafka)
         self._consumer.assign([TopicPartition(*partition, beginning.offset)])
         self._thread = threading.Thread(target=self._run, name=f"numbers of {source}", daemon=True)
         self._thread.start()

@@ -25,6 +25,7 @@ from sources.debezium.numbering import Numbered, Numbering
 from sources.debezium.schema import DescribedSchema
 from sources.envelope.parts import PartsOfTopic
 from sources.history import UNKNOWN
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
 from sources.port import Changes, Description, Known, Parts, Receiver
 
@@ -83,7 +84,7 @@ class DebeziumSource(ABC):
 
     # -- numbers -------------------------------------------------------------------------------
 
-    def begin(self, bootstrap: str, ends: Ends, known: Known | None) -> None:
+    def begin(self, kafka: Kafka, ends: Ends, known: Known | None) -> None:
         """Numbers transactions from the latest version that is known, or from now on."""
         if len(ends) != 1:
             raise WrongUse(
@@ -95,16 +96,16 @@ class DebeziumSource(ABC):
             self._numbering = None
         [(partition, (_, high))] = ends.items()
         if known is None:
-            beginning = self._new_beginning(bootstrap, partition, high)
+            beginning = self._new_beginning(kafka, partition, high)
         else:
             version, token = known
             beginning = self._in_token(version, token, ends)
             self._refuse_an_earlier_log(beginning.committed)
-        self._numbering = self._from(bootstrap, partition, beginning)
+        self._numbering = self._from(kafka, partition, beginning)
         self._wait_for_earlier()
 
-    def _from(self, bootstrap: str, partition: Partition, beginning: Numbered) -> Numbering:
-        return Numbering(bootstrap, self.name, partition, self._form, beginning)
+    def _from(self, kafka: Kafka, partition: Partition, beginning: Numbered) -> Numbering:
+        return Numbering(kafka, self.name, partition, self._form, beginning)
 
     def _in_token(self, version: int, token: Token, ends: Ends) -> Numbered:
         """The place in a token, checked against the topic."""
@@ -128,9 +129,9 @@ class DebeziumSource(ABC):
             )
         return Numbered(version, offset, committed)
 
-    def _new_beginning(self, bootstrap: str, partition: Partition, high: int) -> Numbered:
+    def _new_beginning(self, kafka: Kafka, partition: Partition, high: int) -> Numbered:
         """The place of a mark of ours: before it, there is nothing that has a number."""
-        numbering = self._from(bootstrap, partition, Numbered(0, high, 0))
+        numbering = self._from(kafka, partition, Numbered(0, high, 0))
         with closing(numbering):
             return replace(self._marked(numbering, self._seconds), version=0)
 
@@ -220,13 +221,13 @@ class DebeziumSource(ABC):
         return DebeziumFeed(self.name, tables, self._form, receiver, offsets, *more)
 
     def resumed(
-        self, _bootstrap: str, ends: Ends, version: int, token: Token, _digest: int
+        self, _kafka: Kafka, ends: Ends, version: int, token: Token, _digest: int
     ) -> Token:
         """The token itself, checked against what the topic holds."""
         self._in_token(version, token, ends)
         return token
 
-    def parts(self, _bootstrap: str, ends: Ends, _upto: int) -> Parts:
+    def parts(self, _kafka: Kafka, ends: Ends, _upto: int) -> Parts:
         """None: no transaction of a database is a part of a global one."""
         return PartsOfTopic(self.name, ends, 0)
 
