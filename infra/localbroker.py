@@ -8,6 +8,8 @@ Rules:
   system. They need not survive a power cut.
 - Its ports stay the same across `restart`, so that clients find it again.
 - Without a given directory it uses a temporary one, which is removed with it.
+- Its plain listener is always there. With `Guarded`, it has three more: TLS with a certificate of
+  the client's own (mTLS), SASL over TLS, and SASL without TLS.
 """
 
 import contextlib
@@ -22,6 +24,8 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -82,6 +86,58 @@ SMALL_BROKER = {
 }
 """Settings for one small node; the container in `broker` uses them as well."""
 
+#: Guarded listener → the protocol that it speaks.
+_GUARDED = {"MTLS": "SSL", "SASL_TLS": "SASL_SSL", "SASL": "SASL_PLAINTEXT"}
+_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Certificates and users for listeners that do not let everybody in."""
+
+    #: PEM: the broker's private key (PKCS#8), followed by its certificate.
+    keystore: Path
+    #: PEM: the authority whose certificates clients may show.
+    truststore: Path
+    #: User → password, for SCRAM and for PLAIN.
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def settings(self) -> dict[str, str]:
+        """The settings of a broker with these listeners, beside those of `listeners`."""
+        tls = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.truststore),
+        }
+        module = "org.apache.kafka.common.security"
+        scram = f"{module}.scram.ScramLoginModule required;"
+        users = " ".join(f"user_{user}={_quoted(word)}" for user, word in self.users.items())
+        found = tls | {"listener.name.mtls.ssl.client.auth": "required"}
+        for name in ("sasl_tls", "sasl"):
+            listener = f"listener.name.{name}"
+            found |= {
+                f"{listener}.sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+                f"{listener}.scram-sha-512.sasl.jaas.config": scram,
+                f"{listener}.scram-sha-256.sasl.jaas.config": scram,
+                f"{listener}.plain.sasl.jaas.config": (
+                    f"{module}.plain.PlainLoginModule required {users};"
+                ),
+                # Accepts tokens without a signature: good for tests only.
+                f"{listener}.oauthbearer.sasl.jaas.config": (
+                    f"{module}.oauthbearer.OAuthBearerLoginModule required;"
+                ),
+            }
+        return found
+
+    def format_arguments(self) -> list[str]:
+        """What the storage tool is told: SCRAM keeps its users in the cluster's metadata."""
+        return [
+            f"--add-scram={mechanism}=[name={user},password={word}]"
+            for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256")
+            for user, word in self.users.items()
+        ]
+
 
 class LocalBroker(StartedInWith):
     """One broker process. `start`, `stop`, `kill` and `restart` may follow each other any number of
@@ -93,6 +149,7 @@ class LocalBroker(StartedInWith):
         data: Path | None = None,
         port: int | None = None,
         progress: Progress = on_stderr,
+        guarded: Guarded | None = None,
     ) -> None:
         # Without a given directory we remove ours at the end.
         self._throw_away = data is None
@@ -101,6 +158,8 @@ class LocalBroker(StartedInWith):
         self._port_is_given = port is not None
         self._port = port or free_port()
         self._controller_port = free_port()
+        self._guarded = guarded
+        self._guarded_ports = {name: free_port() for name in _GUARDED} if guarded else {}
         self._progress = progress
         # The watchdog, the broker's parent process; None when nothing runs.
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -109,6 +168,10 @@ class LocalBroker(StartedInWith):
     def bootstrap(self) -> str:
         """The address for `bootstrap.servers`, valid once `start` has returned."""
         return f"{LOOPBACK}:{self._port}"
+
+    def listener(self, name: str) -> str:
+        """The address of a guarded listener: MTLS, SASL_TLS or SASL."""
+        return f"{LOOPBACK}:{self._guarded_ports[name]}"
 
     @property
     def pid(self) -> int | None:
@@ -131,6 +194,7 @@ class LocalBroker(StartedInWith):
                 if self._port_is_given or attempt == _PORT_ATTEMPTS:
                     raise
                 self._port, self._controller_port = free_port(), free_port()
+                self._guarded_ports = {name: free_port() for name in self._guarded_ports}
             else:
                 return
 
@@ -176,7 +240,7 @@ class LocalBroker(StartedInWith):
         try:
             logs.mkdir(parents=True, exist_ok=True)
             self._properties.write_text(
-                "".join(f"{key}={value}\n" for key, value in self._settings(logs).items())
+                "".join(_line(key, value) for key, value in self._settings(logs).items())
             )
         except OSError as error:
             raise InfraError(f"no broker can be started in {self.data}: {error}") from error
@@ -188,17 +252,26 @@ class LocalBroker(StartedInWith):
     def _settings(self, logs: Path) -> dict[str, str]:
         broker = f"{LOOPBACK}:{self._port}"
         controller = f"{LOOPBACK}:{self._controller_port}"
-        return SMALL_BROKER | {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{controller}",
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"BROKER://{broker},CONTROLLER://{controller}",
-            "advertised.listeners": f"BROKER://{broker}",
-            "inter.broker.listener.name": "BROKER",
-            "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(logs),
+        open_to = {"BROKER": broker} | {name: self.listener(name) for name in self._guarded_ports}
+        speaks = {"BROKER": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | {
+            name: _GUARDED[name] for name in self._guarded_ports
         }
+        guarded = self._guarded.settings() if self._guarded else {}
+        return (
+            SMALL_BROKER
+            | guarded
+            | {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.voters": f"1@{controller}",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": _joined("://", open_to | {"CONTROLLER": controller}),
+                "advertised.listeners": _joined("://", open_to),
+                "inter.broker.listener.name": "BROKER",
+                "listener.security.protocol.map": _joined(":", speaks),
+                "log.dirs": str(logs),
+            }
+        )
 
     def _format(self) -> None:
         """Gives the directory a cluster id unless it has one; this starts a JVM of its own."""
@@ -207,6 +280,7 @@ class LocalBroker(StartedInWith):
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         # One argument, because an id may begin with a dash and would be taken for an option.
         arguments = ["format", f"--cluster-id={cluster}", "--config", str(self._properties)]
+        arguments += self._guarded.format_arguments() if self._guarded else []
         ran = subprocess.run(
             [*self._java(), "kafka.tools.StorageTool", *arguments, "--ignore-formatted"],
             stdin=subprocess.DEVNULL,
@@ -296,6 +370,19 @@ class LocalBroker(StartedInWith):
             orders.flush()
             # Its standard input stays open until it has ended: closing it means a dead owner.
             running.wait()
+
+
+def _line(key: str, value: str) -> str:
+    """A line of a properties file, a format that escapes with backslashes."""
+    return f"{key}={value}\n".replace("\\", "\\\\")
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _joined(sign: str, pairs: Mapping[str, str]) -> str:
+    return ",".join(f"{name}{sign}{value}" for name, value in pairs.items())
 
 
 class _PortTakenError(InfraError):
