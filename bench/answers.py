@@ -35,6 +35,7 @@ from protocols.exchange.inclusion import Inclusion, Prefix, Window
 from protocols.exchange.questions import Query
 from protocols.views.catalog import Relation
 from sources.debezium.source import DebeziumSource
+from sources.kafka import Kafka
 from sources.topics import ends_of
 from streaming.intake.factory import opened
 from streaming.settings.configuration import read_configuration
@@ -170,7 +171,8 @@ def _told(
     settings = read_configuration(world.write_configuration()).sources["a"]
     source = opened(settings, 256, 30.0)
     assert isinstance(source, DebeziumSource)
-    source.begin(database.bootstrap, ends_of(database.bootstrap, {"": [database.topic]})[""], None)
+    kafka = Kafka(database.bootstrap)
+    source.begin(kafka, ends_of(kafka, {"": [database.topic]})[""], None)
     relation = source.describe().relations["r"]
     told: list[Answered] = []
     of_kind: Any = PostgresWriter if kind == "postgres" else MariaDBWriter

@@ -150,8 +150,8 @@ def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[
     assert settings.database is not None
     with closing(opened(settings, known.job.answer_megabytes, _SECONDS)) as source:
         try:
-            ends = ends_of(known.bootstrap, {settings.name: settings.topics})[settings.name]
-            source.begin(known.bootstrap, ends, None)
+            ends = ends_of(known.kafka, {settings.name: settings.topics})[settings.name]
+            source.begin(known.kafka, ends, None)
         except (Unreachable, WrongUse) as error:
             return [(str(error), f"see docs/{settings.database.kind}.md")]
     return []

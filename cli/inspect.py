@@ -60,8 +60,8 @@ def _asked(known: Configuration, names: list[str]) -> dict[str, _Asked]:
     used = {name: known.sources[name] for name in names}
     patience = min(known.job.patience_seconds, _PATIENCE_SECONDS)
     with closing(Sources(used, patience, report, threading.Event())) as sources:
-        ends = ends_of(known.bootstrap, {name: used[name].topics for name in names})
-        sources.begin(known.bootstrap, ends, latest_in(known.warehouse, names))
+        ends = ends_of(known.kafka, {name: used[name].topics for name in names})
+        sources.begin(known.kafka, ends, latest_in(known.warehouse, names))
         described = sources.described()
         return {n: (described[n], sources.statistics(n), ends[n]) for n in names}
 

@@ -11,7 +11,7 @@ import typer
 
 from infra.options import taking
 from protocols.errors import WrongUse
-from sources.bootstrap import checked_bootstrap
+from sources.kafka import Kafka
 from sources.simulated.connections import allow_many_connections
 from sources.simulated.database import SourceDatabase
 from sources.simulated.drive import Drive, WorkloadDriver
@@ -122,7 +122,7 @@ def serve(served: Served) -> None:
     from sources.simulated.process import SourceProcess, write_atomically
     from sources.simulated.publisher import Publisher
 
-    checked_bootstrap(served.broker)
+    kafka = Kafka(served.broker)
     stop = _told_to_stop()
     if served.address_file is not None:
         # The address of an earlier run would send clients to a dead port.
@@ -132,7 +132,7 @@ def serve(served: Served) -> None:
         driver = served.driver(source)
         topic = served.topic or source.source
         server = QueryServer(source, served.endpoint, topic, served.bounds)
-        publisher = Publisher(source, served.broker, topic, typer.echo, served.partitions)
+        publisher = Publisher(source, kafka, topic, typer.echo, served.partitions)
         if served.address_file is not None:
             write_atomically(served.address_file, server.address)
         typer.echo(

@@ -26,6 +26,7 @@ from protocols.exchange.questions import Answer, Question
 from protocols.views.catalog import Relation
 from protocols.views.statistics import Statistics
 from sources.history import UNKNOWN
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token
 
 #: A version, and the token after it.
@@ -185,7 +186,7 @@ class Source(Protocol):
     #: The topics in which it publishes.
     topics: tuple[str, ...]
 
-    def begin(self, bootstrap: str, ends: Ends, known: Known | None) -> None:
+    def begin(self, kafka: Kafka, ends: Ends, known: Known | None) -> None:
         """Prepares for questions. Called once, before all else but `close`.
 
         `known` is the latest version that the lake's views have of it, with its token: a source
@@ -223,14 +224,14 @@ class Source(Protocol):
         """
         ...
 
-    def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:
+    def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         """The token for reading on after a version, checked against what the partitions hold.
 
         SourceViolation if the source has another history, or the partitions lack later changes.
         """
         ...
 
-    def parts(self, bootstrap: str, ends: Ends, upto: int) -> Parts:
+    def parts(self, kafka: Kafka, ends: Ends, upto: int) -> Parts:
         """The parts of global transactions up to a version, none of them read yet."""
         ...
 

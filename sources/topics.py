@@ -20,6 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from protocols.errors import SourceViolation, Unreachable, WrongUse
+from sources.access import admin, let_in
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition
 
 #: The largest record, in the topics created here and for their producers.
@@ -54,18 +56,19 @@ CLIENT_LOG.addHandler(logging.NullHandler())
 # -- for a publisher -----------------------------------------------------------------------------
 
 
-def ensure_topic(bootstrap: str, topic: str, timeout: float, partitions: int = 1) -> None:
+def ensure_topic(kafka: Kafka, topic: str, timeout: float, partitions: int = 1) -> None:
     """Creates the topic with so many partitions if it is missing.
 
     WrongUse if the topic is unusable as it is, Unreachable if the broker does not answer.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+    let_in(kafka, timeout)
+    client = admin(kafka, CLIENT_LOG)
     try:
-        found = _partitions(admin, topic, timeout)
+        found = _partitions(client, topic, timeout)
         if found == 0:
-            _create(admin, topic, timeout, partitions)
+            _create(client, topic, timeout, partitions)
         else:
-            refuse_compacted(bootstrap, topic, timeout)
+            refuse_compacted(kafka, topic, timeout)
     except KafkaException as error:
         raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
     if found not in (0, partitions):
@@ -80,12 +83,12 @@ def _counted(partitions: int) -> str:
     return "one partition" if partitions == 1 else f"{partitions} partitions"
 
 
-def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
+def refuse_compacted(kafka: Kafka, topic: str, timeout: float) -> None:
     """WrongUse for a topic from which Kafka removes records."""
-    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=CLIENT_LOG)
+    client = admin(kafka, CLIENT_LOG)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     try:
-        found = admin.describe_configs([resource], request_timeout=timeout)[resource].result()
+        found = client.describe_configs([resource], request_timeout=timeout)[resource].result()
     except KafkaException:
         # The client may lack the permission; a lost record is still detected as a gap.
         return
@@ -101,10 +104,10 @@ def refuse_compacted(bootstrap: str, topic: str, timeout: float) -> None:
 class TopicReader:
     """Reads single records of a partition, to check its content."""
 
-    def __init__(self, bootstrap: str, partition: Partition, timeout: float) -> None:
+    def __init__(self, kafka: Kafka, partition: Partition, timeout: float) -> None:
         self._partition, self._timeout = partition, timeout
         settings = {
-            "bootstrap.servers": bootstrap,
+            **kafka.consumer(),
             "group.id": "viewsweep-look",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -150,19 +153,19 @@ def first_and_next(consumer: Consumer, partition: Partition, timeout: float) -> 
             return int(low), int(high)
 
 
-def _partitions(admin: AdminClient, topic: str, timeout: float) -> int:
+def _partitions(client: AdminClient, topic: str, timeout: float) -> int:
     """The number of partitions; 0 if there is no such topic."""
     # Lists all topics: asking for this one by name could create it.
-    metadata = admin.list_topics(timeout=timeout).topics.get(topic)
+    metadata = client.list_topics(timeout=timeout).topics.get(topic)
     if metadata is None or _is(metadata.error, KafkaError.UNKNOWN_TOPIC_OR_PART):
         return 0
     return len(metadata.partitions)
 
 
-def _create(admin: AdminClient, topic: str, timeout: float, partitions: int) -> None:
+def _create(client: AdminClient, topic: str, timeout: float, partitions: int) -> None:
     new = NewTopic(topic, partitions, replication_factor=-1, config=_FOR_GOOD)
     try:
-        admin.create_topics([new], request_timeout=timeout)[topic].result()
+        client.create_topics([new], request_timeout=timeout)[topic].result()
     except KafkaException as error:
         if _is(error.args[0], KafkaError.TOPIC_ALREADY_EXISTS):
             # Another client was faster: the next attempt checks its topic.
@@ -201,11 +204,11 @@ def _is(error: Any, code: int) -> bool:
 # -- for a warehouse -----------------------------------------------------------------------------
 
 
-def consumer(bootstrap: str, bounds: Mapping[str, int] | None = None) -> Consumer:
+def consumer(kafka: Kafka, bounds: Mapping[str, int] | None = None) -> Consumer:
     """A consumer that belongs to no group and commits nothing; bounds are further settings."""
     return Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka.consumer(),
             "group.id": "viewsweep-lookahead",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
@@ -218,38 +221,39 @@ def consumer(bootstrap: str, bounds: Mapping[str, int] | None = None) -> Consume
     )
 
 
-def ends_of(bootstrap: str, topics: Mapping[str, Sequence[str]]) -> dict[str, Ends]:
+def ends_of(kafka: Kafka, topics: Mapping[str, Sequence[str]]) -> dict[str, Ends]:
     """Source → the ends of all partitions of its topics, which are checked."""
-    asking = consumer(bootstrap)
+    let_in(kafka, _PATIENCE)
+    asking = consumer(kafka)
     try:
         return {
             source: {
                 partition: first_and_next(asking, partition, _PATIENCE)
                 for topic in names
-                for partition in _partitions_of(asking, bootstrap, source, topic)
+                for partition in _partitions_of(asking, kafka, source, topic)
             }
             for source, names in topics.items()
         }
     except KafkaException as error:
         raise Unreachable(
-            f"no Kafka broker answers at {bootstrap} ({error.args[0].str()}); start it, or correct"
-            " kafka.bootstrap"
+            f"no Kafka broker answers at {kafka.bootstrap} ({error.args[0].str()}); start it, or"
+            " correct kafka.bootstrap"
         ) from None
     finally:
         asking.close()
 
 
-def _partitions_of(asking: Consumer, bootstrap: str, source: str, topic: str) -> list[Partition]:
+def _partitions_of(asking: Consumer, kafka: Kafka, source: str, topic: str) -> list[Partition]:
     deadline = time.monotonic() + _NEW_TOPIC_SECONDS
     while (metadata := _metadata(asking, topic)) is None and time.monotonic() < deadline:
         time.sleep(0.2)
     if metadata is None:
         raise WrongUse(
-            f"source {source}: there is no topic {topic!r} on the broker at {bootstrap}; start the"
-            f" source so that it publishes, or set sources.{source}.topic"
+            f"source {source}: there is no topic {topic!r} on the broker at {kafka.bootstrap};"
+            f" start the source so that it publishes, or set sources.{source}.topic"
         )
     try:
-        refuse_compacted(bootstrap, topic, _PATIENCE)
+        refuse_compacted(kafka, topic, _PATIENCE)
     except WrongUse as error:
         raise WrongUse(f"source {source}: {error}") from None
     return [Partition(topic, number) for number in sorted(metadata.partitions)]
@@ -261,12 +265,12 @@ def _metadata(asking: Consumer, topic: str) -> Any:
     return None if found is None or found.error is not None else found
 
 
-def refuse_lost(bootstrap: str, read: Offsets) -> None:
+def refuse_lost(kafka: Kafka, read: Offsets) -> None:
     """SourceViolation if a partition has lost records below these offsets, which were read.
 
     A broker that does not answer says nothing about its topics.
     """
-    with closing(consumer(bootstrap)) as asking, suppress(KafkaException):
+    with closing(consumer(kafka)) as asking, suppress(KafkaException):
         for partition, offset in read.items():
             if _metadata(asking, partition.topic) is None:
                 raise lost(partition.topic, "the broker has no such topic")

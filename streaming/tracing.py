@@ -104,7 +104,7 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
     used = {source: configuration.sources[source] for source in view.sources}
     _refuse_databases(used)
     patience = configuration.job.patience_seconds
-    ends = ends_of(configuration.bootstrap, {s.name: s.topics for s in used.values()})
+    ends = ends_of(configuration.kafka, {s.name: s.topics for s in used.values()})
     logs = {relation: FrameLog() for relation in view.relations}
     mailbox = Mailbox[Frame](logs, dict.fromkeys(used, 0))
     sources = Sources(used, patience, _silent, threading.Event())
@@ -113,7 +113,7 @@ def _read_past(configuration: Configuration, view: AnyView, standing: Standing) 
         source: sources.changes(source, view.relations_of(source), mailbox, offsets, (), UNKNOWN)
         for source, offsets in begin.items()
     }
-    lookahead = Lookahead(configuration.bootstrap, changes, patience, _silent, threading.Event())
+    lookahead = Lookahead(configuration.kafka, changes, patience, _silent, threading.Event())
     try:
         answers = sources.ask([Query(r, r.column_names) for r in view.relations])
         past = _Past({}, {}, partial(_global_id, changes))

@@ -220,9 +220,7 @@ class DebeziumSource(ABC):
         tables = [self._known.tables[relation.name] for relation in relations]
         return DebeziumFeed(self.name, tables, self._form, receiver, offsets, *more)
 
-    def resumed(
-        self, _kafka: Kafka, ends: Ends, version: int, token: Token, _digest: int
-    ) -> Token:
+    def resumed(self, _kafka: Kafka, ends: Ends, version: int, token: Token, _digest: int) -> Token:
         """The token itself, checked against what the topic holds."""
         self._in_token(version, token, ends)
         return token

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from protocols.errors import SourceViolation
 from sources.envelope.writing import head_of
 from sources.history import UNKNOWN, differ, other_past, parting
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
 from sources.topics import TopicReader
 
@@ -21,10 +22,10 @@ class Resuming:
     """A view that has seen a version of a source, and the source's partitions as they are now."""
 
     def __init__(
-        self, bootstrap: str, source: str, ends: Ends, digest_at: Callable[[int], int]
+        self, kafka: Kafka, source: str, ends: Ends, digest_at: Callable[[int], int]
     ) -> None:
         """`digest_at`: version → the digest of the source's history up to it now."""
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._source = source
         self._ends = ends
         self._digest_at = digest_at
@@ -37,7 +38,7 @@ class Resuming:
         known = offsets_in(token, self._ends)
         with ExitStack() as opened:
             readers = {
-                partition: opened.enter_context(TopicReader(self._bootstrap, partition, _PATIENCE))
+                partition: opened.enter_context(TopicReader(self._kafka, partition, _PATIENCE))
                 for partition in self._ends
             }
             if digest != UNKNOWN and differ(digest, self._digest_at(version)):

@@ -33,6 +33,7 @@ from protocols.errors import SourceViolation, Unreachable, ViewsweepError
 from protocols.failures import as_ours
 from sources.envelope import BadRecord, decode, record_key
 from sources.history import differ, other_past, parting
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.simulated.database import SourceDatabase
 from sources.topics import CLIENT_LOG, LARGEST_RECORD, TopicReader, ensure_topic
@@ -69,7 +70,7 @@ class Publisher:
     def __init__(
         self,
         database: SourceDatabase,
-        bootstrap: str,
+        kafka: Kafka,
         topic: str,
         report: Callable[[str], None] = lambda _: None,
         partitions: int = 1,
@@ -81,7 +82,7 @@ class Publisher:
         #: The present obstacle to publishing; None if there is none.
         self.outage: str | None = None
         self._database = database
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._report = report
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -108,7 +109,7 @@ class Publisher:
     def _publish_until_it_fails(self) -> None:
         try:
             begin = self._where_to_begin()
-            delivery = _Delivery(self._database, self._bootstrap, self._partitions, begin)
+            delivery = _Delivery(self._database, self._kafka, self._partitions, begin)
             delivery.run(self._stopping, self._set_outage)
         except Unreachable as error:
             self._set_outage(str(error))
@@ -116,11 +117,11 @@ class Publisher:
 
     def _where_to_begin(self) -> int:
         """The version after which to send; the topic exists when this returns."""
-        ensure_topic(self._bootstrap, self.topic, _ANSWER_WITHIN, len(self._partitions))
+        ensure_topic(self._kafka, self.topic, _ANSWER_WITHIN, len(self._partitions))
         if len(self._partitions) > 1:
             held = self._version_in_several()
         else:
-            with TopicReader(self._bootstrap, self._partitions[0], _ANSWER_WITHIN) as reader:
+            with TopicReader(self._kafka, self._partitions[0], _ANSWER_WITHIN) as reader:
                 held = self._version_held(reader)
         if held < self._database.published:
             self._report(
@@ -143,7 +144,7 @@ class Publisher:
         """The version up to which all partitions hold everything; 0 if the topic was recreated."""
         last = 0
         for partition in self._partitions:
-            with TopicReader(self._bootstrap, partition, _ANSWER_WITHIN) as reader:
+            with TopicReader(self._kafka, partition, _ANSWER_WITHIN) as reader:
                 low, high = reader.ends()
                 if low < high:
                     last = max(last, int(self._checked_end(reader, low, high)["version"]))
@@ -199,7 +200,9 @@ class Publisher:
 
     def _set_outage(self, reason: str | None) -> None:
         """Reports once when publishing fails and once when it works again."""
-        where = f"source {self._database.source}, broker {self._bootstrap}, topic {self.topic}"
+        where = (
+            f"source {self._database.source}, broker {self._kafka.bootstrap}, topic {self.topic}"
+        )
         if reason is not None and self.outage is None:
             self._report(f"{where}: cannot publish ({reason}); commits go on, trying again")
         if reason is None and self.outage is not None:
@@ -229,7 +232,7 @@ class _Delivery:
     def __init__(
         self,
         database: SourceDatabase,
-        bootstrap: str,
+        kafka: Kafka,
         partitions: Sequence[Partition],
         begin: int,
     ) -> None:
@@ -249,7 +252,7 @@ class _Delivery:
         self._failure: ViewsweepError | None = None
         self._suspicious = False
         self._marked_at = time.monotonic()
-        settings = {**_PRODUCER, "bootstrap.servers": bootstrap, "error_cb": self._suspect}
+        settings = {**kafka.client(), **_PRODUCER, "error_cb": self._suspect}
         self._producer = Producer(settings, logger=CLIENT_LOG)
 
     def run(self, stopping: threading.Event, outage: Callable[[str | None], None]) -> None:

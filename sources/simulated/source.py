@@ -13,6 +13,7 @@ from sources.envelope.feed import Feed
 from sources.envelope.parts import PartsOfTopic
 from sources.envelope.resuming import Resuming
 from sources.history import digest_from_text
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Token
 from sources.port import Changes, Description, Known, Parts, Receiver
 from sources.topics import ends_of
@@ -30,7 +31,7 @@ class SimulatedSource:
         self.topics = tuple(topics)
         self._client = client
 
-    def begin(self, bootstrap: str, ends: Ends, known: Known | None) -> None:
+    def begin(self, kafka: Kafka, ends: Ends, known: Known | None) -> None:
         """Does nothing: the records have numbers."""
 
     def describe(self, timeout: float = _SECONDS) -> Description:
@@ -77,13 +78,13 @@ class SimulatedSource:
     ) -> Changes:
         return Feed(self.name, relations, receiver, offsets, digest)
 
-    def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:
+    def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         def digest_at(earlier: int) -> int:
             return self.digests([earlier])[earlier]
 
-        return Resuming(bootstrap, self.name, ends, digest_at).token(version, token, digest)
+        return Resuming(kafka, self.name, ends, digest_at).token(version, token, digest)
 
-    def parts(self, bootstrap: str, ends: Ends, upto: int) -> Parts:
+    def parts(self, kafka: Kafka, ends: Ends, upto: int) -> Parts:
         if len(ends) == 1 or not upto:
             return PartsOfTopic(self.name, ends, upto)
         # One partition ends with its last version; several end together when all is published.
@@ -93,9 +94,7 @@ class SimulatedSource:
                 f"source {self.name} has published its versions up to {published}, and {upto} is"
                 " needed: is its publisher alive, and the broker?"
             )
-        return PartsOfTopic(
-            self.name, ends_of(bootstrap, {self.name: self.topics})[self.name], upto
-        )
+        return PartsOfTopic(self.name, ends_of(kafka, {self.name: self.topics})[self.name], upto)
 
     def close(self) -> None:
         self._client.close()

@@ -16,6 +16,7 @@ from protocols.errors import SourceViolation, Unreachable, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.statistics import Statistics
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Token
 from sources.port import Changes, Description, Known, Parts, Receiver
 from streaming.intake.factory import opened
@@ -127,7 +128,7 @@ class Sources:
 
     # -- before the start ------------------------------------------------------------------------
 
-    def begin(self, bootstrap: str, ends: Mapping[str, Ends], known: Mapping[str, Known]) -> None:
+    def begin(self, kafka: Kafka, ends: Mapping[str, Ends], known: Mapping[str, Known]) -> None:
         """Prepares the sources for questions, in parallel.
 
         `known`: source → the latest version that the lake has of it, with its token.
@@ -135,7 +136,7 @@ class Sources:
 
         def begin(name: str) -> None:
             source = self._sources[name]
-            self._insisting(name, lambda: source.begin(bootstrap, ends[name], known.get(name)))
+            self._insisting(name, lambda: source.begin(kafka, ends[name], known.get(name)))
 
         self._side_by_side(begin, self._sources)
 
@@ -151,18 +152,16 @@ class Sources:
         """The sizes of a source's relations."""
         return self._insisting(source, self._sources[source].statistics)
 
-    def parts(self, bootstrap: str, source: str, ends: Ends, upto: int) -> Parts:
+    def parts(self, kafka: Kafka, source: str, ends: Ends, upto: int) -> Parts:
         """The parts of global transactions of a source up to a version, none of them read yet."""
-        return self._insisting(source, lambda: self._sources[source].parts(bootstrap, ends, upto))
+        return self._insisting(source, lambda: self._sources[source].parts(kafka, ends, upto))
 
     def resumed(
-        self, bootstrap: str, source: str, ends: Ends, version: int, token: Token, digest: int
+        self, kafka: Kafka, source: str, ends: Ends, version: int, token: Token, digest: int
     ) -> Token:
         """The checked token for reading a source on after a version."""
         there = self._sources[source]
-        return self._insisting(
-            source, lambda: there.resumed(bootstrap, ends, version, token, digest)
-        )
+        return self._insisting(source, lambda: there.resumed(kafka, ends, version, token, digest))
 
     def changes(
         self,

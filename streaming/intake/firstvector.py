@@ -95,8 +95,8 @@ class Beginnings:
         """The parts of a source, none of them read yet."""
         version, known = self._versions[source], self._described[source].last_global
         upto = version if known is None else min(version, known)
-        bootstrap = self._configuration.bootstrap
-        return self._sources.parts(bootstrap, source, self._ends[source], upto)
+        kafka = self._configuration.kafka
+        return self._sources.parts(kafka, source, self._ends[source], upto)
 
     def _read(self, view: str, found: Collection[Parts]) -> None:
         """Reads the parts of global transactions in the topics."""
@@ -104,7 +104,7 @@ class Beginnings:
             return
         patience = self._configuration.job.patience_seconds
         looking = f"view {view}: looking for incomplete global transactions"
-        with closing(consumer(self._configuration.bootstrap)) as reading:
+        with closing(consumer(self._configuration.kafka)) as reading:
             scan = _Scan(reading, found, patience, partial(_tell, self._report, looking))
             while scan.missing():
                 if self._stopping.is_set():

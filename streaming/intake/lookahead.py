@@ -27,6 +27,7 @@ import polars as pl
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable, about
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.port import Changes
 from sources.topics import consumer, lost
@@ -52,7 +53,7 @@ class Lookahead:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         changes: Mapping[str, Changes],
         patience: float,
         report: Callable[[str], None],
@@ -71,7 +72,7 @@ class Lookahead:
             "queued.min.messages": ahead_records,
             "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
         }
-        self._reader = _Reader(bootstrap, partitions, self._ahead, bounds)
+        self._reader = _Reader(kafka, partitions, self._ahead, bounds)
         self._reader.start()
 
     def close(self) -> None:
@@ -217,7 +218,7 @@ class _Reader(threading.Thread):
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         partitions: Mapping[Partition, Changes],
         ahead: _Ahead,
         bounds: Mapping[str, int],
@@ -228,7 +229,7 @@ class _Reader(threading.Thread):
         self._decoding = ThreadPoolExecutor(min(len(partitions), os.cpu_count() or 1), "decoding")
         #: The pieces that are being decoded, in the order in which they were read.
         self._under_way: list[tuple[Partition, Future[list[_Weighed]]]] = []
-        self._consumer = consumer(bootstrap, bounds)
+        self._consumer = consumer(kafka, bounds)
         self._consumer.assign(
             [TopicPartition(*p, changes.next[p]) for p, changes in partitions.items()]
         )

@@ -76,7 +76,7 @@ class Reading:
         self.router: Router[Frame] = Router()
         self.changes = {source: self._changes(source, standing) for source in standing.tokens}
         self._lookahead = Lookahead(
-            configuration.bootstrap, self.changes, self._patience, report, stopping
+            configuration.kafka, self.changes, self._patience, report, stopping
         )
 
     def _changes(self, source: str, standing: Standing) -> Changes:

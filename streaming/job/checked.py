@@ -31,13 +31,13 @@ class Checked:
             #: Source → the ends of its partitions. Read before the versions: updates after these
             #: versions are at or after these offsets.
             topics = {source.name: source.topics for source in used.values()}
-            self.ends: Mapping[str, Ends] = ends_of(known.bootstrap, topics)
+            self.ends: Mapping[str, Ends] = ends_of(known.kafka, topics)
             for each in settings:
                 mend_logs(known.warehouse / each.name, partial(_about, context.report, each.name))
-            self.sources.begin(known.bootstrap, self.ends, latest_in(known.warehouse, used))
+            self.sources.begin(known.kafka, self.ends, latest_in(known.warehouse, used))
             described = self.sources.described()
             self._versions = versions_in(described)
-            self._bootstrap = known.bootstrap
+            self._kafka = known.kafka
             #: The vectors of views that have no state yet.
             self.beginnings = Beginnings(
                 known, self.sources, self.ends, described, context.report, context.stopping
@@ -64,7 +64,7 @@ class Checked:
         refuse_reset(standing.vector, self._versions)
         tokens = {
             source: self.sources.resumed(
-                self._bootstrap,
+                self._kafka,
                 source,
                 self.ends[source],
                 standing.vector[source],

@@ -81,7 +81,7 @@ class Running:
                 page = context.configuration.job.page_rows
                 Copying(self._driver, relation, page, partial(self._tell_of_copy, relation))
             self._watching = Watching(
-                context.configuration.bootstrap,
+                context.configuration.kafka,
                 self._reading.partitions,
                 self._installed,
                 context.measures,
@@ -164,7 +164,7 @@ class Running:
         """SourceViolation if a topic has lost records that this job has read."""
         changes = self._reading.changes.values()
         read = {p: offset for each in changes for p, offset in each.next.items()}
-        refuse_lost(self._context.configuration.bootstrap, read)
+        refuse_lost(self._context.configuration.kafka, read)
 
     @property
     def partition_ends(self) -> Ends:

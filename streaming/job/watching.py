@@ -15,6 +15,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from protocols.errors import Unreachable, ViewsweepError
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.topics import consumer
 from streaming.figures.heldback import HeldBack
@@ -130,7 +131,7 @@ class Watching:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         partitions: Mapping[str, Sequence[Partition]],
         installed: Callable[[], Mapping[str, Installed]],
         measures: Measures,
@@ -138,7 +139,7 @@ class Watching:
         stopping: threading.Event,
     ) -> None:
         """`partitions`: source → where it publishes."""
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._partitions = dict(partitions)
         self._installed = installed
         self._measures = measures
@@ -165,9 +166,11 @@ class Watching:
 
     def _look_at_broker(self) -> None:
         broker = Presence(
-            f"the broker at {self._bootstrap}", "no update arrives until it does", self._report
+            f"the broker at {self._kafka.bootstrap}",
+            "no update arrives until it does",
+            self._report,
         )
-        with closing(consumer(self._bootstrap)) as asking:
+        with closing(consumer(self._kafka)) as asking:
             while True:
                 known = broker.attempt(partial(self._ask_ends, asking))
                 self._measures.behind = self._backlog.behind(self._installed()) if known else {}

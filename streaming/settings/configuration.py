@@ -12,12 +12,13 @@ from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, protocol
 from protocols.views.catalog import Catalog, refuse_source_name
 from protocols.views.sql import sources_named_in
-from sources.bootstrap import checked_bootstrap
+from sources.kafka import Kafka
+from streaming.settings.kafkasection import KEYS, kafka_in
 from streaming.settings.sqlfiles import sql_in
 
 _TABLES = {
     "warehouse": {"path"},
-    "kafka": {"bootstrap"},
+    "kafka": KEYS,
     "sources": {
         "address",
         "postgres_env",
@@ -172,7 +173,7 @@ class Configuration:
 
     file: Path
     warehouse: Path
-    bootstrap: str
+    kafka: Kafka
     sources: Mapping[str, SourceSettings]
     views: Mapping[str, ViewSettings]
     job: JobSettings
@@ -203,8 +204,17 @@ class Configuration:
 
 def read_configuration(file: Path) -> Configuration:
     """Reads and checks the file; WrongUse names the key and what is wrong with it."""
+    return _Reader(file, _content_of(file)).configuration()
+
+
+def read_kafka(file: Path) -> Kafka:
+    """The file's section `[kafka]` alone, for who has no views; WrongUse as above."""
+    return _Reader(file, _content_of(file)).kafka()
+
+
+def _content_of(file: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongUse(
             f"cannot read {file}: {error.strerror}. Name one with --config; examples/warehouse.toml"
@@ -212,7 +222,6 @@ def read_configuration(file: Path) -> Configuration:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongUse(f"{file} is not TOML: {error}") from None
-    return _Reader(file, content).configuration()
 
 
 class _Reader:
@@ -224,7 +233,7 @@ class _Reader:
 
     def configuration(self) -> Configuration:
         self._refuse_unknown(self._content, "", set(_TABLES))
-        for name in ("warehouse", "kafka", "job"):
+        for name in ("warehouse", "job"):
             self._refuse_unknown(self._table(self._content, name, ""), name, _TABLES[name])
         sources = {name: self._source(name) for name in self._named("sources")}
         self._refuse_shared_topics(sources)
@@ -233,21 +242,19 @@ class _Reader:
         return Configuration(
             self._file,
             self._beside(self._local(self._text(warehouse, "path", "warehouse"))),
-            self._bootstrap(),
+            self.kafka(),
             sources,
             views,
             self._job(),
         )
 
-    def _bootstrap(self) -> str:
+    def kafka(self) -> Kafka:
         """The environment wins, so that one file serves the demo, the tests and a real broker."""
-        kafka = self._table(self._content, "kafka", "")
-        given = os.environ.get("VIEWSWEEP_BROKER")
-        key = "VIEWSWEEP_BROKER, instead of kafka.bootstrap," if given else "kafka.bootstrap"
+        table = self._table(self._content, "kafka", "")
         try:
-            return checked_bootstrap(given or self._text(kafka, "bootstrap", "kafka"))
+            return kafka_in(table, os.environ.get("VIEWSWEEP_BROKER"), self._beside)
         except WrongUse as error:
-            self._refuse(key, str(error))
+            raise WrongUse(f"{self._file}: {error}") from None
 
     def _source(self, name: str) -> SourceSettings:
         table = self._named("sources")[name]

@@ -173,7 +173,7 @@ class _Stream:
             offsets.setdefault(partition.topic, {})[str(partition.number)] = offset
         records = (
             spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._configuration.bootstrap)
+            .option("kafka.bootstrap.servers", self._configuration.kafka.bootstrap)
             .option("subscribe", ",".join(offsets))
             .option("startingOffsets", orjson.dumps(offsets).decode())
             .option("maxOffsetsPerTrigger", self._configuration.job.records_per_batch)

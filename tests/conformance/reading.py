@@ -14,6 +14,7 @@ from protocols.algebra.framelog import VERSION
 from protocols.errors import SourceViolation, Unreachable
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN, other_past
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token, more_in, offsets_in
 from sources.port import Changes, Source
 from sources.topics import ends_of
@@ -112,7 +113,7 @@ def beginning(log: Log) -> dict[Partition, int]:
 def ends_at(database: Database) -> Ends:
     """The ends of the partitions as they are now."""
     source = database.source
-    return ends_of(database.bootstrap, {source.name: source.topics})[source.name]
+    return ends_of(Kafka(database.bootstrap), {source.name: source.topics})[source.name]
 
 
 def log_of(database: Database) -> Log:
@@ -152,10 +153,10 @@ def marks_of(
 def continued(database: Database, relations: Iterable[Relation], mark: Mark) -> Reading:
     """Goes on after a mark, as a job does that starts again; raises what a job would."""
     source, ends = database.source, ends_at(database)
-    source.begin(database.bootstrap, ends, (mark.version, mark.token))
+    source.begin(Kafka(database.bootstrap), ends, (mark.version, mark.token))
     described = source.describe()
     refuse_reset({source.name: mark.version}, {source.name: described.version})
-    token = source.resumed(database.bootstrap, ends, mark.version, mark.token, mark.digest)
+    token = source.resumed(Kafka(database.bootstrap), ends, mark.version, mark.token, mark.digest)
     offsets = offsets_in(token, ends)
     assert offsets is not None, f"the token {token} is not about {sorted(ends)}"
     more = more_in(token, ends)

@@ -35,7 +35,7 @@ class OneBatch:
     ) -> None:
         self.job = job
         self._running = running
-        self._bootstrap = configuration.bootstrap
+        self._bootstrap = configuration.kafka.bootstrap
 
     def run(self, _spark: object, _once: bool) -> None:
         found = records(self._bootstrap, self._running.offsets)

@@ -18,6 +18,7 @@ import polars as pl
 from infra.localconnect import LocalConnect
 from protocols.exchange.holdback import GlobalPart
 from protocols.views.catalog import Relation
+from sources.kafka import Kafka
 from sources.topics import ensure_topic
 from tests.cases.stories import Change, Row, Story
 from tests.harness.records import whole_topic
@@ -143,7 +144,7 @@ class DatabaseWorld(World):
             )
             self._stack.callback(database.drop)
             database.create()
-            ensure_topic(self.bootstrap, database.topic, 30.0)
+            ensure_topic(Kafka(self.bootstrap), database.topic, 30.0)
             self.databases[name] = database
         self.sources = self.databases
         return self

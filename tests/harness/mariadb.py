@@ -12,6 +12,7 @@ from pymysql.cursors import Cursor
 from infra.localmariadb import LocalMariaDB
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Catalog, Relation
+from sources.kafka import Kafka
 from sources.mariadb.connector import connector
 from sources.mariadb.logform import number_of
 from sources.mariadb.source import MARKS
@@ -180,7 +181,7 @@ def wait_until_published(cursor: Cursor, bootstrap: str, topic: str) -> None:
 
     def has_come() -> bool:
         marked(cursor)
-        [(partition, (low, _))] = ends_of(bootstrap, {"": [topic]})[""].items()
+        [(partition, (low, _))] = ends_of(Kafka(bootstrap), {"": [topic]})[""].items()
         found = records(bootstrap, {partition: low})["value"]
         return any(_is_end(wanted)(value) for value in found if value is not None)
 

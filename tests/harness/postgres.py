@@ -13,6 +13,7 @@ from psycopg import sql
 from infra.localpostgres import LocalPostgres
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Catalog, Relation
+from sources.kafka import Kafka
 from sources.postgres.connector import connector
 from sources.topics import ends_of
 from tests.cases.stories import Change, Row, Story
@@ -178,7 +179,7 @@ def wait_until_published(connection: psycopg.Connection, bootstrap: str, topic: 
     wanted = b64encode(text.encode())
 
     def has_come() -> bool:
-        [(partition, (low, _))] = ends_of(bootstrap, {"": [topic]})[""].items()
+        [(partition, (low, _))] = ends_of(Kafka(bootstrap), {"": [topic]})[""].items()
         found = records(bootstrap, {partition: low})["value"]
         return any(wanted in value for value in found if value is not None)
 

@@ -11,6 +11,7 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
 from protocols.exchange.questions import Page, Query
 from protocols.views.catalog import Relation
+from sources.kafka import Kafka
 from sources.port import Source
 from sources.topics import ends_of
 from tests.conformance.reading import Reading, take
@@ -83,7 +84,7 @@ def _assert_published(
     source: Source, database: RealDatabase, relation: Relation, rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """The changes since the topic's first record add up to the rows."""
-    [(partition, (low, _))] = ends_of(database.bootstrap, {"": [database.topic]})[""].items()
+    [(partition, (low, _))] = ends_of(Kafka(database.bootstrap), {"": [database.topic]})[""].items()
     values = records(database.bootstrap, {partition: low})
     piece = list(values.select("offset", "value").iter_rows())
     reading = Reading(source, [relation], {partition: low})

@@ -24,6 +24,7 @@ from protocols.exchange.holdback import GlobalPart
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.views.catalog import catalog_from_json
 from protocols.views.tree import AnyView
+from sources.kafka import Kafka
 from sources.partitions import Offsets, offsets_in
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
@@ -105,11 +106,13 @@ class Source(RandomCommits):
         topic: str,
         story: Story = MIXED,
         partitions: int = 1,
+        kafka: Kafka | None = None,
     ) -> None:
         super().__init__(name, story)
         self.topic = topic
         self.partitions = partitions
         self.bootstrap = bootstrap
+        self._kafka = kafka or Kafka(bootstrap)
         self.database = SourceDatabase.create(directory / f"{name}.duckdb", name, self.catalog, {})
         self.server: QueryServer | None = QueryServer(self.database, topic=topic)
         self.address = self.server.address
@@ -128,7 +131,7 @@ class Source(RandomCommits):
     def publish(self) -> None:
         """Starts to publish in the background."""
         self.publisher = Publisher(
-            self.database, self.bootstrap, self.topic, partitions=self.partitions
+            self.database, self._kafka, self.topic, partitions=self.partitions
         )
         self.publisher.start()
 
@@ -220,6 +223,8 @@ class World:
     story: Story = MIXED
     #: The partitions of each source's topic.
     partitions: int = 1
+    #: How sources and jobs reach the broker; as the tests do, by its plain listener, if None.
+    kafka: Kafka | None = None
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -233,6 +238,7 @@ class World:
                 f"{self.prefix}-{name}",
                 self.story,
                 self.partitions,
+                self.kafka,
             )
             for name in self.story.forms
         }
@@ -282,7 +288,9 @@ class World:
         copies = [relation.split(".") for relation in changes.pop("copies", ())]
         settings = {"patience_seconds": 60.0, "current_every_seconds": 0.001, **changes}
         (self.directory / "v.sql").write_text(self.story.sql if sql is None else sql)
-        lines = ["[warehouse]", 'path = "tables"', "[kafka]", f'bootstrap = "{self.bootstrap}"']
+        lines = ["[warehouse]", 'path = "tables"', "[kafka]"]
+        given = vars(self.kafka or Kafka(self.bootstrap)).items()
+        lines += [f'{key} = "{value}"' for key, value in given if value is not None]
         for source in self.sources.values():
             lines += [f"[sources.{source.name}]", source.place]
             lines += [f'topic = "{source.topic}"']

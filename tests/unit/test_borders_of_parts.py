@@ -23,6 +23,7 @@ from protocols.errors import SourceViolation, Unforeseen
 from protocols.exchange.questions import Query
 from protocols.failures import as_ours
 from protocols.views.catalog import catalog_from_json
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.simulated import publisher as publishing
 from sources.simulated.database import SourceDatabase
@@ -86,7 +87,7 @@ def test_a_publisher_says_what_ended_it(
 ) -> None:
     monkeypatch.setattr(publishing, "ensure_topic", throwing(thrown))
     said: list[str] = []
-    publisher = Publisher(database, "127.0.0.1:1", "s", said.append)
+    publisher = Publisher(database, Kafka("127.0.0.1:1"), "s", said.append)
     publisher.start()
     eventually(lambda: publisher.error)
     publisher.stop()
@@ -132,7 +133,9 @@ def test_the_lookahead_hands_on_what_ended_its_thread(
 ) -> None:
     monkeypatch.setattr(lookahead._Reader, "_read", throwing(thrown))
     changes: Any = SimpleNamespace(source="s", next={Partition("t"): 0}, fault=None)
-    reading = lookahead.Lookahead("127.0.0.1:1", {"s": changes}, 60.0, print, threading.Event())
+    reading = lookahead.Lookahead(
+        Kafka("127.0.0.1:1"), {"s": changes}, 60.0, print, threading.Event()
+    )
     try:
         with pytest.raises(type(thrown), match="boom"):
             reading.read_until(lambda: False, "a record")

@@ -19,6 +19,7 @@ from protocols.views.statistics import Statistics
 from sources.envelope.chunks import Chunk, Decoded, Heads
 from sources.envelope.feed import Feed
 from sources.history import UNKNOWN
+from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
 from sources.port import Changes, Description, Receiver
 from sources.simulated.source import SimulatedSource
@@ -247,9 +248,9 @@ class NoticesNoReset(SimulatedSource):
 class NoticesNoEmptyTopic(SimulatedSource):
     """It waits at the beginning of whatever is there."""
 
-    def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:
+    def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         try:
-            return super().resumed(bootstrap, ends, version, token, digest)
+            return super().resumed(kafka, ends, version, token, digest)
         except SourceViolation as refusal:
             if "not filled again yet" not in str(refusal):
                 raise
@@ -259,20 +260,20 @@ class NoticesNoEmptyTopic(SimulatedSource):
 class GoesOnAfterACut(SimulatedSource):
     """It goes on with the first record that is left."""
 
-    def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:
+    def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         offsets = offsets_in(token, ends)
         if offsets is not None:
             token = token_of({p: max(offset, ends[p][0]) for p, offset in offsets.items()})
-        return super().resumed(bootstrap, ends, version, token, digest)
+        return super().resumed(kafka, ends, version, token, digest)
 
 
 class OldLakesRefused(SimulatedSource):
     """It does not know the token of version 0.1."""
 
-    def resumed(self, bootstrap: str, ends: Ends, version: int, token: Token, digest: int) -> Token:
+    def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         if len(token) == 1:
             raise SourceViolation(f"source {self.name}: no token: {token}")
-        return super().resumed(bootstrap, ends, version, token, digest)
+        return super().resumed(kafka, ends, version, token, digest)
 
 
 class OtherStatistics(SimulatedSource):

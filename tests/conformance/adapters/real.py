@@ -13,6 +13,7 @@ from typing import Protocol
 
 from infra.localbroker import LOOPBACK
 from infra.localconnect import LocalConnect
+from sources.kafka import Kafka
 from sources.port import Source
 from sources.topics import ends_of, ensure_topic
 from tests.conformance.committed import Committed
@@ -58,7 +59,8 @@ class RealDatabase(ABC):
             self._create()
             self.publish()
             self.settle()
-            self.source.begin(bootstrap, ends_of(bootstrap, {NAME: [topic]})[NAME], None)
+            kafka = Kafka(bootstrap)
+            self.source.begin(kafka, ends_of(kafka, {NAME: [topic]})[NAME], None)
         except BaseException:
             self.close()
             raise
@@ -87,7 +89,7 @@ class RealDatabase(ABC):
     def publish(self, partitions: int | None = None) -> None:
         assert partitions in (None, 1)
         self.stop_publishing()
-        ensure_topic(self.bootstrap, self.topic, 30.0)
+        ensure_topic(Kafka(self.bootstrap), self.topic, 30.0)
         if self._connect is None:
             self._connect = self._connection()
         self._connect.start()

@@ -13,6 +13,7 @@ from unittest import mock
 
 import orjson
 
+from sources.kafka import Kafka
 from sources.port import Source
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
@@ -116,7 +117,7 @@ class SimulatedDatabase:
         self.stop_publishing()
         self._partitions = partitions or self._partitions
         self._publisher = Publisher(
-            self._database, self.bootstrap, self._topic, partitions=self._partitions
+            self._database, Kafka(self.bootstrap), self._topic, partitions=self._partitions
         )
         self._publisher.start()
 

@@ -8,6 +8,7 @@ import polars as pl
 from deltalake import DeltaTable, write_deltalake
 
 from protocols.errors import SourceViolation
+from sources.kafka import Kafka
 from sources.partitions import Partition, Token
 from tests.conformance.reading import Mark, ends_at, outcome
 from tests.conformance.stage import Stage, Told
@@ -78,7 +79,7 @@ def _from_a_description(told: Told) -> Iterator[str]:
     if described.token is None:
         return
     ends = {partition: (low, low) for partition, (low, _) in ends_at(database).items()}
-    where = database.bootstrap, ends, described.version, described.token, described.digest
+    where = Kafka(database.bootstrap), ends, described.version, described.token, described.digest
     try:
         told.source.resumed(*where)
     except SourceViolation as refusal:

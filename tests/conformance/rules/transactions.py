@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from protocols.exchange.holdback import GlobalPart
+from sources.kafka import Kafka
 from sources.port import Parts
 from tests.conformance.reading import Log, Piece, ends_at
 from tests.conformance.stage import Stage, Told
@@ -56,7 +57,7 @@ def parts(stage: Stage) -> Iterator[str]:
     if known is not None and known < last:
         yield f"the description says that {known} is the last part, it is {last}"
     for upto in (last, told.last) if expected else ():
-        found = told.source.parts(told.database.bootstrap, ends_at(told.database), upto)
+        found = told.source.parts(Kafka(told.database.bootstrap), ends_at(told.database), upto)
         yield from _read_parts(told, found, {v: p for v, p in expected.items() if v <= upto})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.localbroker import LocalBroker
 from infra.localmariadb import LocalMariaDB
+from sources.kafka import Kafka
 from sources.mariadb.connecting import DatabaseConnections
 from sources.mariadb.source import MARKS, MariaDBSource
 from sources.topics import ends_of
@@ -97,8 +98,8 @@ def test_values_of_all_types_come_as_they_were_committed(
         database = world.databases["a"]
         connections = DatabaseConnections("a", database.address, 10.0, MARKS)
         with closing(MariaDBSource("a", [database.topic], connections, 10.0)) as source:
-            ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
-            source.begin(database.bootstrap, ends, None)
+            kafka = Kafka(database.bootstrap)
+            source.begin(kafka, ends_of(kafka, {"": [database.topic]})[""], None)
             with database.cursor() as cursor:
                 # What a value is does not depend on a session's time zone.
                 cursor.execute("SET time_zone = '+00:00'")

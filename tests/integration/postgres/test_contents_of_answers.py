@@ -12,6 +12,7 @@ from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Query
+from sources.kafka import Kafka
 from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.lookup import Lookup
 from sources.postgres.source import PostgresSource
@@ -34,8 +35,8 @@ def database(
 def opened(database: PostgresDatabase, dsn: str | None = None, seconds: float = 10.0) -> Any:
     connections = DatabaseConnections(database.name, dsn or database.address, seconds)
     source = PostgresSource(database.name, [database.topic], connections, "public", seconds)
-    ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
-    return closing(source), lambda: source.begin(database.bootstrap, ends, None)
+    ends = ends_of(Kafka(database.bootstrap), {"": [database.topic]})[""]
+    return closing(source), lambda: source.begin(Kafka(database.bootstrap), ends, None)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happening: Callable[[], None]) -> None:

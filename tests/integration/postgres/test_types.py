@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
+from sources.kafka import Kafka
 from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
@@ -99,8 +100,8 @@ def test_values_of_all_types_come_as_they_were_committed(
         database = world.databases["a"]
         connections = DatabaseConnections("a", database.address, 10.0)
         with closing(PostgresSource("a", [database.topic], connections, "public", 10.0)) as source:
-            ends = ends_of(database.bootstrap, {"": [database.topic]})[""]
-            source.begin(database.bootstrap, ends, None)
+            kafka = Kafka(database.bootstrap)
+            source.begin(kafka, ends_of(kafka, {"": [database.topic]})[""], None)
             with database.connected() as connection:
                 connection.execute("CREATE TYPE size AS ENUM ('small', 'Größe')")
                 connection.execute(create_table(COLUMNS))

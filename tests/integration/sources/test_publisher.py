@@ -17,6 +17,7 @@ import pytest
 from infra.localbroker import LocalBroker, free_port
 from protocols.errors import SourceViolation, WrongUse
 from protocols.views.catalog import catalog_from_json
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.simulated import publisher
 from sources.simulated.database import SourceDatabase
@@ -54,7 +55,7 @@ class Publishing:
 
     def __init__(self, database: SourceDatabase, bootstrap: str, topic: str) -> None:
         self.reports: list[str] = []
-        self.publisher = Publisher(database, bootstrap, topic, self.reports.append)
+        self.publisher = Publisher(database, Kafka(bootstrap), topic, self.reports.append)
         self._database = database
 
     def __enter__(self) -> "Publishing":
@@ -141,13 +142,13 @@ def test_a_topic_may_be_asked_for_its_ends_as_soon_as_it_was_created(
     """For a moment a broker may say that it does not lead or know one of many new topics."""
     names = _new_topics(broker, topic)
     for name in (names[-1], names[0]):
-        with TopicReader(broker.bootstrap, Partition(name), patience()) as reader:
+        with TopicReader(Kafka(broker.bootstrap), Partition(name), patience()) as reader:
             assert reader.ends() == (0, 0)
 
 
 def test_a_job_may_ask_for_them_as_well(broker: LocalBroker, topic: str) -> None:
     names = _new_topics(broker, topic)
-    ends = ends_of(broker.bootstrap, {"a": [names[-1]], "b": [names[0]]})
+    ends = ends_of(Kafka(broker.bootstrap), {"a": [names[-1]], "b": [names[0]]})
     assert ends == {"a": {Partition(names[-1]): (0, 0)}, "b": {Partition(names[0]): (0, 0)}}
 
 
@@ -227,12 +228,13 @@ def _gapless(places: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 _ENDLESS = """
 import sys
 from pathlib import Path
+from sources.kafka import Kafka
 from sources.simulated import publisher
 from sources.simulated.database import SourceDatabase
 from sources.simulated.publisher import Publisher
 from sources.transaction import RowChange, Transaction
 database = SourceDatabase.open(Path(sys.argv[1]))
-Publisher(database, sys.argv[2], sys.argv[3]).start()
+Publisher(database, Kafka(sys.argv[2]), sys.argv[3]).start()
 while True:
     rows = [(1000 * (database.version + 1) + n, "x") for n in range(3)]
     database.commit(Transaction(tuple(RowChange("keyed", row, 1) for row in rows)))
@@ -288,9 +290,9 @@ def test_without_a_broker_commits_go_on_and_one_message_says_so(
 ) -> None:
     tried: list[str] = []
 
-    def noting(bootstrap: str, topic: str, seconds: float, partitions: int) -> None:
+    def noting(kafka: Kafka, topic: str, seconds: float, partitions: int) -> None:
         tried.append(topic)
-        ensure_topic(bootstrap, topic, seconds, partitions)
+        ensure_topic(kafka, topic, seconds, partitions)
 
     monkeypatch.setattr(publisher, "_ANSWER_WITHIN", 0.2)
     monkeypatch.setattr(publisher, "ensure_topic", noting)

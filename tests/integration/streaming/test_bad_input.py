@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition
 
 from infra.localbroker import free_port
 from protocols.errors import ViewsweepError
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.simulated.publisher import Publisher
 from streaming.job.job import Job
@@ -193,7 +194,7 @@ def test_a_topic_with_two_partitions_is_refused_until_it_is_filled(kept: Command
     make_topic(bootstrap, topic, partitions=2)
     other = {f'topic = "{source.topic}"': f'topic = "{topic}"'}
     kept.is_refused(3, "source b", f"topic '{topic}' ends at offset 0", "not filled", toml=other)
-    again = Publisher(source.database, bootstrap, topic, partitions=2)
+    again = Publisher(source.database, Kafka(bootstrap), topic, partitions=2)
     again.start()
     begin = {Partition(topic, number): 0 for number in range(2)}
     wanted = whole_topic(bootstrap, source.topic).height

@@ -19,6 +19,7 @@ from protocols.exchange.mailbox import Mailbox
 from protocols.views.catalog import Catalog, Relation
 from sources.envelope import encode_transaction
 from sources.envelope.feed import Feed
+from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.topics import CLIENT_LOG
 from sources.transaction import RowChange, Transaction
@@ -73,7 +74,12 @@ class World:
 
     def read(self, seconds: float = 600, **settings: Any) -> Lookahead:
         reading = Lookahead(
-            self.bootstrap, self.feeds, seconds, self.reports.append, self.stopping, **settings
+            Kafka(self.bootstrap),
+            self.feeds,
+            seconds,
+            self.reports.append,
+            self.stopping,
+            **settings,
         )
         self.stack.callback(reading.close)
         return reading

@@ -60,7 +60,7 @@ def test_a_source_may_publish_in_several_topics(directory: Path) -> None:
 def test_a_good_file_says_everything(directory: Path) -> None:
     read = read_configuration(written(directory, GOOD))
     assert read.warehouse == directory / "tables"
-    assert read.bootstrap == "127.0.0.1:9092"
+    assert read.kafka.bootstrap == "127.0.0.1:9092"
     shop, crm = read.sources["shop"], read.sources["crm"]
     assert (shop.address, shop.topics, shop.token_env) == ("grpc://127.0.0.1:1", ("shop",), None)
     assert (crm.topics, crm.token_env, crm.tls_roots) == (
@@ -84,7 +84,7 @@ def test_the_environment_names_the_broker(directory: Path, monkeypatch: pytest.M
     monkeypatch.setenv("VIEWSWEEP_BROKER", "elsewhere:1")
     without = GOOD.replace('bootstrap = "127.0.0.1:9092"', "")
     for text in (GOOD, without):
-        assert read_configuration(written(directory, text)).bootstrap == "elsewhere:1"
+        assert read_configuration(written(directory, text)).kafka.bootstrap == "elsewhere:1"
 
 
 def without(*lines: str) -> str:

@@ -22,6 +22,7 @@ from protocols.errors import ViewsweepError, WrongUse
 from protocols.exchange.deliveries import Deliveries
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.sql import parse_view
+from sources.kafka import Kafka
 from streaming.settings.configuration import Configuration, JobSettings, ViewSettings
 from streaming.tracing import write_live_trace
 from tests.harness.places import ROOT
@@ -469,7 +470,9 @@ def test_no_trace_is_made_of_folded_history(tables: ViewTables, tmp_path: Path) 
     install(tables, 1, 2, 3)
     tables.fold(2)
     settings = ViewSettings("v", tmp_path / "v.sql", VIEW.sql, "sweep")
-    nowhere = Configuration(tmp_path, tmp_path, "nowhere:1", {}, {"v": settings}, JobSettings())
+    nowhere = Configuration(
+        tmp_path, tmp_path, Kafka("nowhere:1"), {}, {"v": settings}, JobSettings()
+    )
     with pytest.raises(WrongUse, match=r"view v: .*up to position 2 was folded.*history_hours"):
         write_live_trace(nowhere, settings, tmp_path / "trace.jsonl")
     assert not (tmp_path / "trace.jsonl").exists()
