@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -30,6 +30,7 @@ from streaming.job.job import Job
 from streaming.job.running import Running
 from streaming.liveview import LiveView
 from streaming.settings.configuration import CHECKPOINTS, Configuration, ViewSettings
+from streaming.spark.access import allow_token_url, options_of
 from streaming.spark.calls import Calls
 from streaming.spark.checkpoint import NotUsable, fed_offsets, offsets_in
 from streaming.spark.executors import Executors
@@ -140,7 +141,12 @@ class _Stream:
         When it has to stop, it finishes the current batch unless that waits, and refuses the next
         one, so Spark's checkpoint does not count that as done.
         """
-        query = self._start(spark, once)
+        kafka = self._configuration.kafka
+        allow_token_url(spark, kafka)
+        with options_of(kafka) as options:
+            self._run(self._start(spark, once, options))
+
+    def _run(self, query: StreamingQuery) -> None:
         names = " and ".join(view.view.name for view in self._running.views if not view.failed)
         self._report(f"view {names}: keeping it; Ctrl-C stops it")
         self._job.measures.phase = "keeping"
@@ -166,14 +172,14 @@ class _Stream:
         if not self._job.stopping.is_set():
             query.awaitTermination()
 
-    def _start(self, spark: SparkSession, once: bool) -> StreamingQuery:
+    def _start(self, spark: SparkSession, once: bool, options: Mapping[str, str]) -> StreamingQuery:
         self._take_up_what_was_fed()
         offsets: dict[str, dict[str, int]] = {}
         for partition, offset in self._running.offsets.items():
             offsets.setdefault(partition.topic, {})[str(partition.number)] = offset
         records = (
             spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._configuration.kafka.bootstrap)
+            .options(**options)
             .option("subscribe", ",".join(offsets))
             .option("startingOffsets", orjson.dumps(offsets).decode())
             .option("maxOffsetsPerTrigger", self._configuration.job.records_per_batch)
