@@ -42,6 +42,12 @@ _LOOPBACK_ONLY = {
     "spark.ui.enabled": "false",
 }
 
+#: What Spark shows as *** in its pages, logs and plans: a setting whose name or value has such a
+#: word. No secret of ours is among its settings; a user's may be, as in `spark.executorEnv.…`.
+_SECRETS = {
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|jaas|keystore[.]key",
+}
+
 _SMALL_BATCHES = {
     # The default of 200 makes 200 tasks of a batch of ten rows.
     "spark.sql.shuffle.partitions": "2",
@@ -83,6 +89,7 @@ def settings(master: str = DEFAULT_MASTER, progress: Progress = on_stderr) -> di
         "spark.sql.warehouse.dir": (cache_directory() / "spark-warehouse").as_uri(),
         **_DELTA,
         **_LOOPBACK_ONLY,
+        **_SECRETS,
         **_SMALL_BATCHES,
         **_STREAMING,
         **_QUIET,
