@@ -19,6 +19,7 @@ from sources.simulated.queryserver import Endpoint, QueryServer
 from sources.simulated.workloads import workload
 from sources.transaction import Transaction
 from sources.wire.bounds import MB, Bounds
+from streaming.settings.configuration import read_kafka
 
 DatabaseArgument = Annotated[
     Path, typer.Argument(help="The DuckDB file of the source.", show_default=False)
@@ -34,7 +35,13 @@ class Served:
     """A source, and its addresses, load and bounds."""
 
     database: DatabaseArgument
-    broker: Annotated[str, typer.Option(help="Kafka broker to publish to, HOST:PORT.")]
+    broker: Annotated[
+        str | None, typer.Option(help="Kafka broker to publish to, HOST:PORT, without security.")
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="Instead of --broker: a configuration, for [kafka]."),
+    ] = None
     topic: Annotated[
         str | None, typer.Option(help="Topic to publish to; the source's name if not given.")
     ] = None
@@ -88,6 +95,15 @@ class Served:
     ] = Bounds.waiting
 
     @property
+    def kafka(self) -> Kafka:
+        """The cluster to publish to."""
+        if self.config is not None and self.broker is None:
+            return read_kafka(self.config)
+        if self.broker is None or self.config is not None:
+            raise WrongUse("give either --broker or --config, whose [kafka] names the broker")
+        return Kafka(self.broker)
+
+    @property
     def endpoint(self) -> Endpoint:
         return Endpoint(self.host, self.port, self.token, self.tls_cert, self.tls_key)
 
@@ -122,7 +138,7 @@ def serve(served: Served) -> None:
     from sources.simulated.process import SourceProcess, write_atomically
     from sources.simulated.publisher import Publisher
 
-    kafka = Kafka(served.broker)
+    kafka = served.kafka
     stop = _told_to_stop()
     if served.address_file is not None:
         # The address of an earlier run would send clients to a dead port.
@@ -137,7 +153,7 @@ def serve(served: Served) -> None:
             write_atomically(served.address_file, server.address)
         typer.echo(
             f"source {source.source} ready at {server.address}, version {source.version},"
-            f" publishing to topic {topic} at {served.broker}"
+            f" publishing to topic {topic} at {kafka.bootstrap}"
         )
         SourceProcess(source, server, publisher, driver, typer.echo).run(stop)
 
