@@ -9,16 +9,24 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from confluent_kafka import KafkaError
 
 from infra.localbroker import Guarded, LocalBroker
+from protocols.errors import Unreachable, WrongUse
+from protocols.views.catalog import catalog_from_json
+from sources import access
+from sources.access import let_in
 from sources.kafka import Kafka, Mechanism
+from sources.simulated.database import SourceDatabase
 from tests.harness.certificates import Certificates, make_certificates
 from tests.harness.places import ROOT
+from tests.harness.running import ended
 from tests.harness.waiting import patience
 from tests.harness.world import World, start
 
@@ -133,3 +141,149 @@ def _run(world: World, *options: str) -> "subprocess.CompletedProcess[str]":
         check=False,
         timeout=patience(),
     )
+
+
+@pytest.mark.parametrize("mechanism", get_args(Mechanism)[:3])
+def test_each_mechanism_lets_us_in(place: Place, mechanism: Mechanism) -> None:
+    let_in(place.sasl(mechanism), _SECONDS)
+    without = replace(place.sasl(mechanism), security="SASL_PLAINTEXT", ca_file=None)
+    let_in(replace(without, bootstrap=place.broker.listener("SASL")), _SECONDS)
+
+
+def _stranger(place: Place) -> Kafka:
+    return replace(place.sasl(), ca_file=place.certificates.stranger)
+
+
+def _no_authority(place: Place) -> Kafka:
+    return replace(place.sasl(), ca_file=None)
+
+
+def _no_certificate(place: Place) -> Kafka:
+    return replace(place.tls(), certificate_file=None, key_file=None)
+
+
+def _foreign_key(place: Place) -> Kafka:
+    files = place.certificates
+    return replace(place.tls(), key_file=files.authority.with_suffix(".key"))
+
+
+def _plain_at_tls(place: Place) -> Kafka:
+    return Kafka(place.broker.listener("MTLS"))
+
+
+def _sasl_without_tls_at_tls(place: Place) -> Kafka:
+    return replace(place.sasl(), security="SASL_PLAINTEXT", ca_file=None)
+
+
+def _tls_at_plain(place: Place) -> Kafka:
+    return replace(place.sasl(), bootstrap=place.broker.bootstrap)
+
+
+def _sasl_at_tls(place: Place) -> Kafka:
+    user = place.sasl()
+    return replace(
+        place.tls(),
+        security="SASL_SSL",
+        sasl=user.sasl,
+        user_env=user.user_env,
+        password_env=user.password_env,
+    )
+
+
+def _wrong_password(place: Place) -> Kafka:
+    return replace(place.sasl(), password_env="WRONG_WORD")
+
+
+REFUSED = {
+    _wrong_password: "does not accept user and password (kafka.sasl = SCRAM-SHA-512): correct what"
+    " kafka.user_env and kafka.password_env hold",
+    _stranger: "is not from an authority of kafka.ca_file (",
+    _no_authority: "is not from an authority of the system, since kafka.ca_file is not set",
+    _no_certificate: "wants a certificate of ours: set kafka.certificate_file and kafka.key_file",
+    _foreign_key: "kafka.key_file is not the key of kafka.certificate_file",
+    _plain_at_tls: 'speaks TLS, and kafka.security is PLAINTEXT: set kafka.security = "SSL" or',
+    _sasl_without_tls_at_tls: "speaks TLS, and kafka.security is SASL_PLAINTEXT: set"
+    ' kafka.security = "SASL_SSL"',
+    _tls_at_plain: "does not speak TLS, and kafka.security is SASL_SSL: name its TLS port",
+    _sasl_at_tls: "has no SASL at this port, and kafka.security is SASL_SSL: set"
+    ' kafka.security = "SSL"',
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"), REFUSED.items(), ids=[each.__name__ for each in REFUSED]
+)
+def test_who_is_not_let_in_is_told_why_at_once(
+    place: Place, given: Callable[[Place], Kafka], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG_WORD", f"not-{SECRET}")
+    with pytest.raises(WrongUse) as refused:
+        let_in(given(place), 60.0)
+    assert complaint in str(refused.value)
+    assert "sesame" not in str(refused.value)
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_is_told_with_those_it_does(
+    place: Place,
+) -> None:
+    said = "SASL SCRAM-SHA-256 mechanism handshake failed: Broker: Unsupported SASL mechanism:"
+    heard = KafkaError(KafkaError._AUTHENTICATION, f"{said} supported mechanisms: PLAIN (after 1ms")
+    with pytest.raises(WrongUse, match=r"does not offer SCRAM-SHA-256, .* it offers: PLAIN$"):
+        access._refuse(place.sasl("SCRAM-SHA-256"), heard)
+
+
+def test_a_client_without_sasl_is_told_that_it_may_want_some(place: Place) -> None:
+    with pytest.raises(
+        Unreachable, match=r"perhaps .* wants another kafka.security than PLAINTEXT"
+    ):
+        let_in(Kafka(place.broker.listener("SASL")), 1.0)
+
+
+def test_commands_say_it_in_one_line_and_end(
+    place: Place,
+    topic: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every command that asks the broker, with a wrong password."""
+    monkeypatch.setenv("WRONG_WORD", f"not-{SECRET}")
+    with World(tmp_path, place.broker.bootstrap, topic, kafka=place.sasl()) as world:
+        world.publish()
+        file = world.write_configuration()
+        code, said, _ = ended(
+            ["sources", "inspect", "--config", file, "--json"], capsys, monkeypatch
+        )
+        assert code == 0
+        assert "sesame" not in said
+        wrong = world.write_configuration(toml={"KAFKA_WORD": "WRONG_WORD"})
+        for command in (["run", "--once"], ["sources", "inspect"]):
+            code, said, complaint = ended([*command, "--config", wrong], capsys, monkeypatch)
+            assert code == 2
+            assert "does not accept user and password" in complaint
+            assert "sesame" not in said + complaint
+
+
+def test_a_source_publishes_by_the_same_section(
+    place: Place,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The publisher runs in a process of its own; with a wrong password that process ends."""
+    SourceDatabase.create(tmp_path / "s.db", "s", catalog_from_json(_SHOP), {}).close()
+    given = vars(place.sasl()).items()
+    section = "".join(f'{key} = "{value}"\n' for key, value in given if value is not None)
+    file = tmp_path / "warehouse.toml"
+    file.write_text("[kafka]\n" + section)
+    command = [*_SERVE, str(tmp_path / "s.db"), "--topic", topic, "--config", str(file)]
+    monkeypatch.setenv("KAFKA_WORD", f"not-{SECRET}")
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=patience())
+    assert ran.returncode == 2
+    assert "does not accept user and password" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "sesame" not in ran.stdout + ran.stderr
+
+
+_SHOP = {"s": {"relations": {"r": {"columns": {"id": "BIGINT"}, "key": ["id"]}}}}
+_SERVE = [sys.executable, "-m", "cli.main", "sources", "serve"]
