@@ -228,5 +228,12 @@ class _Stream:
 
 
 def _cause(error: StreamingQueryException) -> str:
-    """The first line of Spark's error, without the plan and the stack that follow."""
-    return str(error).strip().splitlines()[0]
+    """The first line of Spark's error, without the plan and the stack that follow, and what began
+    it: "Failed to create new KafkaAdminClient" alone helps nobody.
+    """
+    said = str(error).strip().splitlines()[0]
+    began = getattr(error, "_origin", None)
+    while began is not None and began.getCause() is not None:
+        began = began.getCause()
+    first = str(began.getMessage() or "").strip().splitlines() if began is not None else []
+    return said if not first or first[0] in said else f"{said}: {first[0]}"
