@@ -101,6 +101,10 @@ def refuse_compacted(kafka: Kafka, topic: str, timeout: float) -> None:
         )
 
 
+class NoRecord(SourceViolation):
+    """At an offset there is the mark of a transaction, or a record that was taken back."""
+
+
 class TopicReader:
     """Reads single records of a partition, to check its content."""
 
@@ -111,6 +115,7 @@ class TopicReader:
             "group.id": "viewsweep-look",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
         }
         self._consumer = Consumer(settings, logger=CLIENT_LOG)
@@ -127,7 +132,10 @@ class TopicReader:
             return first_and_next(self._consumer, self._partition, self._timeout)
 
     def value_at(self, offset: int) -> bytes:
-        """The value of the record at this offset; SourceViolation for a tombstone."""
+        """The value of the record at this offset; SourceViolation for a tombstone.
+
+        NoRecord where there is none.
+        """
         with self._failing():
             return _value_at(self._consumer, self._partition, offset, self._timeout)
 
@@ -185,8 +193,15 @@ def _value_at(consumer: Consumer, partition: Partition, offset: int, timeout: fl
         if message is None:
             continue
         error = message.error()
-        if error is not None:
+        at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+        if error is not None and not at_the_end:
             raise KafkaException(error)
+        if at_the_end or message.offset() != offset:
+            raise NoRecord(
+                f"topic {partition.topic} has no record at offset {offset}: what is there belongs"
+                " to a transaction of Kafka's, and no publisher writes those; name a topic that"
+                " nobody else writes to"
+            )
         value = message.value()
         if value is None:
             raise SourceViolation(
@@ -204,7 +219,7 @@ def _is(error: Any, code: int) -> bool:
 # -- for a warehouse -----------------------------------------------------------------------------
 
 
-def consumer(kafka: Kafka, bounds: Mapping[str, int] | None = None) -> Consumer:
+def consumer(kafka: Kafka, bounds: Mapping[str, Any] | None = None) -> Consumer:
     """A consumer that belongs to no group and commits nothing; bounds are further settings."""
     return Consumer(
         {

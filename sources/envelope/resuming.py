@@ -13,7 +13,7 @@ from sources.envelope.writing import head_of
 from sources.history import UNKNOWN, differ, other_past, parting
 from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Partition, Token, offsets_in, token_of
-from sources.topics import TopicReader
+from sources.topics import NoRecord, TopicReader
 
 _PATIENCE = 15.0
 
@@ -125,5 +125,5 @@ def _head_at(reader: TopicReader, offset: int) -> tuple[int, int] | None:
     """Version and digest of the record there; None if it is not a record of a source."""
     try:
         return head_of(reader.value_at(offset))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (NoRecord, ValueError, KeyError, TypeError, AttributeError):
         return None

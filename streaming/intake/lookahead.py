@@ -71,6 +71,7 @@ class Lookahead:
         bounds = {
             "queued.min.messages": ahead_records,
             "queued.max.messages.kbytes": max(1024, ahead_records * _RECORD_BYTES // 1024),
+            "enable.partition.eof": True,
         }
         self._reader = _Reader(kafka, partitions, self._ahead, bounds)
         self._reader.start()
@@ -87,7 +88,10 @@ class Lookahead:
         """
         found = self._ahead.taken(self._partitions(sources or self._changes))
         for changes, decoded in found:
-            changes.take(decoded)
+            if isinstance(decoded, _End):
+                decoded.reach(changes)
+            else:
+                changes.take(decoded)
         return bool(found)
 
     def _partitions(self, sources: Iterable[str]) -> list[Partition]:
@@ -132,6 +136,23 @@ class Lookahead:
             if (fault := self._changes[source].fault) is not None:
                 with about(source):
                     raise fault
+
+
+@dataclass(frozen=True)
+class _End:
+    """Nothing is left to be read below this offset: what is there belongs to Kafka's transactions.
+
+    Their marks take offsets, too, and so do records that were taken back. A consumer never sees
+    them, but Spark counts them: a batch may end with them.
+    """
+
+    partition: Partition
+    offset: int
+
+    def reach(self, changes: Changes) -> None:
+        """Goes on after it, unless a record before it could not be taken."""
+        if changes.fault is None:
+            changes.next[self.partition] = max(changes.next[self.partition], self.offset)
 
 
 @dataclass(frozen=True)
@@ -221,7 +242,7 @@ class _Reader(threading.Thread):
         kafka: Kafka,
         partitions: Mapping[Partition, Changes],
         ahead: _Ahead,
-        bounds: Mapping[str, int],
+        bounds: Mapping[str, Any],
     ) -> None:
         super().__init__(name="lookahead", daemon=True)
         self._changes = dict(partitions)
@@ -288,7 +309,11 @@ class _Reader(threading.Thread):
         records = [m for m in messages if m.error() is None]
         found = [_decoded(changes, partition, records)] if records else []
         ends = losses(messages) if len(records) < len(messages) else ()
-        return [*found, *((changes.lost(partition, loss), 0) for loss in ends)]
+        found += [(changes.lost(partition, loss), 0) for loss in ends]
+        last = messages[-1].error()
+        if last is not None and last.code() == KafkaError._PARTITION_EOF:
+            found.append((_End(partition, int(messages[-1].offset() or 0)), 0))
+        return found
 
 
 #: Decoded records and their weight.

@@ -43,6 +43,18 @@ def send(bootstrap: str, topic: str, values: Sequence[bytes], partition: int = 0
     assert producer.flush(patience()) == 0
 
 
+def take_back(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
+    """Sends records in a transaction of Kafka's, and aborts it."""
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": f"taking-back-{topic}"}
+    producer = Producer(settings, logger=CLIENT_LOG)
+    producer.init_transactions(patience())
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(patience())
+    producer.abort_transaction(patience())
+
+
 def write_topic(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
     """Creates a topic with these records."""
     make_topic(bootstrap, topic)

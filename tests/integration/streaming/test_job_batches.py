@@ -9,7 +9,10 @@ import random
 import polars as pl
 import pytest
 
+from sources.kafka import Kafka
+from sources.topics import ends_of
 from tests.harness.records import cut
+from tests.harness.topics import take_back
 from tests.harness.world import OneView, World, start
 
 pytestmark = pytest.mark.world(transactions=60)
@@ -48,6 +51,24 @@ def test_batches_of_one_record_are_completed_from_the_lookahead(world: World) ->
         assert 0 in delivered, "no transaction was cut"
         assert set(delivered) == {0, 1}
         assert world.assert_complete(job.tables) == sum(delivered)
+
+
+def test_what_a_transaction_of_kafka_took_back_is_not_read_and_waited_for(world: World) -> None:
+    """Spark counts its offsets, so batches and the topics themselves may end with them."""
+    with world.job() as job:
+        start(job)
+        commit(world, 7)
+        for source in world.sources.values():
+            take_back(world.bootstrap, source.topic, [b"nonsense", b"more of it"])
+        tops = ends_of(Kafka(world.bootstrap), {n: [s.topic] for n, s in world.sources.items()})
+        ends = {source: {p: high for p, (_, high) in each.items()} for source, each in tops.items()}
+        job.running.process(ends)
+        job.running.settle()
+        assert world.assert_complete(job.tables) > 30
+        assert job.standing.vector == world.versions
+        job.running.tend()
+    commit(world, 8)
+    world.go_on()
 
 
 def test_control_the_uncompensated_protocol_is_caught(world: World) -> None:
