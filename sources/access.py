@@ -27,6 +27,8 @@ _CLOSED = "closed by peer"
 _NO_TLS_THERE = "connecting to a PLAINTEXT broker listener"
 _WANTS_CERTIFICATE = ("alert bad certificate", "alert certificate required")
 _NO_SASL_THERE = "Request not valid in current SASL state"
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
+_NOBODY_THERE = f"{_NO_TOKEN}: Failed to connect to"
 _UNKNOWN_MECHANISM = "Unsupported SASL mechanism"
 
 
@@ -152,10 +154,18 @@ def _refuse_user(kafka: Kafka, said: str, at: str) -> None:
         raise WrongUse(
             f"{at} does not offer {kafka.sasl}, which kafka.sasl names; it offers: {offered}"
         )
+    if _NO_TOKEN in said:
+        # What the address answered is left out: it may repeat what it was sent.
+        if _NOBODY_THERE not in said:
+            raise WrongUse(
+                f"kafka.token_url ({kafka.token_url}) gives no token for what kafka.user_env and"
+                f" {_password(kafka)} hold: correct them, kafka.scope or the address"
+            )
+        return
     if kafka.sasl == "OAUTHBEARER":
         raise WrongUse(
-            f"{at} was not convinced, or kafka.token_url gave no token for it: check"
-            f" kafka.token_url, kafka.scope, kafka.user_env and the secret in {_password(kafka)}"
+            f"{at} does not accept the token that kafka.token_url gives: correct kafka.scope, or"
+            " let the broker trust that address and the user in its tokens"
         )
     raise WrongUse(
         f"{at} does not accept user and password (kafka.sasl = {kafka.sasl}): correct what"

@@ -11,11 +11,13 @@ Rules:
 `client` are the settings of librdkafka; those of Spark's JVM are in streaming/spark/access.py.
 """
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import quote
 
 from protocols.errors import WrongUse
 
@@ -107,6 +109,15 @@ class Kafka:
             problem = "has more than one line" if password else "is empty"
             raise WrongUse(f"kafka.{place} {problem}; it has to hold the password and nothing else")
         return User(_variable(self.user_env, "user_env"), password)
+
+    def without_secret(self, text: str) -> str:
+        """Somebody else's words, in which the password is not repeated, however it is written."""
+        if self.sasl is None:
+            return text
+        password = self.user().password
+        for form in (password, json.dumps(password)[1:-1], quote(password, safe="")):
+            text = text.replace(form, "…")
+        return text
 
     def refuse_bad_files(self) -> None:
         """WrongUse for a file that is not there, or not in a form that all clients can read."""

@@ -34,6 +34,9 @@ _NO_ANSWER = (
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError._RESOLVE,
+    # The password or a certificate was changed at the broker.
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
 )
 Report = Callable[[str], None]
 

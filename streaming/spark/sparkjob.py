@@ -156,7 +156,8 @@ class _Stream:
         except StreamingQueryException as error:
             # For a deleted topic Spark shows the error of Kafka's client, without its name.
             self._running.refuse_lost_topics()
-            raise ViewsweepError(f"Spark stopped the stream: {_cause(error)}") from error
+            cause = self._configuration.kafka.without_secret(_cause(error))
+            raise ViewsweepError(f"Spark stopped the stream: {cause}") from error
         finally:
             # Before Spark is told to stop: it waits for the callback.
             self._calls.close()

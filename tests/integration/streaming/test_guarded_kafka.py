@@ -5,19 +5,25 @@ with a certificate of the client's own. Everything that such a run leaves or sho
 the secret.
 """
 
+import base64
+import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import get_args
+from urllib.parse import parse_qs, unquote
 
 import pytest
 from confluent_kafka import KafkaError
 
-from infra.localbroker import Guarded, LocalBroker
+from infra.localbroker import LOOPBACK, Guarded, LocalBroker
 from protocols.errors import Unreachable, WrongUse
 from protocols.views.catalog import catalog_from_json
 from sources import access
@@ -148,6 +154,48 @@ def test_each_mechanism_lets_us_in(place: Place, mechanism: Mechanism) -> None:
     let_in(place.sasl(mechanism), _SECONDS)
     without = replace(place.sasl(mechanism), security="SASL_PLAINTEXT", ca_file=None)
     let_in(replace(without, bootstrap=place.broker.listener("SASL")), _SECONDS)
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """Gives tokens without a signature, which the local broker accepts, to who knows the secret."""
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        given = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+        asked = parse_qs(self.rfile.read(length).decode())
+        # Both halves may be percent-encoded, as OAuth wants it.
+        knows = unquote(given) == f"{USER}:{SECRET}" and asked["scope"] == ["kafka"]
+        claims = {"sub": USER, "iat": int(time.time()), "exp": int(time.time()) + 600}
+        token = f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+        form = {"access_token": token, "expires_in": 600} if knows else {"error": f"no {given}"}
+        self.send_response(200 if knows else 401)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(form).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Keeps quiet."""
+
+
+def _encoded(form: Mapping[str, object]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(form).encode()).rstrip(b"=").decode()
+
+
+def test_a_token_lets_us_in_and_who_gets_none_is_told(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG_WORD", f"not-{SECRET}")
+    with ThreadingHTTPServer((LOOPBACK, 0), _Tokens) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://{LOOPBACK}:{server.server_port}/token"
+        kafka = replace(place.sasl("OAUTHBEARER"), token_url=url, scope="kafka")
+        let_in(kafka, _SECONDS)
+        with pytest.raises(WrongUse, match=r"kafka.token_url .* gives no token") as refused:
+            let_in(replace(kafka, password_env="WRONG_WORD"), 60.0)
+        assert "sesame" not in str(refused.value)
+        server.shutdown()
+    with pytest.raises(Unreachable, match="Failed to acquire SASL OAUTHBEARER token"):
+        let_in(kafka, 1.0)
 
 
 def _stranger(place: Place) -> Kafka:

@@ -1,8 +1,10 @@
 """What lets a client in: read when it is made, refused by its key, and never shown."""
 
+import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -96,6 +98,13 @@ def test_a_plain_cluster_has_nothing_to_hide() -> None:
             "kafka.bootstrap.servers": "kafka:1",
             "kafka.isolation.level": "read_committed",
         }
+
+
+def test_nobody_repeats_the_password_for_us(sasl: Kafka) -> None:
+    for said in (SECRET, json.dumps({"no": SECRET}), urlencode({"no": SECRET})):
+        assert "sesame" in said
+        assert "sesame" not in sasl.without_secret(f"refused: {said}")
+    assert Kafka("kafka:1").without_secret("refused") == "refused"
 
 
 def _refusal(kafka: Kafka) -> str:
