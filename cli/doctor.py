@@ -73,7 +73,7 @@ def connector(
     else:
         from sources.mariadb import connector as mariadb
 
-        form = mariadb.connector(settings.name, topic, address, known.bootstrap)
+        form = mariadb.connector(settings.name, topic, address, known.kafka.bootstrap)
     form["database.password"] = "…"
     typer.echo(orjson.dumps(form, option=orjson.OPT_INDENT_2).decode())
 

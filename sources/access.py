@@ -10,6 +10,8 @@ import logging
 import socket
 import ssl
 import time
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,6 +22,7 @@ from sources.kafka import Kafka
 
 _MOMENT = 0.02
 _PROBE_SECONDS = 3.0
+_LAST_SECONDS = 1.0
 #: A broker that starts or stops closes a connection or two; one that is asked in the wrong way
 #: closes all of them.
 _CLOSED_AGAIN = 3
@@ -64,20 +67,17 @@ def let_in(kafka: Kafka, seconds: float) -> None:
     client = admin(kafka, heard.logger(), {"error_cb": heard.errors.append})
     deadline = time.monotonic() + seconds
     asked = client.describe_cluster(request_timeout=seconds)
+    probed = False
     while not asked.done() and time.monotonic() < deadline:
         client.poll(_MOMENT)
         for error in heard.errors:
             _refuse(kafka, error)
-        if heard.closed >= _CLOSED_AGAIN:
+        if heard.closed >= _CLOSED_AGAIN and not probed:
             _refuse_tls(kafka)
-    try:
-        if asked.done():
-            asked.result()
-            return
-    except KafkaException as error:
-        reason = heard.last or error.args[0].str()
-    else:
-        reason = heard.last or f"no answer for {seconds:g} s"
+            probed = True
+    if _has_answered(asked, client, heard):
+        return
+    reason = heard.last or f"no answer for {seconds:g} s"
     if heard.closed >= _CLOSED_AGAIN:
         reason = (
             "it closes every connection: perhaps it is no broker, or it wants another"
@@ -87,6 +87,16 @@ def let_in(kafka: Kafka, seconds: float) -> None:
         f"no Kafka broker answers at {kafka.bootstrap} ({reason}); start it, or correct"
         " kafka.bootstrap"
     )
+
+
+def _has_answered(asked: "Future[object]", client: AdminClient, heard: _Heard) -> bool:
+    """Whether it answered this question, or another one that needs no controller: a proxy in front
+    of brokers may name none."""
+    if asked.done() and asked.exception() is None:
+        return True
+    with suppress(KafkaException):
+        return not heard.last and bool(client.list_topics(timeout=_LAST_SECONDS).brokers)
+    return False
 
 
 def admin(

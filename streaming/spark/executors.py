@@ -5,7 +5,8 @@ number of its slice; its result names the file of the changes, or is an error.
 
 The executors import this package: on a cluster, `spark-submit --py-files`. They ask the query
 servers, read the topics and write into the table themselves, so they need to reach all three, and
-need the variables that `token_env` names in their environment (`spark.executorEnv.…`).
+need the variables that `token_env` and `[kafka]` name in their environment
+(`spark.executorEnv.…`), and the files of `[kafka]`.
 """
 
 import pickle
