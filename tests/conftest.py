@@ -25,6 +25,7 @@ _FIRST = (
     "integration/streaming/test_bad_input.py",
     "property/test_operators.py",
     "integration/streaming/test_topics_replaced.py",
+    "integration/streaming/test_guarded_kafka.py",
     "simulation/test_sweep_schedules.py",
     "integration/postgres/test_postgres_commands.py",
     "integration/system/test_large_transaction.py",

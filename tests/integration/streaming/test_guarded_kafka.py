@@ -89,11 +89,16 @@ def _user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 #: `viewsweep` that also prints what Spark knows and shows of the run, its web pages included.
 _TALKATIVE = """
-import sys, urllib.request
+import os, sys, urllib.request
 from cli.main import main
 from infra import sparksettings
 from streaming.spark import sparkjob
 sparksettings._LOOPBACK_ONLY |= {"spark.ui.enabled": "true", "spark.ui.port": "0"}
+# As docs/kafka.md has it for executors; and one that is shown, or the search would prove nothing.
+sparksettings._LOOPBACK_ONLY |= {
+    "spark.executorEnv.KAFKA_PASSWORD": os.environ["KAFKA_WORD"],
+    "spark.executorEnv.KAFKA_USER": os.environ["KAFKA_USER"] + " is shown",
+}
 run = sparkjob._Stream._run
 def talkative(self, query):
     run(self, query)
@@ -124,7 +129,7 @@ def test_a_job_with_spark_keeps_the_view_and_the_secret(
         world.wait_until_published()
         ran = _run(world, "--json", "--summary", str(tmp_path / "summary.json"))
         assert ran.returncode == 0, ran.stderr
-        for said in ("PLAN ==", "PAGE", '"positions"', "keeping it"):
+        for said in ("PLAN ==", f"{USER} is shown", '"positions"', "keeping it"):
             assert said in ran.stdout + ran.stderr
         with world.job() as job:
             job.check()
