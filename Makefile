@@ -32,11 +32,15 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Long campaigns: a million simulated runs, every protocol live, crashes of real processes, attacks.
+# Long campaigns: a million simulated runs, every protocol live, crashes of real processes, attacks,
+# answers of real databases under load.
 soak: setup
 	$(BIN)/python -m bench.campaigns
 	$(BIN)/python -m bench.crashes --times 15 --stops 3
 	$(BIN)/python -m bench.hostile
+	$(BIN)/python -m bench.answers --database postgres
+	$(BIN)/python -m bench.answers --database mariadb
+	$(BIN)/python -m bench.databasecrashes --on mixed
 
 # The tables of the README and the pictures beside them.
 tables: setup

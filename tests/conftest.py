@@ -22,6 +22,8 @@ _FIRST = (
     "integration/postgres/test_postgres_live.py",
     "simulation/test_sweep_variants.py",
     "conformance/test_postgres.py",
+    "conformance/test_mariadb.py",
+    "integration/mariadb/test_mariadb_live.py",
     "integration/streaming/test_bad_input.py",
     "property/test_operators.py",
     "integration/streaming/test_topics_replaced.py",
