@@ -1,16 +1,18 @@
 """`viewsweep trace`: the trace of a live run, reconstructed afterwards from what is stored.
 
-    commits     from the topics, from version 1 on
+    commits     from the topics, from version 1 on; of databases, which publish no version, from
+                where the view begins
     deliveries  from the view's `progress` table, with the questions and their answers
     states      from the view's `changes` table
-    base rows   from the sources: the rows they hold now, less everything that they committed
+    base rows   from the sources: the rows they hold now, less everything that they committed since
 
 The job stores nothing for this purpose, and nothing is judged here: the checker receives the
 commits and the states, and computes by itself what the states should have been.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -33,18 +35,20 @@ from protocols.checking.tracewriting import (
     state_line,
 )
 from protocols.errors import SourceViolation, WrongUse
-from protocols.exchange.mailbox import Mailbox
-from protocols.exchange.questions import Query
+from protocols.exchange.correction import snapshot
+from protocols.exchange.inclusion import Prefix
+from protocols.exchange.mailbox import Received
+from protocols.exchange.questions import Query, Snapshot
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.tree import AnyView
 from sources.history import UNKNOWN, other_past
-from sources.port import Changes
+from sources.partitions import Ends, Offsets, more_in, offsets_in
+from sources.port import Changes, Known
 from sources.topics import ends_of
 from streaming.intake.asking import Sources
 from streaming.intake.lookahead import Lookahead
 from streaming.settings.configuration import Configuration, SourceSettings, ViewSettings
 from warehouse.definition import stored_view
-from warehouse.standing import Standing
 from warehouse.tables import ViewTables
 
 
@@ -55,7 +59,7 @@ def write_live_trace(configuration: Configuration, settings: ViewSettings, file:
     if not tables.exists:
         raise WrongUse(f"view {view.name} has no first state yet; let 'viewsweep run' make it")
     _refuse_folded(tables)
-    past = _read_past(configuration, view, tables.standing())
+    past = _read_past(configuration, view, tables)
     try:
         with file.open("wb") as out:
             for line in _lines(view, tables, settings.protocol, past):
@@ -76,17 +80,6 @@ def _refuse_folded(tables: ViewTables) -> None:
         )
 
 
-def _refuse_databases(used: Mapping[str, SourceSettings]) -> None:
-    """WrongUse for sources whose topics do not begin with their first transactions."""
-    for source, settings in used.items():
-        if settings.database is not None:
-            raise WrongUse(
-                f"source {source} is a database, whose topic does not begin with its first"
-                " transaction: there is no trace of views over it. Its log tells what it has"
-                " committed"
-            )
-
-
 @dataclass(frozen=True)
 class _Past:
     """Everything that the sources of a view ever committed, and their rows before that."""
@@ -99,47 +92,85 @@ class _Past:
     global_id: Callable[[str, int], str | None]
 
 
-def _read_past(configuration: Configuration, view: AnyView, standing: Standing) -> _Past:
-    """Reads all topics from their beginning, and all relations of the view once."""
+def _read_past(configuration: Configuration, view: AnyView, tables: ViewTables) -> _Past:
+    """Reads the topics from where the trace begins, and all relations of the view once."""
     used = {source: configuration.sources[source] for source in view.sources}
-    _refuse_databases(used)
+    standing, known = tables.standing(), _known(used, tables)
     patience = configuration.job.patience_seconds
     ends = ends_of(configuration.kafka, {s.name: s.topics for s in used.values()})
     logs = {relation: FrameLog() for relation in view.relations}
-    mailbox = Mailbox[Frame](logs, dict.fromkeys(used, 0))
+    received = Received[Frame](
+        logs,
+        {source: known[source][0] if source in known else 0 for source in used},
+    )
     sources = Sources(used, patience, _silent, threading.Event())
-    begin = {s: {p: low for p, (low, _) in each.items()} for s, each in ends.items()}
-    changes = {
-        source: sources.changes(source, view.relations_of(source), mailbox, offsets, (), UNKNOWN)
-        for source, offsets in begin.items()
-    }
-    lookahead = Lookahead(configuration.kafka, changes, patience, _silent, threading.Event())
     try:
-        answers = sources.ask([Query(r, r.column_names) for r in view.relations])
-        past = _Past({}, {}, partial(_global_id, changes))
-        for relation, answer in zip(view.relations, answers, strict=True):
-            source, version = relation.source, answer.inclusion.version
-            lookahead.read_until(
-                partial(_has, mailbox, source, version), f"version {version} of {source}"
-            )
-            _refuse_fork(changes[source], version, answer.digest)
-            rows, committed = answer.rows.data, logs[relation].rows()
-            if committed is not None:
-                _add_commits(past, relation, committed)
-                rows = _undone(rows, committed.filter(pl.col(VERSION) <= version), relation)
-            past.initial[source, relation.name] = _repeated(rows, relation)
+        sources.begin(configuration.kafka, ends, known)
+        changes = {
+            source: sources.changes(source, view.relations_of(source), received, *where, UNKNOWN)
+            for source, where in _beginnings(known, ends).items()
+        }
+        with closing(
+            Lookahead(configuration.kafka, changes, patience, _silent, threading.Event())
+        ) as lookahead:
+            past = _Past({}, {}, partial(_global_id, changes))
+            questions = [Query[Frame](r, r.column_names) for r in view.relations]
+            for question, answer in zip(questions, sources.ask([*questions]), strict=True):
+                source, newest = question.source, answer.newest
+                lookahead.read_until(
+                    partial(_has, received, source, newest), f"version {newest} of {source}"
+                )
+                if answer.inclusion == Prefix(newest):
+                    _refuse_fork(changes[source], newest, answer.digest)
+                found = snapshot(received, question, answer)
+                _add_relation(past, question.relation, found, logs[question.relation].rows())
         for source, digest in standing.digests.items():
             _refuse_fork(changes[source], standing.vector[source], digest)
         return past
     except SourceViolation as error:
-        raise SourceViolation(f"{error}. (A trace needs every topic from version 1 on)") from None
+        raise SourceViolation(f"{error}. (A trace needs every topic from its begin on)") from None
     finally:
-        lookahead.close()
         sources.close()
 
 
-def _has(mailbox: Mailbox[Frame], source: str, version: int) -> bool:
-    return mailbox.received(source) >= version
+def _known(used: Mapping[str, SourceSettings], tables: ViewTables) -> dict[str, Known]:
+    """Where the topics of databases are read from: their first transactions were never there."""
+    databases = [source for source, settings in used.items() if settings.database is not None]
+    if not databases:
+        return {}
+    first = tables.first_standing()
+    return {source: (first.vector[source], first.tokens[source]) for source in databases}
+
+
+def _beginnings(
+    known: Mapping[str, Known], ends: Mapping[str, Ends]
+) -> dict[str, tuple[Offsets, Sequence[int]]]:
+    """Source → the offsets from which its topics are read, and what else its adapter needs."""
+    found: dict[str, tuple[Offsets, Sequence[int]]] = {}
+    for source, each in ends.items():
+        offsets: Offsets | None = {partition: low for partition, (low, _) in each.items()}
+        more: Sequence[int] = ()
+        if source in known:
+            _, token = known[source]
+            offsets, more = offsets_in(token, each), more_in(token, each)
+        assert offsets is not None, f"the token of {source} is about other partitions"
+        found[source] = offsets, more
+    return found
+
+
+def _add_relation(
+    past: _Past, relation: Relation, found: Snapshot[Frame], committed: pl.DataFrame | None
+) -> None:
+    """Adds the commits of one relation, and the rows that it had before them."""
+    rows = found.rows.data
+    if committed is not None:
+        _add_commits(past, relation, committed)
+        rows = _undone(rows, committed.filter(pl.col(VERSION) <= found.version), relation)
+    past.initial[relation.source, relation.name] = _repeated(rows, relation)
+
+
+def _has(received: Received[Frame], source: str, version: int) -> bool:
+    return received.received(source) >= version
 
 
 def _refuse_fork(changes: Changes, version: int, digest: int) -> None:

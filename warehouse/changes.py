@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.errors import ProtocolBug, WrongUse
@@ -38,6 +39,16 @@ class ChangesTable:
         if self._standing is None:
             self._standing = standing_in(self._existing(), self._view.sources)
         return self._standing
+
+    def first_standing(self) -> Standing:
+        """The standing of the first state; WrongUse if the log does not reach back to it."""
+        try:
+            return standing_in(DeltaTable(self.path, version=0), self._view.sources)
+        except (DeltaError, OSError):
+            raise WrongUse(
+                f"the log of {self.path} has lost its first commit, and with it the place in the"
+                " sources' topics where the view begins: there is no trace any more"
+            ) from None
 
     def begin(self, rows: pl.DataFrame, standing: Standing, keep_minutes: float) -> None:
         """The first state, at position 0, in one commit."""

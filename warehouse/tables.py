@@ -76,6 +76,10 @@ class ViewTables:
         """The standing of the view's last commit."""
         return self._changes.standing()
 
+    def first_standing(self) -> Standing:
+        """The standing of the first state; WrongUse if the log does not reach back to it."""
+        return self._changes.first_standing()
+
     # -- writing -------------------------------------------------------------------------------
 
     def define(self) -> None:

@@ -51,6 +51,7 @@ def test_a_view_is_right_while_its_databases_are_written(
         world.number_from_here()
         with world.job(protocol=protocol) as job, while_they_write(world, job, _EACH):
             assert world.assert_right(job.tables) > _EACH
+        assert world.verdict(protocol).verdict == "valid"
 
 
 def test_a_view_over_databases_of_two_kinds_is_right_while_they_are_written(
@@ -78,3 +79,4 @@ def test_control_the_uncompensated_protocol_is_wrong(
             pytest.raises(AssertionError),
         ):
             world.assert_right(job.tables)
+        assert world.verdict("naive").verdict == "invalid"
