@@ -8,16 +8,17 @@ the secret.
 import base64
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import parse_qs, unquote
 
 import pytest
@@ -25,12 +26,15 @@ from confluent_kafka import KafkaError
 
 from infra.localbroker import LOOPBACK, Guarded, LocalBroker
 from protocols.errors import Unreachable, WrongUse
+from protocols.exchange.slices import Slice
 from protocols.views.catalog import catalog_from_json
 from sources import access
 from sources.access import let_in
 from sources.kafka import Kafka, Mechanism
 from sources.simulated.database import SourceDatabase
+from streaming.job.slices import Batch, Swept
 from tests.harness.certificates import Certificates, make_certificates
+from tests.harness.cluster import InThisProcess
 from tests.harness.places import ROOT
 from tests.harness.running import ended
 from tests.harness.waiting import patience
@@ -135,6 +139,7 @@ def test_a_job_with_spark_keeps_the_view_and_the_secret(
             job.check()
             assert world.assert_complete(job.tables) > 0
             assert job.tables.standing().vector == world.versions
+        world.trace("sweep")
     secrets = [SECRET.encode(), b"sesame", place.certificates.key.read_bytes().splitlines()[1]]
     shown = (ran.stdout + ran.stderr).encode()
     for text in (shown, *(f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())):
@@ -152,6 +157,32 @@ def _run(world: World, *options: str) -> "subprocess.CompletedProcess[str]":
         check=False,
         timeout=patience(),
     )
+
+
+@dataclass
+class _Watched(InThisProcess):
+    """Executors that are sent no secret, and find updates in the topics that the driver has not."""
+
+    world: World
+
+    def sweep(self, batch: Batch, slices_: Sequence[Slice]) -> list[Swept]:
+        assert b"sesame" not in pickle.dumps(batch)
+        self.world.commit_at_random(random.Random(5), 40)
+        self.world.wait_until_published()
+        return super().sweep(batch, slices_)
+
+
+def test_executors_come_in_by_themselves(place: Place, topic: str, tmp_path: Path) -> None:
+    with World(tmp_path, place.broker.bootstrap, topic, kafka=place.sasl()) as world:
+        world.publish()
+        changes: dict[str, Any] = {"executors": _Watched(2, world), "executor_rows": 1}
+        with world.job(protocol="batched-sweep", **changes) as job:
+            start(job)
+            world.commit_at_random(random.Random(4), 40)
+            world.wait_until_published()
+            assert job.take(world.records_after(job)) > 0
+            assert job.measures.batches_on_executors == 1
+            assert world.assert_complete(job.tables) > 0
 
 
 @pytest.mark.parametrize("mechanism", get_args(Mechanism)[:3])
