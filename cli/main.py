@@ -5,50 +5,58 @@ message on stderr. If it may be a defect of viewsweep, the message names a file 
 """
 
 import contextlib
+import importlib
 import importlib.metadata
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cli.advise import advise
-from cli.bench import bench
-from cli.check import check
-from cli.compare import compare, protocols
-from cli.demo import demo
-from cli.explain import constructs, explain
 from cli.reports import message_of, without_tracebacks
-from cli.run import run
-from cli.simulate import simulate
-from cli.sources import app as sources_app
-from cli.trace import trace
 from infra.errors import InfraError
 from protocols.errors import ViewsweepError
 
 #: Typer's exit code for Ctrl-C, which it does not report.
 _INTERRUPTED = 130
+#: Command → its module, in the order of the help.
+_COMMANDS = {
+    "run": "cli.run",
+    "check": "cli.check",
+    "trace": "cli.trace",
+    "explain": "cli.explain",
+    "advise": "cli.advise",
+    "simulate": "cli.simulate",
+    "compare": "cli.compare",
+    "demo": "cli.demo",
+    "bench": "cli.bench",
+    "protocols": "cli.compare",
+    "constructs": "cli.explain",
+}
+#: Group of commands → the module of its `app`.
+_GROUPS = {"sources": "cli.sources"}
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Keep provably consistent views of databases that you do not own, as Delta tables.",
-)
-app.add_typer(sources_app, name="sources")
-app.command()(run)
-app.command()(check)
-app.command()(trace)
-app.command()(explain)
-app.command()(advise)
-app.command()(simulate)
-app.command()(compare)
-app.command()(demo)
-app.command()(bench)
-app.command()(protocols)
-app.command()(constructs)
+
+def command_line(arguments: Sequence[str] = ()) -> typer.Typer:
+    """The command that the arguments begin with, or else all: their imports take a second."""
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Keep provably consistent views of databases that you do not own, as Delta tables.",
+    )
+    app.callback()(options)
+    every = {**_GROUPS, **_COMMANDS}
+    for name in arguments[:1] if every.keys() & set(arguments[:1]) else every:
+        module = importlib.import_module(every[name])
+        if name in _GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(getattr(module, name))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -57,7 +65,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
@@ -70,7 +77,7 @@ def main() -> None:
     """The entry point: runs the command and turns errors into messages and exit codes."""
     without_tracebacks(_complain)
     try:
-        app(standalone_mode=True)
+        command_line(sys.argv[1:])(standalone_mode=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

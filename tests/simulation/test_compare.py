@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.compare import listed
-from cli.main import app
+from cli.main import command_line
 from protocols.checking.levels import LEVELS
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, PROTOCOLS
@@ -78,7 +78,7 @@ def test_the_command_gives_json_a_plot_and_the_tables_of_a_file(tmp_path: Path) 
     readme.write_text("before\n" + "\n".join(marks) + "\nafter\n")
     options = ["-p", "sweep", "-p", "eca", "--updates", "20", "--runs", "2", "--relations", "3"]
     arguments = ["compare", *options, "--json", "--plot", str(plot), "--into", str(readme)]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(command_line(), arguments)
     assert result.exit_code == 0, result.output
     form = orjson.loads(result.stdout)
     assert [row["protocol"] for row in form["rows"]] == ["sweep", "eca"]
@@ -95,7 +95,7 @@ def test_a_file_without_a_place_for_the_tables_is_refused(tmp_path: Path) -> Non
     file = tmp_path / "README.md"
     file.write_text("nothing here")
     arguments = ["compare", "-p", "sweep", "--updates", "10", "--runs", "1", "--into", str(file)]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(command_line(), arguments)
     assert isinstance(result.exception, WrongUse)
     assert "has no place for the table" in str(result.exception)
     assert file.read_text() == "nothing here"

@@ -8,14 +8,14 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
+from cli.main import command_line
 from tests.harness.world import World
 
 RUNNER = CliRunner()
 
 
 def inspected(file: Path, *options: str) -> str:
-    ended = RUNNER.invoke(app, ["sources", "inspect", "--config", str(file), *options])
+    ended = RUNNER.invoke(command_line(), ["sources", "inspect", "--config", str(file), *options])
     assert ended.exit_code == 0, ended.output
     return ended.stdout
 
@@ -62,6 +62,8 @@ def test_a_person_reads_keys_topics_and_sizes(world: World) -> None:
 @pytest.mark.parametrize(("option", "part"), [("nowhere", "there is no [sources.nowhere]")])
 def test_an_unknown_source_is_named(world: World, option: str, part: str) -> None:
     file = world.write_configuration()
-    ended = RUNNER.invoke(app, ["sources", "inspect", "--config", str(file), "--source", option])
+    ended = RUNNER.invoke(
+        command_line(), ["sources", "inspect", "--config", str(file), "--source", option]
+    )
     assert ended.exit_code != 0
     assert part in str(ended.exception)

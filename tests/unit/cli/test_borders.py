@@ -54,9 +54,10 @@ THROWN: list[tuple[BaseException, str]] = [
     (KeyError("version"), "KeyError: 'version'"),
     (ProtocolBug("an invariant"), "an invariant"),
 ]
+APP = commandline.command_line()
 COMMANDS = [
     *((info, ["sources"]) for info in sources_app.registered_commands),
-    *((info, list[str]()) for info in commandline.app.registered_commands),
+    *((info, list[str]()) for info in APP.registered_commands),
 ]
 
 
@@ -108,6 +109,7 @@ def test_what_any_command_throws_is_one_message_with_exit_3_and_its_way_is_in_a_
     def throwing() -> None:
         raise thrown
 
+    monkeypatch.setattr(commandline, "command_line", lambda _: APP)
     monkeypatch.setattr(info, "name", command_name(info))
     monkeypatch.setattr(info, "callback", throwing)
     code, said = complained([*group, info.name or ""], capsys, monkeypatch)
