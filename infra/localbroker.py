@@ -31,6 +31,7 @@ from typing import IO
 
 from infra import watchdog
 from infra.brokercheck import answers
+from infra.classarchives import broker_options
 from infra.errors import InfraError
 from infra.jars import broker_jars
 from infra.java import java
@@ -296,7 +297,7 @@ class LocalBroker(StartedInWith):
         class_path = os.pathsep.join(str(jar) for jar in broker_jars(self._progress))
         return [
             *(str(java()), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            *("-Xshare:auto", "-Djava.awt.headless=true"),
+            *("-Xshare:auto", "-Djava.awt.headless=true", *broker_options()),
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
             *("-cp", class_path),
         ]

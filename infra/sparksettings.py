@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from infra.classarchives import driver_options
 from infra.errors import InfraError, without_traceback
 from infra.jars import cache_directory, spark_jars
 from infra.progress import Progress, on_stderr
@@ -25,9 +26,6 @@ from infra.progress import Progress, on_stderr
 DEFAULT_MASTER = "local[2]"
 
 _LOG4J = Path(__file__).parent / "log4j2.properties"
-#: The driver plans one small batch after the other. Compiling that twice, and collecting garbage in
-#: parallel threads, doubled the JVM's time, on the cores that the batch itself needs.
-_DRIVER_OPTIONS = Path(__file__).parent / "driver.options"
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -75,7 +73,6 @@ _STREAMING = {
 
 _QUIET = {
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.defaultJavaOptions": f'-XX:VMOptionsFile="{_DRIVER_OPTIONS}"',
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
 }
 
@@ -93,6 +90,7 @@ def settings(master: str = DEFAULT_MASTER, progress: Progress = on_stderr) -> di
         **_SMALL_BATCHES,
         **_STREAMING,
         **_QUIET,
+        "spark.driver.defaultJavaOptions": f'-XX:VMOptionsFile="{driver_options()}"',
     }
 
 
