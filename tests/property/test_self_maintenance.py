@@ -50,8 +50,8 @@ def run(
         sources = Sources(case.catalog, found)
         sources.hold({relation: rows.values() for relation, rows in contents.items()})
         warehouse = Warehouse(case.view, found, sources, expressions)
+        before = warehouse.view()
         for number in range(length):
-            before = warehouse.view()
             contents, transaction = possible.transaction(contents)
             sources.hold({relation: contents[relation].values() for relation in transaction})
             warehouse.take(transaction)
@@ -59,7 +59,9 @@ def run(
             if told.difference is not None:
                 told.difference = f"seed {seed}, transaction {number}: {told.difference}"
                 return told
-            told.changes += warehouse.view() != before
+            after = warehouse.view()
+            told.changes += after != before
+            before = after
     return told
 
 
@@ -70,9 +72,10 @@ def difference(
     if warehouse.view() != sources.rows(case.sql):
         return "V"
     for name in found.views:
-        if warehouse.auxiliary(name) != sources.auxiliary(name, found):
+        due = sources.auxiliary(name, found)
+        if warehouse.auxiliary(name) != due:
             return f"the auxiliary view of {name}"
-        if sources.rows(kept_as(name, found).sql) != sources.auxiliary(name, found):
+        if sources.rows(kept_as(name, found).sql) != due:
             return f"the auxiliary view of {name} as an inner join"
     return None
 

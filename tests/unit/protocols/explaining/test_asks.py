@@ -149,7 +149,7 @@ def stories(scenario: Scenario, view: AnyView) -> Iterator[Story]:
             there, back = update(relation, old, new), update(relation, new, old)
             rows = held if kind != "insertion" else {**held, relation: others}
             if old != new:
-                yield Story(relation, kind, rows, (there, back, there, back))
+                yield Story(relation, kind, rows, (there, back, there))
 
 
 def _rows(scenario: Scenario, relation: Relation) -> list[Row]:
@@ -183,7 +183,7 @@ def worked(sql: str, story: Story) -> Iterator[tuple[bool, Work]]:
     None for changes whose state would have no value.
     """
     try:
-        first, _, again, _ = watched(sql, story.held, story.updates, "batched-sweep")
+        first, _, again = watched(sql, story.held, story.updates, "batched-sweep")
         (fresh,) = watched(sql, story.held, story.updates[:1], "batched-sweep", restarted=False)
     except NoValue:
         return

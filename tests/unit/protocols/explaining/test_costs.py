@@ -112,8 +112,8 @@ def works(kept: Kept, relation: Relation, kind: Kind) -> Iterator[tuple[Work, li
     for there, back, row in tried(relation, kind, kept.held[relation]):
         rows = [each for each in kept.held[relation] if each != row or kind != "insertion"]
         held = {**kept.held, relation: rows}
-        story = [there, back, there, back]
-        first, _, again, _ = watched(kept.sql, held, story, "batched-sweep")
+        story = [there, back, there]
+        first, _, again = watched(kept.sql, held, story, "batched-sweep")
         (fresh,) = watched(kept.sql, held, [there], "batched-sweep", restarted=False)
         yield first, [again, fresh]
 
