@@ -2,6 +2,7 @@
 test process.
 """
 
+import gc
 import os
 import re
 import sys
@@ -55,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if missing := [file for file in _FIRST if not (_TESTS / file).exists()]:
         raise pytest.UsageError(f"tests/conftest.py names files that are not there: {missing}")
     items.sort(key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays, so the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:
