@@ -13,6 +13,7 @@ from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.simulation.algebras import ALGEBRAS, Algebra
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import MemorySource
+from protocols.views.catalog import Catalog
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
 
@@ -41,19 +42,25 @@ def settings_of(scenario: Scenario, protocol: Entry, algebra: str) -> tuple[Sett
     return tuple(replace(s, algebra=ALGEBRAS[used]) for s in (first, *beside))
 
 
+@lru_cache(maxsize=64)
+def parsed(name: str, sql: str, catalog: Catalog) -> AnyView:
+    """A view, parsed once: the scenarios of a shrinking differ in their rows and updates only."""
+    return parse_view(name, sql, catalog)
+
+
 @lru_cache(maxsize=16)
 def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
     """One of the further views, kept by the same protocol if it can."""
     sql = scenario.beside[number]
     alone = replace(scenario, name=f"{scenario.name or 'view'} {number + 2}", view=sql, beside=())
-    view = parse_view(alone.name, sql, scenario.catalog)
+    view = parsed(alone.name, sql, scenario.catalog)
     return setting_of(alone, protocol if protocol.keeps(view) else _BESIDE, "bag")
 
 
 @lru_cache(maxsize=16)
 def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
     """The parts that all runs over a scenario share; WrongUse if its view cannot be kept."""
-    view = parse_view(scenario.name or "view", scenario.view, scenario.catalog)
+    view = parsed(scenario.name or "view", scenario.view, scenario.catalog)
     protocol.refuse_view(view)
     participants: dict[str, set[str]] = {}
     for update in scenario.updates:

@@ -31,10 +31,10 @@ VIEWS = {**NAMES, **LINKS, **GROUPS}
 @pytest.fixture(autouse=True)
 def _nothing_known_from_before() -> Iterator[None]:
     """Clears the caches: views parsed with and without a defect must not mix."""
-    for cache in (campaign._contents, setting.setting_of):
+    for cache in (campaign._contents, setting.setting_of, setting.parsed):
         cache.cache_clear()
     yield
-    for cache in (campaign._contents, setting.setting_of):
+    for cache in (campaign._contents, setting.setting_of, setting.parsed):
         cache.cache_clear()
 
 

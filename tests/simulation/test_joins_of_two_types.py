@@ -104,7 +104,7 @@ def test_it_is_kept_as_duckdb_computes_it(name: str, protocol: str) -> None:
 @pytest.fixture
 def _nothing_known_from_before() -> Iterator[None]:
     """Clears the caches: views parsed with and without a defect must not mix."""
-    caches = (campaign._contents, setting.setting_of)
+    caches = (campaign._contents, setting.setting_of, setting.parsed)
     for cache in caches:
         cache.cache_clear()
     yield

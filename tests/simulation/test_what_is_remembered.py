@@ -23,7 +23,7 @@ BATCHED = PROTOCOLS["batched-sweep"]
 
 @pytest.fixture(autouse=True)
 def _nothing_known_from_before() -> Iterator[None]:
-    caches = (campaign._drawn, campaign._contents, setting.setting_of)
+    caches = (campaign._drawn, campaign._contents, setting.setting_of, setting.parsed)
     for cache in caches:
         cache.cache_clear()
     yield
