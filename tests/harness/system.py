@@ -21,7 +21,8 @@ from infra.owned import OwnedProcess
 from protocols.errors import Unreachable, ViewsweepError
 from sources.simulated.workloads import workload
 from sources.wire.client import SourceClient
-from tests.harness.waiting import eventually, patience
+from tests.harness.running import ran
+from tests.harness.waiting import eventually
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
 from warehouse.tables import ViewTables
@@ -249,15 +250,8 @@ class LiveSystem:
         return ran.stdout
 
     def run(self, arguments: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*_VIEWSWEEP, *arguments.split()],
-            cwd=self.directory,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(),
-        )
+        """A command that ends by itself; only what runs beside the test gets a process."""
+        return ran(arguments.split(), self.directory)
 
     def _environment(self) -> dict[str, str]:
         """Killed processes leave their temporary files where they are deleted with the system."""

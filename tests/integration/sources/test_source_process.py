@@ -8,9 +8,11 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
 import polars as pl
@@ -24,6 +26,7 @@ from sources.simulated.database import SourceDatabase
 from sources.simulated.workloads import WORKLOADS
 from sources.wire.client import SourceClient
 from tests.harness.places import ROOT
+from tests.harness.running import ran
 from tests.harness.waiting import eventually, patience
 
 with warnings.catch_warnings():
@@ -35,6 +38,14 @@ COMMAND = [sys.executable, "-m", "cli.main", "sources"]
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """A command that ends by itself, in this process; `serve` gets one in any case."""
+    if arguments[0] == "serve":
+        return process(*arguments)
+    with mock.patch.dict(os.environ, COLUMNS="200"):
+        return ran(["sources", *arguments], ROOT)
+
+
+def process(*arguments: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         check=False,
@@ -46,14 +57,17 @@ def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def done(*arguments: object) -> str:
-    result = run(*arguments)
+Way = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def done(*arguments: object, way: Way = run) -> str:
+    result = way(*arguments)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
-def refused(*arguments: object, code: int = 2) -> str:
-    result = run(*arguments)
+def refused(*arguments: object, code: int = 2, way: Way = run) -> str:
+    result = way(*arguments)
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stderr
     return result.stderr
@@ -104,9 +118,10 @@ class Serving:
         return self.process.wait(patience())
 
 
-def made(directory: Path, source: str = "sales", workload: str = "retail") -> Path:
+def made(directory: Path, source: str = "sales", workload: str = "retail", way: Way = run) -> Path:
     database = directory / f"{source}.db"
-    done("init", database, "--source", source, "--workload", workload, "--scale", 50, "--seed", 3)
+    filled = ("--workload", workload, "--scale", 50, "--seed", 3)
+    done("init", database, "--source", source, *filled, way=way)
     return database
 
 
@@ -151,7 +166,7 @@ def check_that_topic_and_rows_agree(
 def test_a_workload_is_committed_published_and_served_and_the_source_stays(
     tmp_path: Path, broker: LocalBroker, topic: str
 ) -> None:
-    database = made(tmp_path)
+    database = made(tmp_path, way=process)
     options = ("--broker", broker.bootstrap, "--topic", topic, "--workload", "retail")
     with Serving(database, *options, "--rate", 200, "--transactions", 300) as serving:
         eventually(lambda: serving.status("published") == 300, serving.said)
@@ -159,8 +174,10 @@ def test_a_workload_is_committed_published_and_served_and_the_source_stays(
         answer = serving.client.ask(Query(relation, relation.column_names))
         assert answer.inclusion.version == 300
         assert answer.rows.data.height > 0
-        assert refused("status", "--database", database).count("in use by another process") == 1
-        shown = json.loads(done("status", "--address", serving.client.address, "--json"))
+        said = refused("status", "--database", database, way=process)
+        assert said.count("in use by another process") == 1
+        by_address = ("status", "--address", serving.client.address, "--json")
+        shown = json.loads(done(*by_address, way=process))
         assert (shown["version"], shown["published"], shown["topic"]) == (300, 300, topic)
         assert serving.stop() == 0
     assert f"ready at {serving.client.address}" in serving.said
@@ -325,7 +342,7 @@ def test_apply_stops_at_the_first_transaction_refused_and_says_how_far_it_got(
     nobody = f"127.0.0.1:{free_port()}"
     with Serving(database, "--broker", nobody) as serving:
         again = transactions(tmp_path, change("line", [0, 0], 1), change("line", [9, 9], -1))
-        said = refused("apply", again, "--address", serving.client.address)
+        said = refused("apply", again, "--address", serving.client.address, way=process)
         assert "transaction 1 was refused" in said
         assert "The one before it is committed, the source is at version 4" in said
 
