@@ -66,11 +66,10 @@ def test_a_view_is_examined_inspected_and_kept_by_spark(
         code, text = said("sources", "connector", "a", "--config", file)
         assert code == 0
         assert '"transforms.one.replacement": "' + world.databases["a"].topic in text
-        for number in (5, 6):
-            code, text = said("run", "--config", file, "--once")
-            assert code == 0, text
-            world.commit_at_random(random.Random(number), 20)
-            world.wait_until_published()
+        code, text = said("run", "--config", file, "--once")
+        assert code == 0, text
+        world.commit_at_random(random.Random(6), 20)
+        world.wait_until_published()
         code, text = said("run", "--config", file, "--once")
         assert code == 0, text
         with world.job() as job:
