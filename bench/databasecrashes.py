@@ -1,6 +1,7 @@
 """Kills databases, connectors and the job again and again, and judges every state of the view.
 
-    python -m bench.databasecrashes [--on postgres|mariadb|mixed] [--times 20] [--rate 60]
+    python -m bench.databasecrashes [--on postgres|mariadb|mixed] [--times 20]
+        [--transactions 20000] [--rate 60]
 
 Three databases are written all the time, Debezium publishes, `viewsweep run` keeps a view of their
 join. The job, a Connect process and a database server are each killed (SIGKILL; PostgreSQL by an
@@ -92,7 +93,8 @@ def main(
     on: Annotated[
         Literal["postgres", "mariadb", "mixed"], typer.Option(help="The databases.")
     ] = "postgres",
-    times: Annotated[int, typer.Option(min=1, help="Kills of each part.")] = 20,
+    times: Annotated[int, typer.Option(min=0, help="Kills of each part.")] = 20,
+    transactions: Annotated[int, typer.Option(min=0, help="Go on up to this position.")] = 0,
     rate: Annotated[float, typer.Option(min=1, help="Transactions a second, altogether.")] = 60.0,
     seed: Annotated[int, typer.Option(help="Seed of order and moments.")] = 1,
 ) -> None:
@@ -108,12 +110,19 @@ def main(
             servers.append(stack.enter_context(LocalMariaDB()))
         world = DatabaseWorld(directory, broker.bootstrap, "crashes", KEYED).on(*servers)
         stack.enter_context(world)
-        _suffer(world, servers, times, rate, seed)
+        _suffer(world, servers, times, transactions, rate, seed)
         _judge(world)
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _suffer(world: DatabaseWorld, servers: list[Any], times: int, rate: float, seed: int) -> None:
+def _suffer(
+    world: DatabaseWorld,
+    servers: list[Any],
+    times: int,
+    transactions: int,
+    rate: float,
+    seed: int,
+) -> None:
     dice = random.Random(seed)
     world.publish()
     world.number_from_here()
@@ -141,7 +150,7 @@ def _suffer(world: DatabaseWorld, servers: list[Any], times: int, rate: float, s
                 time.sleep(dice.uniform(0.0, 1.0))
                 victim.start()
                 print(f"{number:3} of {len(plan)}  position {position:6,}  {part}", flush=True)
-            position = _wait_beyond(world, view, job, position)
+            _wait_beyond(world, view, job, max(position, transactions))
         world.wait_until_published()
         _wait_beyond(world, view, job, sum(world.versions.values()) - 1)
     finally:
@@ -151,15 +160,17 @@ def _suffer(world: DatabaseWorld, servers: list[Any], times: int, rate: float, s
 
 def _wait_beyond(world: DatabaseWorld, view: AnyView, job: _Job, position: int) -> int:
     """The position of the view, once it is beyond this one."""
-    since = time.monotonic()
+    since, last = time.monotonic(), -1
     while True:
         job.tend()
         if is_kept(world.directory / "tables" / "v"):
             found = ViewTables(world.directory / "tables", view).standing().position
             if found > position:
                 return found
+            if found > last:
+                since, last = time.monotonic(), found
         if time.monotonic() - since > _LONG_SECONDS:
-            raise TimeoutError(f"the view is still at position {position}")
+            raise TimeoutError(f"the view is still at position {last}")
         time.sleep(_MOMENT)
 
 
