@@ -9,6 +9,7 @@ databases.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import TypeAlias
 
@@ -47,7 +48,13 @@ class Search:
         self._tried = Worlds(case.catalog)
         self._views = self._worlds.rows(case.sql)
         found = case.auxiliary_views
-        self._known = [self._worlds.rows(kept_as(name, found).sql) for name in found.views]
+        #: Most of what is left is left again when something else is missing.
+        self._rows = cache(self._worlds.rows)
+        self._left = cache(self._evaluated)
+        self._known = [self._rows(kept_as(name, found).sql) for name in found.views]
+
+    def _evaluated(self, sql: str, places: tuple[int, ...]) -> list[Rows]:
+        return [_without(rows, places) for rows in self._rows(sql)]
 
     def witness(self, left: Left, *, missing: bool = True) -> Witness | None:
         """Two databases that look alike, and a transaction after which V differs.
@@ -86,7 +93,7 @@ class Search:
         """Pairs of one family that agree on V and on what is left of the auxiliary views."""
         seen: list[list[Rows]] = [self._views]
         for sql, places in left:
-            seen.append([_without(rows, places) for rows in self._worlds.rows(sql)])
+            seen.append(self._left(sql, tuple(places)))
         number, pairs = 0, []
         for family in self._families:
             for other in range(1, len(family)):
