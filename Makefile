@@ -23,7 +23,8 @@ demo: setup
 # More processes than most machines have cores: most of the time of the live tests is waiting for
 # something real. The order of the files is that of tests/conftest.py; xdist's own begins with those
 # of many tests, and so ends with the slowest.
-test: lint .venv/classes
+test: setup
+	$(MAKE) --no-print-directory --jobs 2 lint .venv/classes
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # With it each of the many starts of Spark and of brokers costs a third less. A Java that cannot make
