@@ -19,6 +19,7 @@ from infra.progress import Progress, on_stderr
 #: The driver plans one small batch after the other. Compiling that twice, and collecting garbage in
 #: parallel threads, doubled the JVM's time, on the cores that the batch itself needs.
 _DRIVER_OPTIONS = Path(__file__).parent / "driver.options"
+_NAMES = _BROKER, _SPARK, _OPTIONS = "broker.jsa", "spark.jsa", "spark.options"
 #: A JVM that makes its archive ends late.
 _END_SECONDS = 300.0
 #: Else a JVM says of each class why it is left out, and of an archive that it does not fit.
@@ -30,7 +31,7 @@ def driver_options() -> Path:
 
     One that was made for other options of ours is not used.
     """
-    made, ours = _place("spark.options"), _DRIVER_OPTIONS
+    made, ours = _place(_OPTIONS), _DRIVER_OPTIONS
     if made.exists() and made.read_text().startswith(ours.read_text()):
         return made
     return ours
@@ -38,24 +39,26 @@ def driver_options() -> Path:
 
 def broker_options() -> list[str]:
     """The options of the broker's JVM for its archive, if there is one."""
-    made = _place("broker.jsa")
+    made = _place(_BROKER)
     return [f"-XX:SharedArchiveFile={made}", _SILENT] if made.exists() else []
 
 
 def make_archives(progress: Progress = on_stderr) -> None:
     """Makes both archives, replacing those that are there."""
     progress("archiving the classes of the broker and of Spark, once (about a minute)")
+    for name in _NAMES:  # a JVM cannot use one and make one
+        _place(name).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="viewsweep-classes-", dir=sys.prefix) as directory:
         broker, spark, options = (Path(directory, name) for name in ("broker", "spark", "options"))
         _run_broker(broker, progress)
         _run_spark(spark, progress)
         if not (broker.exists() and spark.exists()):
             raise InfraError("Java has made no archive of classes; nothing needs one")
-        broker.replace(_place("broker.jsa"))
-        spark.replace(_place("spark.jsa"))
+        broker.replace(_place(_BROKER))
+        spark.replace(_place(_SPARK))
         ours = _DRIVER_OPTIONS.read_text()
-        options.write_text(f'{ours}-XX:SharedArchiveFile="{_place("spark.jsa")}"\n{_SILENT}\n')
-        options.replace(_place("spark.options"))
+        options.write_text(f'{ours}-XX:SharedArchiveFile="{_place(_SPARK)}"\n{_SILENT}\n')
+        options.replace(_place(_OPTIONS))
 
 
 def _place(name: str) -> Path:

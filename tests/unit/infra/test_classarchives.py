@@ -9,6 +9,7 @@ import pytest
 from infra import classarchives
 from infra.classarchives import broker_options, driver_options
 from infra.java import java
+from infra.progress import silent
 
 OURS = classarchives._DRIVER_OPTIONS
 
@@ -37,6 +38,22 @@ def test_options_that_were_made_from_others_of_ours_are_not_used(environment: Pa
     made = environment / "viewsweep-spark.options"
     made.write_text("-XX:+UseZGC\n-XX:SharedArchiveFile=x\n")
     assert driver_options() == OURS
+
+
+def test_new_archives_replace_old_ones_which_are_not_used_meanwhile(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded(archive: Path, _progress: object) -> None:
+        assert (broker_options(), driver_options()) == ([], OURS)
+        archive.write_text("new")
+
+    monkeypatch.setattr(classarchives, "_run_broker", recorded)
+    monkeypatch.setattr(classarchives, "_run_spark", recorded)
+    for _ in range(2):
+        classarchives.make_archives(silent)
+        assert (environment / "viewsweep-broker.jsa").read_text() == "new"
+        used = f'-XX:SharedArchiveFile="{environment}/viewsweep-spark.jsa"'
+        assert used in driver_options().read_text().splitlines()
 
 
 def test_a_jvm_ignores_a_broken_archive_without_a_word(environment: Path) -> None:
