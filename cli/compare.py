@@ -108,7 +108,7 @@ def listed() -> str:
     return table(_CAPABILITIES, [_capabilities(entry) for entry in PROTOCOLS.values()])
 
 
-_CAPABILITIES = ("protocol", "what it does", "level", "needs", "transactions kept whole")
+_CAPABILITIES = ("protocol", "what it does", "level", "needs", "transactions shown atomically")
 
 
 def _capabilities(entry: Entry) -> list[str]:
@@ -136,7 +136,7 @@ _HEADINGS = (
     "largest",
     "round trips",
     "states",
-    "meanwhile",
+    "before the last update",
 )
 
 
@@ -166,10 +166,10 @@ def _caption(settings: ComparisonSettings) -> str:
     return (
         f"Per update, over a chain of {settings.relations} relations: without concurrency → with"
         f" {settings.paces[-1]:g} updates per round trip. Messages: pairs of a question and its"
-        " answer. Bytes: of their keys and rows. Largest: the largest message, in bytes. Meanwhile:"
-        f" how many states were shown before the last of {settings.updates} updates arrived, and"
-        " the last update in them. Level reached: the weakest that the checker found in"
-        f" {settings.runs} random runs."
+        " answer. Bytes: of their keys and rows. Largest: the largest message, in bytes. Before the"
+        f" last update: how many states were shown before the last of {settings.updates} updates"
+        " arrived, and the number of the latest update that they included. Level reached: the"
+        f" weakest that the checker found in {settings.runs} random runs."
     )
 
 

@@ -110,7 +110,7 @@ def listed() -> str:
 _LISTED = "constructs"
 _HEADINGS = (
     "construct",
-    "kept?",
+    "supported?",
     "questions per update: nothing remembered yet → everything remembered",
 )
 

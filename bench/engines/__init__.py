@@ -15,7 +15,7 @@ ENGINES: tuple[Engine, ...] = (
     ),
     WholePath(
         "viewsweep-full-restarted",
-        "the same full joins after a restart: the job asks again for all it had remembered",
+        "the same full joins in a restarted job, which asks again for all that it had remembered",
         "full",
         restarted=True,
     ),

@@ -44,13 +44,13 @@ def wrong_state(evidence: Evidence, state: int) -> str:
     if scene.position - scene.since > 0:
         subject = f"Positions {scene.since} to {scene.position} end with {arrived}, so"
     opening = (
-        f"{subject} the state at position {scene.position} has to be the view after exactly the"
+        f"{subject} the state at position {scene.position} must be the view after exactly the"
         f" updates up to position {scene.position}"
         if arrived
-        else "The first state has to be the view over the initial relations"
+        else "The first state must be the view over the initial relations"
     )
     near = _nearest_position(evidence, state)
-    return f"{opening}; however {words}{' ' + half if half else ''} {near} A contradiction."
+    return f"{opening}. However, {words}{' ' + half if half else ''} {near} A contradiction."
 
 
 def _nearest_position(evidence: Evidence, state: int) -> str:
@@ -106,8 +106,8 @@ def wrong_end(evidence: Evidence) -> str:
     )
     words = described(at_top, total, evidence.expected.until(evidence.last))
     return (
-        f"The last state (position {scene.position}) has to be the view after everything that "
-        f"was delivered, up to position {evidence.last}; however {words} A contradiction."
+        f"The last state (position {scene.position}) must be the view after everything that "
+        f"was delivered, up to position {evidence.last}. However, {words} A contradiction."
     )
 
 
@@ -115,7 +115,7 @@ def below_none(evidence: Evidence, state: int, row: int, count: int) -> str:
     """The contradiction of a state with a row count below zero."""
     shown = shown_row(evidence.history.view.rows([row])[row])
     return (
-        f"A view holds a row at least 0 times; however the state of position "
+        f"A view holds a row at least 0 times. However, the state of position "
         f"{evidence.positions[state]} holds {shown} {count} times. A contradiction."
     )
 
@@ -127,7 +127,7 @@ def no_vector(evidence: Evidence, level: Level, found: Found, lattice: Lattice) 
     matches = lattice.matches(state)
     if not len(matches):
         opening = (
-            f"Every state has to be the view at some version vector; however the state of "
+            f"Every state must be the view at some version vector. However, the state of "
             f"position {position} is the view at none of the {lattice.size:,} legal ones."
         )
         opening += f" {_nearest_vectors(evidence, state, lattice)}"
@@ -140,12 +140,12 @@ def no_vector(evidence: Evidence, level: Level, found: Found, lattice: Lattice) 
     also = f" (and at {len(matches) - 1} more vectors)" if len(matches) > 1 else ""
     if level is STRONG:
         return (
-            f"The states have to follow one another in time; however the state of position "
+            f"The states must follow one another in time. However, the state of position "
             f"{position} is the view at {_vector(where)}{also}, and none of these lies at or "
             f"after what the states before it show. A contradiction."
         )
     return (
-        f"No value of the view may be left out; however on every schedule something else comes "
+        f"No value of the view may be left out. However, on every schedule something else comes "
         f"between the states before position {position} and its own, the view at "
         f"{_vector(where)}{also}. A contradiction."
     )

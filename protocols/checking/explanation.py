@@ -217,7 +217,7 @@ def _made_up(scene: Scene, id_: int, count: int) -> str:
     if not later:
         return ""
     delay = _positions(later[0] - scene.position)
-    return f" (the state of position {later[0]} corrects this, {delay} late)"
+    return f" (corrected only in the state at position {later[0]}, {delay} late)"
 
 
 def _early(scene: Scene, lives: Iterable[Lifetime]) -> list[Lifetime]:

@@ -1,4 +1,4 @@
-"""The constructs of SQL with an example each: kept or refused, and at what cost.
+"""The constructs of SQL with an example each: supported or refused, and at what cost.
 
 Each example is read and followed like any view, so the table always agrees with the code.
 """
@@ -43,8 +43,8 @@ CATALOG = catalog_from_json(
 EXAMPLES: dict[str, str] = {
     "`JOIN … ON`, `JOIN … USING`, comma joins": """
         SELECT c.name, o.id FROM crm.customers c, sales.orders o WHERE o.customer = c.id""",
-    "items without a name (called as in PostgreSQL, or `column2`), `*` with `USING`, joins under an"
-    " alias, subqueries without one": """
+    "unnamed items (named as in PostgreSQL, or `column2`), `*` with `USING`, aliased joins,"
+    " subqueries without an alias": """
         SELECT COUNT(*), MAX(j.amount), COUNT(*) + 1
         FROM (crm.customers c JOIN (SELECT * FROM sales.orders) ON customer = c.id) AS j
         GROUP BY j.name""",
@@ -62,19 +62,19 @@ EXAMPLES: dict[str, str] = {
                weight / 2 AS half, id % 7 AS rest,
                GREATEST(id, customer) AS most, LEAST(id, customer) AS least
         FROM sales.orders""",
-    "texts: `||`, `CONCAT`, `UPPER`, `LOWER`, `LENGTH`, `SUBSTRING`, `LEFT`, `RIGHT`, `TRIM`,"
+    "strings: `||`, `CONCAT`, `UPPER`, `LOWER`, `LENGTH`, `SUBSTRING`, `LEFT`, `RIGHT`, `TRIM`,"
     " `REPLACE`, `STARTS_WITH`, `STRPOS`": """
         SELECT id, UPPER(name) || LOWER(name) AS a, CONCAT(name, '!') AS b, LENGTH(name) AS n,
                SUBSTRING(name, 2, 3) AS c, LEFT(name, 2) AS d, RIGHT(name, 2) AS e,
                TRIM(name) AS f, REPLACE(name, 'a', 'o') AS g, STRPOS(name, 'a') AS at
         FROM crm.customers WHERE STARTS_WITH(name, 'A')""",
-    "dates: days between, `+ INTERVAL`, `EXTRACT`, `DATE_TRUNC`": """
+    "dates: difference in days, `+ INTERVAL`, `EXTRACT`, `DATE_TRUNC`": """
         SELECT id, placed - DATE '2020-01-01' AS days, placed + INTERVAL '1' MONTH AS later,
                EXTRACT(year FROM placed) AS y, DATE_TRUNC('month', CAST(placed AS TIMESTAMP)) AS m
         FROM sales.orders""",
     "`LEFT JOIN`, `RIGHT JOIN`": """
         SELECT c.id, o.amount FROM crm.customers c LEFT JOIN sales.orders o ON o.customer = c.id""",
-    "`LEFT JOIN` whose condition is not only equalities": """
+    "`LEFT JOIN` with conditions other than equalities": """
         SELECT c.id, o.amount FROM crm.customers c
         LEFT JOIN sales.orders o ON o.customer = c.id AND o.id > c.boss""",
     "`FULL JOIN`": """
@@ -121,10 +121,10 @@ EXAMPLES: dict[str, str] = {
     "`NOT EXISTS`": """
         SELECT c.id FROM crm.customers c
         WHERE NOT EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer = c.id)""",
-    "`EXISTS` without a link": """
+    "uncorrelated `EXISTS`": """
         SELECT c.id FROM crm.customers c
         WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.amount > 9)""",
-    "a value by key": """
+    "a scalar subquery that looks up a value by key": """
         SELECT o.id, (SELECT c.name FROM crm.customers c WHERE c.id = o.customer) AS name
         FROM sales.orders o""",
     "`NOT IN (SELECT …)`": """
@@ -171,13 +171,13 @@ class Construct:
     name: str
     #: The example.
     sql: str
-    #: The reason why it is refused; None if it is kept.
+    #: The reason why it is refused; None if it is supported.
     refused: str | None
     costs: Costs | None
 
     @property
     def verdict(self) -> str:
-        return "kept" if self.refused is None else f"refused: {self.refused}"
+        return "supported" if self.refused is None else f"refused: {self.refused}"
 
     @property
     def questions(self) -> str:

@@ -136,8 +136,10 @@ def _superfluous(name: str, graph: JoinGraph) -> str:
     others = sorted(graph.names - {name})
     if not others:
         return "its changes alone tell how the view changes"
-    references = "it references all others, so rows inserted there meet none of its rows"
-    return f"{references}, and no changed row has to be found in the view through it"
+    return (
+        "it references all others, so a row newly inserted into one of them joins with none of its"
+        " rows, and no changed row has to be located in the view through it"
+    )
 
 
 def _uses(

@@ -193,7 +193,8 @@ def _about_c_strobe(known: Mapping[str, ProtocolLine]) -> list[Claim]:
             all(count <= math.factorial(n) for n, count in most.items()),
             f"at most {_listed(most)} questions for one update, n = {_listed_keys(most)}: about"
             " twice as many for every further relation. The growth is exponential in any case, but"
-            " not factorial if questions that replace the same relations are asked as one",
+            " not factorial if questions that substitute changes for the same relations are merged"
+            " into one",
         )
     ]
 
@@ -226,8 +227,8 @@ def _about_nested(known: Mapping[str, ProtocolLine]) -> list[Claim]:
         Claim(
             "Nested SWEEP: needs a period in which interfering updates subside",
             line.under_load.installs_meanwhile == 0,
-            f"{_meanwhile(line.under_load)}: the horizon, a bound on the updates in a composite,"
-            " ends each",
+            f"{_meanwhile(line.under_load)}: every composite ends at its horizon, a bound on the"
+            " updates that it may contain",
         ),
     ]
 
@@ -240,9 +241,10 @@ def _about_batched(known: Mapping[str, ProtocolLine]) -> list[Claim]:
         Claim(
             "Batched SWEEP (beyond the paper): n + I - 1 messages per batch, complete consistency",
             all(count <= max(2 * n - 3, 2) for n, count in most.items()) and not line.below,
-            f"at most {_listed(most)} questions for n = {_listed_keys(most)} (I, the inner"
-            f" relations, is n - 2 in a chain); under load {load.per_update(load.questions):.2f}"
-            f" questions and {load.per_update(load.installs):.2f} states per update",
+            f"at most {_listed(most)} questions for n = {_listed_keys(most)} (I, the number of"
+            " inner relations, is n - 2 in a chain); under load"
+            f" {load.per_update(load.questions):.2f} questions and"
+            f" {load.per_update(load.installs):.2f} states per update",
         )
     ]
 
@@ -260,9 +262,12 @@ def _quiescence(name: str, line: ProtocolLine, needs: bool) -> Claim:
 
 
 def _meanwhile(load: RunCost) -> str:
+    arrived = f"had been shown when the {load.updates}th and last update arrived"
+    if not load.installs_meanwhile:
+        return f"no state {arrived}"
     return (
-        f"{load.installs_meanwhile} states, up to update {load.covered_meanwhile}, before the"
-        f" {load.updates}th and last update came"
+        f"{load.installs_meanwhile} states, the last of them including update"
+        f" {load.covered_meanwhile}, {arrived}"
     )
 
 

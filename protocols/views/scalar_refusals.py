@@ -10,7 +10,7 @@ def reason_against(node: exp.Expr) -> str:
     text = node.sql("duckdb")
     name = str(node.this if isinstance(node, exp.Anonymous) else node.key).upper()
     if name in _CHANGING or name.startswith("CURRENT"):
-        return f"{text} has another value each time; compute it when you read the view"
+        return f"{text} returns a different value each time; compute it when you read the view"
     match node:
         case exp.If():
             return "PostgreSQL has no IF; write CASE WHEN … THEN … ELSE … END"

@@ -45,8 +45,8 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     def unlinked(alias: str) -> NoReturn:
         text.refuse(
             binder.places[alias],
-            f"no equality of columns joins {alias!r} to the relations before it, so whole relations"
-            " would have to be read; add such an equality",
+            f"no column equality joins {alias!r} to the relations before it, so whole relations"
+            " would have to be read; add one",
         )
 
     values = tuple((e.name, Column(e.shown.name), kept(e.shown.type)) for e in columns)

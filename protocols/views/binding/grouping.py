@@ -278,8 +278,8 @@ class Grouping:
         if type_.family == "DOUBLE":
             self._text.refuse(
                 at,
-                f"{at.sql('duckdb')}: a sum of DOUBLE depends on the order of its rows; add whole"
-                " numbers: CAST(x * 100 AS BIGINT) for hundredths",
+                f"{at.sql('duckdb')}: a sum of DOUBLE values depends on the order of the rows; sum"
+                " integers instead, for example CAST(x * 100 AS BIGINT) for hundredths",
             )
         if kept(type_).family not in ("BIGINT", "DECIMAL"):
             self._text.refuse(

@@ -211,7 +211,9 @@ def test_a_changed_count_is_refused() -> None:
 def test_a_change_moved_to_another_position_is_refused() -> None:
     story = figure_5().shows(1, (0, 1, 0)).shows(2, (0, 1, 1), ((7, 8), -2), ((5, 6), 2))
     verdict = story.shows(3, (1, 1, 1), ((5, 6), -1)).checked()
-    assert "the state of position 2 corrects this, 1 position late" in str(verdict.contradiction)
+    assert "corrected only in the state at position 2, 1 position late" in str(
+        verdict.contradiction
+    )
 
 
 def test_a_vector_ahead_of_the_deliveries_is_refused_at_every_level() -> None:

@@ -126,12 +126,12 @@ JOINS = [
     ("SELECT o.id FROM shop.orders o LEFT JOIN crm.customers ‸c", 'not SQL: .* near "c"'),
     (
         "SELECT o.id FROM shop.orders o CROSS JOIN ‸crm.customers c",
-        "joins 'c' to the relations .* add such",
+        "joins 'c' to the relations .* add one",
     ),
-    ("SELECT o.id FROM shop.orders o, ‸crm.customers c", "joins 'c' to the relations .* add such"),
+    ("SELECT o.id FROM shop.orders o, ‸crm.customers c", "joins 'c' to the relations .* add one"),
     (
         "SELECT o.id FROM shop.orders o FULL JOIN ‸crm.customers c ON o.id < c.customer",
-        "joins 'c' to the relations .* add such",
+        "joins 'c' to the relations .* add one",
     ),
     ("SELECT id FROM ‸generate_series(1, 3) t(id)", "only relations and subqueries"),
     ("SELECT id FROM ‸read_csv('x.csv')", "only relations and subqueries"),
@@ -195,9 +195,9 @@ GROUPS = [
     ("SELECT ‸no, count(*) FROM shop.lines GROUP BY ROLLUP (id)", "neither in GROUP BY nor in an"),
 ]
 VALUES = [
-    ("SELECT id, ‸random() AS r FROM shop.orders", "has another value each time"),
-    ("SELECT id, ‸now() AS r FROM shop.orders", "has another value each time"),
-    ("SELECT id,\n ‸CURRENT_DATE AS r FROM shop.orders", "has another value each time"),
+    ("SELECT id, ‸random() AS r FROM shop.orders", "returns a different value each time"),
+    ("SELECT id, ‸now() AS r FROM shop.orders", "returns a different value each time"),
+    ("SELECT id,\n ‸CURRENT_DATE AS r FROM shop.orders", "returns a different value each time"),
     ("SELECT id FROM shop.orders WHERE id = ‸$1", "write the value itself"),
     ("SELECT id FROM shop.orders WHERE id = ‸?", "write the value itself"),
     ("SELECT id FROM shop.orders WHERE id = ‸'five'", "'five' is not a BIGINT"),

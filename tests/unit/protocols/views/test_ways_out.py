@@ -78,7 +78,7 @@ WAYS = [
     # joins
     (
         "SELECT o.id FROM shop.orders o, crm.customers c",
-        "add such an equality",
+        "add one",
         "SELECT o.id FROM shop.orders o, crm.customers c WHERE o.customer = c.customer",
     ),
     (
