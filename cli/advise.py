@@ -29,8 +29,9 @@ class AdviseOptions:
     together: Annotated[
         list[str] | None,
         typer.Option(
-            help="Sources that commit together, as a,b: each transaction over several of them is a"
-            " global one. Foreign keys between them are relied on then. Repeat it for others.",
+            help="Sources that commit together, for example a,b: every transaction that spans"
+            " several of them is a global transaction. Foreign keys between these sources are then"
+            " assumed to hold. Repeat the option for further groups of sources.",
             show_default=False,
         ),
     ] = None
@@ -39,7 +40,7 @@ class AdviseOptions:
 
 @taking(AdviseOptions)
 def advise(options: AdviseOptions) -> None:
-    """Advise what to store beside a view so that keeping it needs no question at all.
+    """Show what to store alongside a view so that keeping it needs no questions at all.
 
     It is computed from keys, foreign keys and the columns that updates change.
     Nothing is stored: jobs do not read auxiliary views yet.

@@ -45,12 +45,16 @@ class Benched:
         float | None,
         typer.Option(
             min=1,
-            help="Send so many updates per second, not a burst; measure how fresh the view is.",
+            help="Send this many updates per second instead of one burst, and measure how fresh"
+            " the view is.",
         ),
     ] = None
     seconds: Annotated[int, typer.Option(min=1, help="Duration with --rate.")] = 300
     repeats: Annotated[
-        int, typer.Option(min=1, help="Runs of each engine, in turns; medians are shown.")
+        int,
+        typer.Option(
+            min=1, help="Runs per engine, alternating between engines; medians are shown."
+        ),
     ] = 3
     quick: Annotated[
         bool, typer.Option("--quick", help="A small burst; its figures mean little.")

@@ -35,8 +35,8 @@ def check(
     level: Annotated[
         str | None,
         typer.Option(
-            help=f"Level to ask for: {', '.join(map(str, LEVELS))}. "
-            "By default the one that the protocol claims."
+            help=f"Level to check for: {', '.join(map(str, LEVELS))}. "
+            "Default: the level that the protocol claims."
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,

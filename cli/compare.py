@@ -49,8 +49,9 @@ class Compared:
     into: Annotated[
         Path | None,
         typer.Option(
-            help="Replace the tables in this file: between <!-- compare --> and"
-            " <!-- end of compare -->, and the same with `protocols`."
+            help="Replace the tables in this file: the one between <!-- compare --> and"
+            " <!-- end of compare -->, and the one between <!-- protocols --> and"
+            " <!-- end of protocols -->."
         ),
     ] = None
 
@@ -66,7 +67,7 @@ class Compared:
 
 @taking(Compared)
 def compare(options: Compared) -> None:
-    """Measure Table 1 of the SWEEP paper again: level reached, messages, bytes and states.
+    """Reproduce Table 1 of the SWEEP paper: level reached, messages, bytes and states.
 
     Then check the claims of the papers.
     """

@@ -34,7 +34,7 @@ def doctor(
     publication: _Publication = "viewsweep",
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
-    """Say what PostgreSQL and MariaDB sources and their connectors lack, and how to mend it.
+    """Report what PostgreSQL and MariaDB sources and their connectors lack, and how to fix it.
 
     It changes nothing, except for one mark in the database's log, which has to come back through
     the topic. Exit code 1 if something is missing.

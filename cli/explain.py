@@ -51,7 +51,7 @@ class ExplainOptions:
 
 @taking(ExplainOptions)
 def explain(options: ExplainOptions) -> None:
-    """Explain a view: what it means, which questions its updates cost, and cheaper variants.
+    """Explain a view: what it means, which questions its updates trigger, and cheaper variants.
 
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """

@@ -67,7 +67,10 @@ def _version(wanted: bool) -> None:
 
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="The version.", is_eager=True, callback=_version)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_version
+        ),
     ] = False,
 ) -> None:
     """Keep provably consistent views of databases that you do not own, as Delta tables."""

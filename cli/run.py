@@ -19,7 +19,8 @@ from streaming.settings.configuration import read_configuration
 def run(
     config: ConfigOption = Path("warehouse.toml"),
     view: Annotated[
-        str | None, typer.Option(help="Keep only this view of the configuration (default: all).")
+        str | None,
+        typer.Option(help="Keep only this view up to date (default: all of the configuration)."),
     ] = None,
     protocol: Annotated[
         str | None,
@@ -31,7 +32,7 @@ def run(
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Install the updates that the topics have at the start, then stop."
+            "--once", help="Apply the updates that are in the topics at startup, then stop."
         ),
     ] = False,
     summary: Annotated[

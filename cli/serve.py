@@ -63,11 +63,11 @@ class Served:
         int | None,
         typer.Option(
             min=0,
-            help="End the workload after so many transactions, those before a restart included.",
+            help="End the workload after this many transactions, including those before a restart.",
         ),
     ] = None
     after: Annotated[
-        Path | None, typer.Option(help="Begin the workload when this file exists.")
+        Path | None, typer.Option(help="Wait for this file to exist before starting the workload.")
     ] = None
     token: TokenOption = None
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM) of this host.")] = None
@@ -130,9 +130,9 @@ class Served:
 def serve(served: Served) -> None:
     """Run a source: answer questions, publish commits, and commit a workload if one is given.
 
-    It runs on after the workload's last transaction, until Ctrl-C. Started again after a crash or a
-    kill, it goes on from its last commit. Without its broker it keeps committing and publishes
-    later.
+    It keeps running after the workload's last transaction, until Ctrl-C. When started again after a
+    crash or a kill, it resumes from its last commit. Without its broker it keeps committing and
+    publishes later.
     """
     # Imported here: only a source that publishes needs Kafka's client.
     from sources.simulated.process import SourceProcess, write_atomically

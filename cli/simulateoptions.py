@@ -28,14 +28,16 @@ class SimulateOptions:
         None
     )
     seed: Annotated[int | None, typer.Option(help="Seed of one run (default: 0).")] = None
-    seeds: Annotated[str | None, typer.Option(help="Seeds of a campaign, such as 1..20000.")] = None
+    seeds: Annotated[
+        str | None, typer.Option(help="Range of seeds, one run each, such as 1..20000.")
+    ] = None
     random: Annotated[
         bool, typer.Option("--random", help="Choose the scenario at random, too.")
     ] = False
     views: Annotated[
         bool,
         typer.Option(
-            "--views", help="Use random views with more SQL than inner joins (with --random)."
+            "--views", help="Use random views that go beyond inner joins (with --random)."
         ),
     ] = False
     exhaustive: Annotated[
@@ -49,7 +51,8 @@ class SimulateOptions:
     algebra: Annotated[
         str | None,
         typer.Option(
-            help="How rows are kept: bag (default; fast for few rows) or frame (as in a job)."
+            help="How rows are represented: bag (default; fast for few rows) or frame (as in a"
+            " job)."
         ),
     ] = None
     stale: Annotated[
@@ -58,7 +61,11 @@ class SimulateOptions:
     ] = None
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Parts of a relation, each of which is read at its own moment."),
+        typer.Option(
+            min=1,
+            help="Number of parts into which each relation is split; each part is read at a"
+            " different time.",
+        ),
     ] = None
     reads: Annotated[
         str | None,
@@ -69,21 +76,28 @@ class SimulateOptions:
     ] = None
     copies: Annotated[
         str | None,
-        typer.Option(help="Relations of which a copy answers, not the source: none, some, all."),
+        typer.Option(
+            help="Relations for which a local copy answers instead of the source: none, some, all."
+        ),
     ] = None
     slices: Annotated[
         int | None,
-        typer.Option(min=1, help="Most slices into which a batch is cut for executors."),
+        typer.Option(
+            min=1, help="Maximum number of slices into which a batch is cut for executors."
+        ),
     ] = None
     crashes: Annotated[
-        int | None, typer.Option(min=0, help="Most crashes of the warehouse in a run.")
+        int | None, typer.Option(min=0, help="Maximum number of warehouse crashes in a run.")
     ] = None
     redelivery: Annotated[
         str | None, typer.Option(help="Order of redelivery after a crash: same or other.")
     ] = None
-    updates: Annotated[int | None, typer.Option(min=0, help="Updates of a random scenario.")] = None
+    updates: Annotated[
+        int | None, typer.Option(min=0, help="Number of updates in a random scenario.")
+    ] = None
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of a campaign (default: all cores).")
+        int | None,
+        typer.Option(min=1, help="Number of processes for several seeds (default: one per core)."),
     ] = None
     shrink: Annotated[
         bool, typer.Option("--shrink/--no-shrink", help="Shrink the first failing run.")

@@ -125,7 +125,7 @@ def index(
     database: DatabaseArgument,
     on: Annotated[list[str], typer.Option("--on", help="name=column,column; repeat for more.")],
 ) -> None:
-    """Create indexes at a source that is not running, for look-ups of a few keys.
+    """Create indexes in a source that is not running, for look-ups of a few keys.
 
     For example: viewsweep sources index sales.db --on orders=customer_id,product_id
     """
