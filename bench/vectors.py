@@ -11,9 +11,10 @@ A vector explains a state if exactly the rows of the state have it in their boxe
 
 1. it lies in the boxes of all rows of the state: in their intersection, from `low` to below
    `high`;
-2. at `low` other rows may exist as well. Each has to be ended by raising the vector in some
-   coordinate to the row's end there, as far as `high` allows; if only one coordinate is possible,
-   it is forced, else each is tried. Raising may let in further rows; nothing has to be lowered.
+2. at `low` other rows may exist as well. Each such row has to be excluded: the vector is raised in
+   one coordinate to the version at which the row ends, if that is still below `high`; if only one
+   coordinate is possible, it is forced, else each is tried. Raising may let in further rows;
+   nothing has to be lowered.
 """
 
 import numpy as np

@@ -31,7 +31,7 @@ from protocols.simulation.campaign import (
 )
 from protocols.simulation.drawn import Shaped
 from protocols.simulation.exhaustive import Exploration, OneOfAll
-from protocols.simulation.failure import WrittenRun, written_run_from_json
+from protocols.simulation.failure import RecordedRun, recorded_run_from_json
 from protocols.simulation.journal import Outcome
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule
@@ -175,7 +175,7 @@ def _explored(options: SimulateOptions) -> SimulationReport:
     name = shaped.form.get("name") or shaped.shape
     options.say(f"scenario {name}, all schedules, reads {reads}")
     progress = _Progress(None)
-    failing: WrittenRun | None = None
+    failing: RecordedRun | None = None
     try:
         for number, outcome in enumerate(exploration.schedules(), 1):
             trouble = trouble_of(
@@ -185,7 +185,7 @@ def _explored(options: SimulateOptions) -> SimulationReport:
             if trouble is not None:
                 report.tally.troubles.append((number, trouble))
                 one = OneOfAll(outcome.choices, reads)
-                failing = failing or WrittenRun(shaped.form, entry.name, one, trouble)
+                failing = failing or RecordedRun(shaped.form, entry.name, one, trouble)
             progress.at(report.tally)
     except Exception as error:
         words = f"{type(error).__name__}: {error}; the schedules after it were not tried"
@@ -203,7 +203,7 @@ def _explored(options: SimulateOptions) -> SimulationReport:
 
 def _replayed(options: SimulateOptions, path: Path) -> SimulationReport:
     """Repeats a run from a file."""
-    written = written_run_from_json(_read(path))
+    written = recorded_run_from_json(_read(path))
     entry = protocol_named(options.protocol or written.protocol)
     report = SimulationReport(entry, f"viewsweep simulate --replay {path} --protocol {entry.name}")
     options.say(f"protocol {entry.name}, which claims {entry.level}")
@@ -243,7 +243,7 @@ def _write_down(options: SimulateOptions, campaign: Campaign, report: Simulation
     for _, kind in KINDS:
         for seed, trouble in report.tally.of(kind)[:1]:
             form, schedule = campaign.shaped(seed).form, campaign.schedule(seed)
-            written = WrittenRun(form, campaign.entry.name, schedule, trouble)
+            written = RecordedRun(form, campaign.entry.name, schedule, trouble)
             if options.shrink:
                 Console(stderr=True).print(Text(f"shrinking seed {seed} …", style="dim"))
                 written = shrunk(form, campaign.entry, schedule)
@@ -255,7 +255,7 @@ def _write_down(options: SimulateOptions, campaign: Campaign, report: Simulation
                     Console(stderr=True).print(Text(trouble.traceback))
 
 
-def _saved(options: SimulateOptions, written: WrittenRun, name: str) -> str:
+def _saved(options: SimulateOptions, written: RecordedRun, name: str) -> str:
     path = options.failures / f"{name}.json"
     try:
         options.failures.mkdir(parents=True, exist_ok=True)

@@ -75,7 +75,10 @@ def all_temporary_files_in(directory: Path) -> Iterator[None]:
 
 
 def remove_abandoned(above: Path) -> None:
-    """Removes the directories of dead owners. Another start may do the same at this moment."""
+    """Removes the directories of dead owners.
+
+    Another process that is starting may be doing the same at this moment.
+    """
     with contextlib.suppress(OSError):
         for directory in above.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):

@@ -296,7 +296,7 @@ def refuse_lost(kafka: Kafka, read: Offsets) -> None:
 
 
 def lost(topic: str, reason: str) -> SourceViolation:
-    """The error for a topic that has lost records while it was read."""
+    """The error for a topic that lost records while it was being read."""
     return SourceViolation(
         f"topic {topic!r} was deleted, recreated or cut while it was read ({reason}). Its source"
         " creates the topic again, and fills it from version 1, with its next commit or at its next"

@@ -51,7 +51,9 @@ def standing_in(table: DeltaTable, sources: Iterable[str]) -> Standing:
 
 
 def latest_in(lake: Path, sources: Iterable[str]) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Source → the latest version that a view of the lake has of it, and its token.
+    """Maps each source to the latest version of it that any view in the lake contains.
+
+    The token for that version comes with it. The lake is the warehouse's directory.
 
     Views that cannot be read are left out.
     """

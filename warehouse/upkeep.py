@@ -210,7 +210,10 @@ def tend(table: DeltaTable, directory: Path) -> None:
 
 
 def compact(table: DeltaTable) -> bool:
-    """Compacts small files, into the largest tier that has many of them; False if none has."""
+    """Compacts small files up to the largest target size for which there are many smaller ones.
+
+    False if there is no such size.
+    """
     sizes = [size for _, size in delta.files_of(table)]
     for target in reversed(_TIERS):
         if sum(size < target // 2 for size in sizes) >= _MANY:

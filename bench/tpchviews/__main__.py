@@ -11,7 +11,7 @@ from protocols.views.sql import parse_view
 
 
 def kept(sql: str) -> tuple[bool, str]:
-    """Whether a view is kept, and at most how many questions an update asks; or why not."""
+    """Whether a view is supported, and why not, or the largest number of questions of an update."""
     try:
         costs = costs_of(parse_view("view", sql, CATALOG))
     except ViewRefused as refused:

@@ -15,7 +15,7 @@ from protocols.algebra.expressions_reference import compared, is_among, negated
 from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.steps import (
     Applied,
-    Chosen,
+    Case,
     Constant,
     Decided,
     Input,
@@ -230,7 +230,7 @@ class _Steps:
         may_fail = any(each.may_fail for each in (last, *chain.from_iterable(branches)))
         return self._once(
             ("case", case.type, *branches, last),
-            lambda: Chosen(may_fail, tuple(branches), last, case.type),
+            lambda: Case(may_fail, tuple(branches), last, case.type),
         )
 
     def _once(self, key: tuple[Hashable, ...], make: Callable[[], Step]) -> Step:

@@ -165,7 +165,7 @@ class Decided(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen(Step):
+class Case(Step):
     """CASE: the value of the first condition that is true, else the default."""
 
     branches: tuple[tuple[Step, Step], ...]

@@ -66,7 +66,7 @@ def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
     for id_, n in _spread(wrong):
         held = due.get(id_, 0)
         why = _extra(scene, id_, n, held) if n > 0 else _missing(scene, id_, held)
-        reasons.append(f"Row {shown_row(rows[id_])}: {why}{_made_up(scene, id_, n)}.")
+        reasons.append(f"Row {shown_row(rows[id_])}: {why}{_corrected_later(scene, id_, n)}.")
     return f"it {' and '.join(parts)}. {' '.join(reasons)}"
 
 
@@ -211,7 +211,7 @@ def _extra_by_position(scene: Scene, id_: int) -> str:
     return "no later position brings it"
 
 
-def _made_up(scene: Scene, id_: int, count: int) -> str:
+def _corrected_later(scene: Scene, id_: int, count: int) -> str:
     """The position of a later state that corrects the row, in words."""
     later = [p for p, n in scene.missed.of(id_) if p > scene.position and n * count < 0]
     if not later:

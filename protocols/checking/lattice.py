@@ -120,7 +120,10 @@ class Lattice:
         return Found(True) if first is None else Found(False, first)
 
     def strong(self, states: int) -> Found:
-        """Does a chain of vectors explain the states, from the first state's own to the top?"""
+        """Whether a chain of vectors explains the states.
+
+        It starts at the first state's vector and ends at the top.
+        """
         kept = self._distinct(states)
         if len(kept) * len(self.shape) * self.size > self.budget.cells:
             raise BudgetError(f"{len(kept)} states over {self.size:,} vectors is too much work")

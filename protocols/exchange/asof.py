@@ -31,7 +31,7 @@ def asof(
 def as_answered(
     _mailbox: Mailbox[D], atom: Atom, keys: D | None, _cut: int, position: int
 ) -> Maintenance[D, D]:
-    """The control: the rows that the source holds when it is asked, errors included."""
+    """For control protocols (`naive`): the rows as the source answered them, without correction."""
     (found,) = yield [about(atom, keys, position)]
     return found.rows.select(atom.renaming)
 

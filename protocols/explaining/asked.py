@@ -1,7 +1,7 @@
 """Questions without rows: which relations are asked, by which columns, and in which order.
 
-A task of maintenance (`exchange/questions.py`) yields rounds of questions. Here a task is just its
-rounds; as there, tasks run one after the other or side by side.
+A task of maintenance (`exchange/questions.py`) yields rounds of questions. Here a task is only the
+list of its rounds. As in `exchange/questions.py`, tasks run one after the other or side by side.
 """
 
 from collections.abc import Sequence

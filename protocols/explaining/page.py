@@ -145,13 +145,13 @@ def _block(joins: BlockAnalysis) -> Iterator[str]:
         for orphans in (*update.insertion, *update.deletion):
             yield from _item(f"I: {orphans}", "  ")
         if update.spared:
-            yield from _spared(update)
+            yield from _reduced_by_keys(update)
     if joins.counters is not None:
         yield from _item(f"above it {joins.counters}")
 
 
-def _spared(update: UpdateAnalysis) -> Iterator[str]:
-    """The rest of an update that only inserts, or only deletes, after foreign keys."""
+def _reduced_by_keys(update: UpdateAnalysis) -> Iterator[str]:
+    """What an update that only inserts or only deletes still touches, by foreign keys."""
     if not update.reduced.affected:
         yield f"an insertion or deletion of {update.alias} touches nothing, by foreign keys"
         return

@@ -3,7 +3,8 @@
 Strong consistency; at most n - 1 queries per update and far fewer when updates are concurrent. The
 sweep of an update meets other updates that have been delivered meanwhile. Instead of taking them
 out of the answers and sweeping each by itself later, it *absorbs* them: a nested sweep computes
-their effect on the atoms visited so far, and from there on both are swept together.
+their effect on the atoms (occurrences of relations in the view) visited so far, and from there on
+both are swept together.
 
 With base = the state that the view reflects, S = the updates absorbed so far and W = the join over
 the atoms visited, the composite is always W(base + S) - W(base). Absorbing the changes T of an atom
@@ -20,8 +21,9 @@ Deviations from the printed figure (algorithms.md, section 3):
   its changes merged. So frames nest at most n deep; they are kept on an explicit stack, which shows
   the whole state of a composite.
 * Updates to absorb are read from the log, and not inferred from the queue at the moment when the
-  answer came: no race, no need for FIFO channels. It also makes questions for an empty partial
-  needless. The printed form has to ask them, because it learns of updates to absorb from answers.
+  answer came: no race, no need for FIFO channels. Reading them from the log also makes questions
+  for an empty partial unnecessary. The printed form has to ask them, because it learns of updates
+  to absorb from answers.
 * The join graph may be arbitrary; "Left..Right" becomes the set of atoms that a frame has to cover.
 """
 

@@ -62,7 +62,7 @@ class Memory:
         self._knows_all = self._saw_all = False
 
     def find(self, wanted: pl.DataFrame) -> tuple[pl.DataFrame | None, pl.DataFrame]:
-        """The known ones of these groups, and the groups that are not known."""
+        """The groups among these that are remembered, and those that are not."""
         if not self._parts:
             return None, wanted.clear() if self._knows_all else wanted
         hashes = row_hashes(wanted, self._by).to_numpy()
@@ -78,7 +78,7 @@ class Memory:
         return pl.concat(known), rest.clear() if self._knows_all else rest
 
     def learn(self, rows: pl.DataFrame) -> None:
-        """Takes the groups that a batch changes, as they are after it."""
+        """Stores the groups that a batch changes, in their state after the batch."""
         self._learnt = rows
 
     def seen(self, rows: pl.DataFrame, all_of_them: bool = False) -> None:

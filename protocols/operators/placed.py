@@ -1,11 +1,12 @@
 """Changes of many positions in one frame, and operations on them by columns.
 
-A frame of *entries* has `_position` and `_count`: this many more of the row from that position on.
-Rows from before the batch stand at BEGINNING. So the entries of an input up to a position add up to
-its rows at that position, for every position at once, and
+A frame of *entries* has the columns `_position` and `_count`: from `_position` on, there are
+`_count` more of the row. Rows from before the batch have the position BEGINNING. So the entries of
+an input up to a position add up to its rows at that position, for every position at once, and
 
     pairs      the join of two inputs: entries at p and q make an entry at max(p, q), because only
-               from then on are both there. Sums of steps multiply like that; no state is made.
+               from then on are both there. Multiplying two such sums of changes term by term
+               gives exactly these entries, so no intermediate state has to be built.
     running    the count of a row from each position on; never below zero, which the operators
                check (`counting.py`)
     when_there whether the row is there: 1 from where the count becomes positive, until it is 0

@@ -90,7 +90,10 @@ def advise(
     statistics: Mapping[str, Statistics] | None = None,
     together: Collection[Collection[str]] = (),
 ) -> Advice:
-    """Finds the advice for a view; WrongUse if the paper's language does not have it."""
+    """Finds the advice for a view.
+
+    WrongUse if the view uses SQL that the paper does not cover.
+    """
     view = select_project_join(parse_view(name, sql, catalog))
     found = auxiliary_views(view, catalog.foreign_keys, together)
     expressions = maintenance_expressions(found)

@@ -37,7 +37,10 @@ def need(name: str, graph: JoinGraph) -> frozenset[str]:
 
 
 def need_0(graph: JoinGraph) -> dict[str, tuple[Way, ...]]:
-    """The need sets to begin with: the empty one where the key itself is preserved."""
+    """The initial need sets.
+
+    For a relation whose own key the view preserves, the empty set; for any other relation, none.
+    """
     return {v.name: ((),) if graph.preserves(v.name) else () for v in graph.vertices}
 
 

@@ -106,7 +106,7 @@ def trouble_of(
     double_check: bool = False,
     contents: "AnyContents | None" = None,
 ) -> Trouble | None:
-    """The error of a run that came to its end; None if it has none."""
+    """The error found in a completed run; None if there is none."""
     view = setting_of(scenario, entry, "bag").view
     objected = objection(view, entry, outcome, contents)
     if objected is not None or double_check:

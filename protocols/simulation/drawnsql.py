@@ -325,7 +325,7 @@ class _Drawing:
         return tables, own, f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def _test_of_both(self, own: Sequence[VisibleColumn], columns: Sequence[VisibleColumn]) -> str:
-        """Draws a test other than an equality over columns of a subquery and the outer query."""
+        """Draws a condition, not a plain equality, on columns of a subquery and the outer query."""
         ours, theirs = self._rng.choice(own), self._rng.choice(columns)
         if ours.type != theirs.type:
             return f"({ours.text} IS NULL OR {theirs.text} IS NOT NULL)"

@@ -20,8 +20,8 @@ from protocols.simulation.schedule import Schedule, schedule_from_json
 
 
 @dataclass(frozen=True)
-class WrittenRun:
-    """One run of a protocol, and its error when it was written to the file."""
+class RecordedRun:
+    """One recorded run of a protocol, with the error that it had when it was recorded."""
 
     form: Mapping[str, Any]
     protocol: str
@@ -50,7 +50,7 @@ class WrittenRun:
         return Judged(outcome, trouble_of(scenario, entry, outcome, double_check=True))
 
 
-def written_run_from_json(form: Any) -> WrittenRun:
+def recorded_run_from_json(form: Any) -> RecordedRun:
     """Reads a written run; raises WrongUse with the missing part."""
     if not isinstance(form, dict):
         raise WrongUse("a written run has to be a JSON object")
@@ -60,7 +60,7 @@ def written_run_from_json(form: Any) -> WrittenRun:
     refuse_unknown_fields("the run", form, ("scenario", "schedule", "protocol", "verdict"))
     verdict = form.get("verdict")
     trouble = None if verdict is None else _trouble(verdict)
-    return WrittenRun(form["scenario"], form["protocol"], _schedule(form["schedule"]), trouble)
+    return RecordedRun(form["scenario"], form["protocol"], _schedule(form["schedule"]), trouble)
 
 
 def _schedule(form: Any) -> Schedule | OneOfAll:

@@ -19,7 +19,7 @@ from typing import Any
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import Entry
 from protocols.simulation.campaign import Trouble, judged_run
-from protocols.simulation.failure import WrittenRun
+from protocols.simulation.failure import RecordedRun
 from protocols.simulation.scenario import scenario_from_json
 from protocols.simulation.schedule import Schedule
 
@@ -41,14 +41,14 @@ _HARMLESS: dict[str, Any] = {
 Form = dict[str, Any]
 
 
-def shrunk(form: Any, entry: Entry, schedule: Schedule, budget: int = 4000) -> WrittenRun:
+def shrunk(form: Any, entry: Entry, schedule: Schedule, budget: int = 4000) -> RecordedRun:
     """Shrinks a failing run: the smallest failing one found within `budget` runs."""
     shrinking = _Shrinking(entry, budget, copy.deepcopy(form), schedule)
     shrinking.record()
     while shrinking.simplify_scenario() or shrinking.simplify_knobs():
         pass
     shrinking.simplify_choices()
-    return WrittenRun(shrinking.form, entry.name, shrinking.schedule, shrinking.trouble)
+    return RecordedRun(shrinking.form, entry.name, shrinking.schedule, shrinking.trouble)
 
 
 @dataclass
@@ -136,7 +136,7 @@ class _Shrinking:
         return self._try(self.form, given, exactly=True)
 
     def _try(self, form: Form, schedule: Schedule, exactly: bool = False) -> bool:
-        """Runs a candidate; if it fails as the original did, it is the smallest so far."""
+        """Runs a candidate; one that fails as the original did is the smallest so far."""
         if self.budget <= 0:
             return False
         self.budget -= 1

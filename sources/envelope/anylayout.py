@@ -65,12 +65,15 @@ def _parse(group: pl.DataFrame, relation: Relation | None) -> pl.DataFrame:
     if relation is not None:
         with suppress(pa.ArrowInvalid):
             return parsed(lines, group.height, relation, schemas, "error")
-    _need_json(json, lines)
+    _require_json(json, lines)
     return parsed(lines, group.height, relation, schemas, "ignore")
 
 
-def _need_json(texts: pl.Series, lines: pa.Buffer) -> None:
-    """Fields that are not read must be JSON too; orjson checks texts that Arrow might accept."""
+def _require_json(texts: pl.Series, lines: pa.Buffer) -> None:
+    """Checks that fields that are not read are valid JSON too.
+
+    orjson parses the texts that Arrow might wrongly accept.
+    """
     suspect = texts.str.contains(_SUSPECT)
     if _has_long_number(lines):
         suspect |= texts.str.contains(_LONG)

@@ -74,7 +74,8 @@ def place_of(record: bytes, source: str) -> tuple[Place, GlobalPart | None] | No
 
     None if it is not a record of this source.
 
-    Its rows are not read: their relation may have had other columns then.
+    Its rows are not read: their relation may have had different columns when the record was
+    written.
     """
     try:
         content = _json_object(record)

@@ -67,7 +67,10 @@ def _rows(groups: Sequence[RelationRecords], batch: RequestedRelations) -> dict[
 def _in_order(
     frames: Sequence[pl.DataFrame], column: str, schema: Mapping[str, pl.DataType]
 ) -> pl.DataFrame:
-    """Stable: the old row of a record stays before its new one."""
+    """Concatenates the frames in the order of the column.
+
+    The sort is stable, so the old row of a record stays before the new one.
+    """
     if len(frames) < 2:
         return frames[0] if frames else pl.DataFrame(schema=schema)
     rows = pl.concat(frames)

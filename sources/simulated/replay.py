@@ -208,5 +208,8 @@ class Touched:
 
 
 def _one_nan(value: Any) -> Any:
-    """Replaces any NaN by the one object of `ColumnType.decode`, so that equal rows hash equal."""
+    """Replaces any NaN with the single NaN object that `ColumnType.decode` uses.
+
+    So equal rows have equal hashes.
+    """
     return math.nan if value != value else value

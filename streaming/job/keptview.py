@@ -278,7 +278,8 @@ class KeptView:
     ) -> pl.DataFrame:
         """The rows of `progress`, one for each transaction.
 
-        At a position with several transactions, the first row has the questions and skips.
+        If a position has several transactions, only its first row holds the questions asked and the
+        number of questions skipped.
         """
         times = np.empty(len(order), np.int64)
         for number, source in enumerate(order.sources):

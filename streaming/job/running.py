@@ -220,15 +220,15 @@ class Running:
         before = self._positions()
         with self._context.measures.step("decode"):
             self._views.without_faulty_sources(
-                lambda: self._reading.read_up_to(self._read_of(ends))
+                lambda: self._reading.read_up_to(self._ends_of_read_sources(ends))
             )
         # Memory grows with a sweep, not with the batch: the rest is left to further sweeps.
         while self._sweep(ends):
             pass
         return self._positions() - before
 
-    def _read_of(self, ends: Mapping[str, Offsets]) -> dict[str, Offsets]:
-        """The ends of the sources that a view reads."""
+    def _ends_of_read_sources(self, ends: Mapping[str, Offsets]) -> dict[str, Offsets]:
+        """The end offsets of those sources that at least one view reads."""
         read = {source for view in self._views.kept for source in view.view.sources}
         return {source: each for source, each in ends.items() if source in read}
 

@@ -8,7 +8,7 @@ import pytest
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import PROTOCOLS
 from protocols.simulation.campaign import Campaign
-from protocols.simulation.failure import written_run_from_json
+from protocols.simulation.failure import recorded_run_from_json
 from protocols.simulation.shrinking import shrunk
 
 NAIVE, SWEEP = PROTOCOLS["naive"], PROTOCOLS["sweep"]
@@ -23,7 +23,7 @@ def test_a_failing_run_shrinks_to_two_updates_or_one_and_replays(seed: int) -> N
     small = shrunk(form, NAIVE, campaign.schedule(first))
     assert len(form["updates"]) == 9
     assert len(small.form["updates"]) <= 2
-    again = written_run_from_json(json.loads(json.dumps(small.to_json())))
+    again = recorded_run_from_json(json.loads(json.dumps(small.to_json())))
     assert again.again(NAIVE).trouble == small.trouble
     assert again.again(SWEEP).trouble is None
 
@@ -37,7 +37,7 @@ def test_what_does_not_fail_is_not_shrunk() -> None:
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
 def test_replay(path: Path) -> None:
     """A stored failure: the protocol that failed still fails, and the right ones do not."""
-    written = written_run_from_json(json.loads(path.read_text()))
+    written = recorded_run_from_json(json.loads(path.read_text()))
     found = written.again(PROTOCOLS[written.protocol]).trouble
     assert found == written.trouble
     for name in ("sweep", "batched-sweep", "nested-sweep"):
@@ -65,16 +65,16 @@ def test_there_are_replays() -> None:
 )
 def test_what_is_no_written_run_is_refused(form: object) -> None:
     with pytest.raises(WrongUse):
-        written_run_from_json(form)
+        recorded_run_from_json(form)
 
 
 @pytest.mark.parametrize("place", [(), ("verdict",), ("schedule",), ("scenario",)])
 def test_a_field_of_a_written_run_that_nobody_reads_is_refused(place: tuple[str, ...]) -> None:
     form = json.loads(REPLAYS[0].read_text())
-    written_run_from_json(form)
+    recorded_run_from_json(form)
     inner = form
     for step in place:
         inner = inner[step]
     inner["note"] = "x"
     with pytest.raises(WrongUse, match="the field 'note' is not known here; there are: "):
-        written_run_from_json(form).again(SWEEP)
+        recorded_run_from_json(form).again(SWEEP)

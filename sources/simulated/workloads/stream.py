@@ -64,7 +64,7 @@ class Workload:
         return Catalog(tuple(table.relation for table in tables))
 
     def view_named(self, name: str | None) -> str:
-        """One of its views; without a name the inner join that comes first."""
+        """The SQL of the view with this name; without one, that of the main view, an inner join."""
         if name is None:
             return self.view
         if name not in self.further:
