@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 from bench.memory import command, descendants
 from infra.localbroker import LOOPBACK, free_port
@@ -251,7 +252,8 @@ class LiveSystem:
 
     def run(self, arguments: str) -> "subprocess.CompletedProcess[str]":
         """A command that ends by itself; only what runs beside the test gets a process."""
-        return ran(arguments.split(), self.directory)
+        with mock.patch.dict(os.environ, self._environment(), clear=True):
+            return ran(arguments.split(), self.directory)
 
     def _environment(self) -> dict[str, str]:
         """Killed processes leave their temporary files where they are deleted with the system."""
