@@ -20,6 +20,8 @@ class Database(Protocol):
     source: Source
     story: Story
     bootstrap: str
+    #: Whether a question waits for something in the topic.
+    is_asked_through_its_topic: bool
 
     @property
     def committed(self) -> Sequence[Committed]:

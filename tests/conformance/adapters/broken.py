@@ -258,12 +258,12 @@ class NoticesNoEmptyTopic(SimulatedSource):
 
 
 class GoesOnAfterACut(SimulatedSource):
-    """It goes on with the first record that is left."""
+    """It goes on with what comes next, if what it should go on with is gone."""
 
     def resumed(self, kafka: Kafka, ends: Ends, version: int, token: Token, digest: int) -> Token:
         offsets = offsets_in(token, ends)
-        if offsets is not None:
-            token = token_of({p: max(offset, ends[p][0]) for p, offset in offsets.items()})
+        if offsets is not None and any(offset < ends[p][0] for p, offset in offsets.items()):
+            return token_of({partition: high for partition, (_, high) in ends.items()})
         return super().resumed(kafka, ends, version, token, digest)
 
 

@@ -47,6 +47,7 @@ class RealDatabase(ABC):
 
     source: Source
     server: Server
+    is_asked_through_its_topic = True
 
     def __init__(self, story: Story, bootstrap: str, topic: str, server: Server) -> None:
         self.story, self.bootstrap, self.topic, self.server = story, bootstrap, topic, server

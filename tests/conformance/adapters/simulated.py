@@ -61,6 +61,8 @@ class Simulated:
 class SimulatedDatabase:
     """One of them, and what was committed to it."""
 
+    is_asked_through_its_topic = False
+
     source: Source
 
     def __init__(
