@@ -63,7 +63,9 @@ def _sources(text: str, known: Described) -> tuple[str, ...]:
     for name in names:
         if name not in known.catalog.sources:
             there = ", ".join(known.catalog.sources)
-            raise WrongUse(f"--together {text}: there is no source {name!r}; there are: {there}")
+            raise WrongUse(
+                f"--together {text}: there is no source {name!r}; choose one of: {there}"
+            )
     if len(set(names)) < 2:
         raise WrongUse(f"--together {text}: name at least two sources, such as --together a,b")
     return names

@@ -59,14 +59,20 @@ def described(
     """The relations that one of the three names; WrongUse if it is not exactly one."""
     given = sum(each is not None for each in (config, catalog, workload))
     if given > 1:
-        raise WrongUse("give one of --config, --catalog and --workload: each names the relations")
+        raise WrongUse(
+            "give only one of --config, --catalog and --workload: each of them already describes"
+            " the relations"
+        )
     if config is not None:
         return _held_by_sources(config, sizes)
     if catalog is not None:
         return _written_down(catalog)
     if workload is not None:
         return Described(workload_named(workload).catalog)
-    raise WrongUse("name the relations: --config FILE, --catalog FILE or --workload NAME")
+    raise WrongUse(
+        "say where the relations are described: give --config FILE, --catalog FILE or --workload"
+        " NAME"
+    )
 
 
 def _written_down(file: Path) -> Described:

@@ -61,8 +61,8 @@ def _claimed_by(protocol: str) -> Level:
     """The level that a protocol promises; WrongUse if there is no such protocol here."""
     if protocol not in PROTOCOLS:
         raise WrongUse(
-            f"the level of protocol {protocol!r} is not known here; name one with --level: "
-            f"{', '.join(map(str, LEVELS))}"
+            f"the level that protocol {protocol!r} claims is unknown; specify a level with"
+            f" --level: {', '.join(map(str, LEVELS))}"
         )
     return PROTOCOLS[protocol].level
 

@@ -83,16 +83,16 @@ def _chosen(known: Configuration, names: list[str] | None) -> list[SourceSetting
     for name in names or ():
         if name not in known.sources:
             have = ", ".join(known.sources)
-            raise WrongUse(f"{known.file}: there is no [sources.{name}]; have: {have}")
+            raise WrongUse(f"{known.file}: there is no [sources.{name}]; choose one of: {have}")
         if known.sources[name].database is None:
             raise WrongUse(
-                f"source {name} has a query server: 'viewsweep sources inspect' shows what a job"
-                " sees of it"
+                f"source {name} has a query server, which doctor cannot check; use 'viewsweep"
+                " sources inspect' to see the source as a job does"
             )
     chosen = [known.sources[name] for name in names or known.sources]
     found = [each for each in chosen if each.database is not None]
     if not found:
-        raise WrongUse(f"{known.file}: no source is a database that is asked directly")
+        raise WrongUse(f"{known.file}: no source here is a PostgreSQL or MariaDB database")
     return found
 
 

@@ -56,7 +56,7 @@ def explain(options: ExplainOptions) -> None:
     For example: viewsweep explain examples/views/balance.sql --workload bank
     """
     if options.json and options.mermaid:
-        raise WrongUse("either --json or --mermaid")
+        raise WrongUse("give either --json or --mermaid, not both")
     known = described(options.config, options.catalog, options.workload)
     found = _explained(options.view, known.catalog, known.indexes)
     if options.svg is not None:

@@ -38,7 +38,7 @@ def inspect(
     for name in names:
         if name not in known.sources:
             raise WrongUse(
-                f"{config}: there is no [sources.{name}]; have: {', '.join(known.sources)}"
+                f"{config}: there is no [sources.{name}]; choose one of: {', '.join(known.sources)}"
             )
     found = {name: _inspected(*each) for name, each in _asked(known, names).items()}
     if as_json:

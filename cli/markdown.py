@@ -28,7 +28,9 @@ def around(file: Path, mark: str) -> tuple[str, str]:
     before, found, rest = content.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise WrongUse(f"{file} has no place for the table: the lines '{begin}' and '{end}'")
+        raise WrongUse(
+            f"{file} lacks the lines that mark the place of the table: '{begin}' and '{end}'"
+        )
     return before + begin, end + after
 
 

@@ -79,7 +79,8 @@ def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:
     """Reports updates that are held back; Unreachable if `once` was to install all of them."""
     if once and held:
         raise Unreachable(
-            f"{'. '.join(map(str, held))}. Run the same command again when the topics have the rest"
+            f"{'. '.join(map(str, held))}. Run the same command again when the missing parts have"
+            " arrived in the topics"
         )
     for each in held:
         report(str(each))

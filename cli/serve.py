@@ -164,9 +164,9 @@ def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterato
     if made_for != name or seed not in (None, source.origin.get("seed")):
         made = f"workload {made_for}, seed {source.origin.get('seed')}" if made_for else "files"
         raise WrongUse(
-            f"source {source.source} was made from {made}: workload {name}"
+            f"source {source.source} was created from {made}, so it cannot run workload {name}"
             + (f" with seed {seed}" if seed is not None else "")
-            + " does not fit; make a new one with 'sources init --workload'"
+            + "; create a new source with 'sources init --workload'"
         )
     scale, seed = source.origin["scale"], source.origin["seed"]
     return workload(name).source(source.source, scale, seed).transactions()

@@ -149,7 +149,7 @@ class SimulateOptions:
             raise WrongUse(f"--seeds is a range such as 1..20000, not {self.seeds!r}")
         of_seeds = [knob for knob in self.knobs if not (self.exhaustive and knob == "reads")]
         if of_seeds and (self.exhaustive or self.replay is not None):
-            raise WrongUse(f"--{of_seeds[0]} is a knob of seeded runs, and this is not one")
+            raise WrongUse(f"--{of_seeds[0]} applies only to seeded runs, and this is not one")
 
     def _refuse_modes(self) -> None:
         seeded = self.seed is not None or self.seeds is not None
@@ -157,9 +157,12 @@ class SimulateOptions:
             hint = f", e.g. {_EXAMPLE}" if self.exhaustive else ""
             raise WrongUse(f"say what to run: a SCENARIO{hint}, or --random, or --replay FILE")
         if self.exhaustive and (self.random or seeded):
-            raise WrongUse("--exhaustive tries all schedules of a SCENARIO: no --random, no seeds")
+            raise WrongUse(
+                "--exhaustive tries all schedules of a SCENARIO, so it cannot be combined with"
+                " --random, --seed or --seeds"
+            )
         if self.seed is not None and self.seeds is not None:
-            raise WrongUse("either --seed N or --seeds N..M")
+            raise WrongUse("give either --seed N or --seeds N..M, not both")
         if self.trace is not None and (self.exhaustive or self.seeds is not None):
             raise WrongUse("--trace writes the trace of one run: give --seed N")
 

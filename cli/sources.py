@@ -178,7 +178,7 @@ def apply(
     except CommitStopped as stopped:
         raise WrongUse(
             f"{file}: transaction {stopped.committed} was refused: {stopped.reason}."
-            f" {_before_it(stopped.committed)}, the source is at version {stopped.version}"
+            f" {_before_it(stopped.committed)}; the source is at version {stopped.version}"
         ) from None
     typer.echo(f"{len(forms)} transactions committed, the source is at version {version}")
 

@@ -63,9 +63,9 @@ def which_broker(given: str | None = None, progress: Progress = on_stderr) -> It
 def _given(bootstrap: str, by: str) -> Broker:
     if not answers(bootstrap, _GIVEN_SECONDS):
         raise InfraError(
-            f"no Kafka broker answers at {bootstrap} (the address from {by}): waited"
-            f" {_GIVEN_SECONDS:.0f} s. Start it or correct the address; without an address, a"
-            " broker is started here."
+            f"no Kafka broker answers at {bootstrap} (the address given by {by}) after"
+            f" {_GIVEN_SECONDS:.0f} s. Start the broker or correct the address. If you give no"
+            " address, viewsweep starts a broker of its own."
         )
     return Broker(bootstrap, f"Kafka broker at {bootstrap}, given by {by}.")
 
@@ -195,7 +195,7 @@ def main(
         except KeyboardInterrupt:
             typer.echo("stopping", err=True)
         else:
-            raise InfraError(f"the broker ended by itself; its log is {broker.log}")
+            raise InfraError(f"the broker exited unexpectedly; its log is {broker.log}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def refuse_without_altair() -> None:
     """InfraError if no chart can be drawn: only these charts need altair."""
     if not all(map(importlib.util.find_spec, ("altair", "vl_convert"))):
         raise InfraError(
-            "altair and vl-convert-python draw the charts, and one is not installed:"
+            "charts need altair and vl-convert-python, and at least one of them is not installed:"
             " pip install 'viewsweep[charts]'"
         )
 

@@ -319,9 +319,9 @@ def _refuse_what_is_not_pinned(arrived: Path, pins: Pins, ivy_cache: Path, jars:
             _forget(Path(name).name, ivy_cache)
             raise InfraError(
                 f"{name} is not the jar that viewsweep was tested with: its sha256 is {found},"
-                f" and {pins[name]} is pinned. It was deleted; the same command fetches it again."
-                " If this message comes back, somebody between here and the jar's publisher"
-                " changes it, and it must not be used."
+                f" and {pins[name]} is pinned. It was deleted; run the same command again to"
+                " download it again. If this message reappears, the jar is being modified somewhere"
+                " between its publisher and this machine and must not be used."
             )
 
 

@@ -354,7 +354,7 @@ class LocalBroker(StartedInWith):
                 if time.monotonic() > deadline:
                     lock.close()
                     raise InfraError(
-                        f"another broker runs on {self.data}: stop it, or give this one"
+                        f"another broker is already using {self.data}: stop it, or give this one"
                         " another directory"
                     ) from None
                 time.sleep(0.1)

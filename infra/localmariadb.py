@@ -178,7 +178,7 @@ def _programs(progress: Progress) -> tuple[Path, Path]:
             if (share / _SCRIPTS[0]).exists():
                 return Path(found), share
     raise InfraError(
-        "there is no MariaDB here: install your system's package, so that mariadbd is on the PATH"
+        "MariaDB was not found: install your system's package, so that mariadbd is on the PATH"
     )
 
 

@@ -134,7 +134,7 @@ def _programs() -> Path:
         if all((place / name).exists() for name in ("postgres", "initdb")):
             return place
     raise InfraError(
-        "there is no PostgreSQL here: pip install 'viewsweep[localpostgres]', or install your"
+        "PostgreSQL was not found: pip install 'viewsweep[localpostgres]', or install your"
         " system's package, so that initdb is on the PATH"
     )
 

@@ -10,6 +10,4 @@ def refuse_unknown_fields(place: str, form: Mapping[str, Any], known: Collection
     """Raises WrongUse for an unknown field: a typing error, or meant for another version."""
     for field in form:
         if field not in known:
-            raise WrongUse(
-                f"{place}: the field {field!r} is not known here; there are: {', '.join(known)}"
-            )
+            raise WrongUse(f"{place}: unknown field {field!r}; known fields: {', '.join(known)}")

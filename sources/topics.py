@@ -73,9 +73,9 @@ def ensure_topic(kafka: Kafka, topic: str, timeout: float, partitions: int = 1) 
         raise Unreachable(f"topic {topic}: {error.args[0].str()}") from None
     if found not in (0, partitions):
         raise WrongUse(
-            f"topic {topic} has {_counted(found)}, and this source publishes in"
-            f" {_counted(partitions)}: say --partitions {found}, name another topic, or delete this"
-            f" one, and it is recreated with {_counted(partitions)}"
+            f"topic {topic} has {_counted(found)}, but this source publishes to"
+            f" {_counted(partitions)}: pass --partitions {found}, name another topic, or delete"
+            f" this one so that it is recreated with {_counted(partitions)}"
         )
 
 
@@ -300,6 +300,6 @@ def lost(topic: str, reason: str) -> SourceViolation:
     return SourceViolation(
         f"topic {topic!r} was deleted, recreated or cut while it was read ({reason}). Its source"
         " creates the topic again, and fills it from version 1, with its next commit or at its next"
-        " start. What is installed stays; then run the same command again: it goes on, or says why"
-        " it cannot"
+        " start. Updates already in the view stay there. When the topic has been refilled, run the"
+        " same command again: it resumes, or says why it cannot"
     )

@@ -219,4 +219,4 @@ class LocalSystem:
         if job.ended() is not None:
             raise ViewsweepError(f"the job ended by itself:\n{job.last_words()}")
         if time.monotonic() - since > _PATIENCE_SECONDS + self.load.transactions / self.load.rate:
-            raise Unreachable(f"the job does not catch up:\n{job.last_words()}")
+            raise Unreachable(f"the job is not catching up:\n{job.last_words()}")

@@ -57,7 +57,7 @@ def write_live_trace(configuration: Configuration, settings: ViewSettings, file:
     view = stored_view(configuration.warehouse / settings.name)
     tables = ViewTables(configuration.warehouse, view)
     if not tables.exists:
-        raise WrongUse(f"view {view.name} has no first state yet; let 'viewsweep run' make it")
+        raise WrongUse(f"view {view.name} has no first state yet; run 'viewsweep run' to create it")
     _refuse_folded(tables)
     past = _read_past(configuration, view, tables)
     try:

@@ -140,8 +140,8 @@ class CurrentTable:
             f" ({shown(row, list(self._view.schema))}) would become {row.item(0, COUNT)}. Either"
             " the update there deletes a row that did not exist, or an earlier answer lacked rows:"
             " compare what the source published with what it holds. `current` still shows the state"
-            " before this batch; when the source is right, remove the view's directory to recreate"
-            " the view"
+            " before this batch; once the source is correct again, remove the view's directory to"
+            " recreate the view"
         )
 
     def _delivered_at(self, position: int) -> str:

@@ -55,7 +55,7 @@ def read_definition(directory: Path) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         raise WrongUse(f"{file} is damaged: it is not JSON. {_WAY_OUT}") from None
     if not isinstance(definition, dict) or definition.get("format") != FORMAT:
-        raise WrongUse(f"{file} was written by another version of viewsweep; it is not touched")
+        raise WrongUse(f"{file} was written by another version of viewsweep; it was left unchanged")
     kinds = {"view": str, "sql": str, "sources": dict}
     if not all(isinstance(definition.get(key), kind) for key, kind in kinds.items()):
         raise WrongUse(f"{file} is damaged: it does not define a view. {_WAY_OUT}")
@@ -79,7 +79,7 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
     wanted = definition_of(view)
     way_out = "Give the new view another name, or remove that directory to start again"
     if (difference := _difference(stored["sql"], view.sql)) is not None:
-        raise WrongUse(f"{directory} holds a view with other SQL: {difference}. {way_out}")
+        raise WrongUse(f"{directory} holds a view with different SQL: {difference}. {way_out}")
     for relation in view.relations:
         before = stored["sources"].get(relation.source, {}).get("relations", {})
         if (

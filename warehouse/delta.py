@@ -214,8 +214,8 @@ def plain_errors(where: Path) -> Iterator[None]:
         if "table already exists" in str(error):
             raise Overtaken(overtaken(where)) from error
         raise Unreachable(
-            f"{where}: the commit failed: {first_line(error)}. Nothing of it is visible; when the"
-            " cause is gone (is the disk full?), the same command goes on"
+            f"{where}: the commit failed: {first_line(error)}. None of it is visible. Remove the"
+            " cause (is the disk full?), then run the same command again to continue"
         ) from error
 
 
@@ -225,7 +225,7 @@ def plain_upkeep(where: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise Unreachable(f"{where}: {first_line(error)}; it is tried again later") from error
+        raise Unreachable(f"{where}: {first_line(error)}; it will be retried later") from error
 
 
 @contextmanager

@@ -60,8 +60,9 @@ def commit(
         if not (where / file.name).exists():
             raise Unreachable(
                 f"{where}/{file.name} is gone; an executor wrote it for positions"
-                f" {file.first} to {file.last}. Executors have to write where the job reads, and"
-                " job.readers_minutes has to be longer than a batch takes; the same command goes on"
+                f" {file.first} to {file.last}. Executors must write to the directory that the job"
+                " reads, and job.readers_minutes must be longer than a batch takes. Correct this,"
+                " then run the same command again"
             )
     with delta.plain_errors(where):
         table.create_write_transaction(

@@ -88,8 +88,8 @@ class ProgressTable:
             noted, reached = self._noted(done, last)
             if reached > done:
                 raise WrongUse(
-                    f"{self.path}: positions {done + 1} to {last} are missing and the log of"
-                    f" {self._changes.path} reaches back to {reached + 1} only. Restore"
+                    f"{self.path}: positions {done + 1} to {last} are missing, but the log of"
+                    f" {self._changes.path} reaches back only to {reached + 1}. Restore"
                     " progress, or remove the view's directory to recreate the view"
                 )
             self.record(noted)

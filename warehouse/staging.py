@@ -89,8 +89,8 @@ class Staging:
             raise SourceViolation(
                 f"view {self._tables.view.name}: its first state would have the row"
                 f" ({shown(wrong, names)}) {wrong.item(0, COUNT)} times: a source's answers and its"
-                " topic contradict each other. None of it was kept; the same command reads the"
-                " first state again"
+                " topic contradict each other. None of it was kept; run the same command again to"
+                " read the first state from scratch"
             )
         self._tables.begin(rows, self.standing)
         discard_pages(self._tables)

@@ -63,8 +63,8 @@ class ViewTables:
         self._keep_minutes = delta.KEEP_MINUTES
         if self.exists and read_definition(self.directory) is None:
             raise WrongUse(
-                f"{self.directory} holds Delta tables, but not of a viewsweep view: there is no"
-                " view.json. Restore that, or give the view another name"
+                f"{self.directory} holds Delta tables, but not those of a viewsweep view: there is"
+                " no view.json. Restore that file, or give the view another name"
             )
 
     @property

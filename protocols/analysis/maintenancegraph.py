@@ -79,7 +79,7 @@ class MaintenanceGraph:
 def maintenance_graph(form: NormalForm, updated: str) -> MaintenanceGraph:
     """The graph for any update of an alias."""
     if updated not in form.aliases:
-        raise WrongUse(f"there is no alias {updated!r} here; there are: {', '.join(form.aliases)}")
+        raise WrongUse(f"there is no alias {updated!r}; choose one of: {', '.join(form.aliases)}")
     graph = subsumption_graph(form)
     affected = []
     for term in form.terms:

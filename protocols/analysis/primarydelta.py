@@ -92,7 +92,10 @@ class _Simplification:
                     return inner and Joined(kind, inner, right, conditions)
                 self.absent |= set(right.aliases)
                 return inner if kind == "left" else None
-        raise WrongUse(f"{delta} is joined relation by relation already; simplify it before that")
+        raise WrongUse(
+            f"{delta} has already been broken up into joins of single relations; simplify it before"
+            " that step"
+        )
 
     def _never_hold(self, conditions: Conditions) -> bool:
         """Whether they need a row that references the change, or one that found no partner."""

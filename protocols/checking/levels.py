@@ -71,4 +71,4 @@ def level_named(name: str) -> Level:
     for level in LEVELS:
         if level.name == name:
             return level
-    raise WrongUse(f"unknown level {name!r}; there are {', '.join(map(str, LEVELS))}")
+    raise WrongUse(f"unknown level {name!r}; choose one of: {', '.join(map(str, LEVELS))}")

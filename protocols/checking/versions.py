@@ -80,8 +80,8 @@ class Versions:
         if below:
             version, row = below
             raise WrongUse(
-                f"version {version} of {relation.source} takes the row "
-                f"{shown_row(cells(row))} from {relation}, which does not have it"
+                f"version {version} of {relation.source} deletes row "
+                f"{shown_row(cells(row))} from {relation}, which does not contain it"
             )
         self.run(
             f"CREATE TABLE copy_{i} AS SELECT {columns}, _from, _to FROM ("

@@ -85,7 +85,7 @@ class ViewRows:
         if len(row) != len(self.columns):
             raise WrongUse(
                 f"line {line}: the row {list(row)!r} has {len(row)} values, "
-                f"the view has {len(self.columns)} columns"
+                f"but the view has {len(self.columns)} columns"
             )
         try:
             return tuple([type_.decode(v) for (_, type_), v in zip(self.columns, row, strict=True)])

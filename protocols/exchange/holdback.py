@@ -90,9 +90,9 @@ class HoldBack:
             here = self._here.setdefault(part.id, {})
             if source in here:
                 raise SourceViolation(
-                    f"source {source}, version {version}: a second part of global transaction"
-                    f" {part.id!r}, which already has version {here[source]} there. A source may"
-                    " have only one"
+                    f"source {source}, version {version}: this is a second part of global"
+                    f" transaction {part.id!r}; version {here[source]} of this source is already a"
+                    " part of it. A source may contribute only one part"
                 )
             here[source] = version
             self._missing[part.id] = (part.participants & self._queues.keys()) - here.keys()

@@ -248,8 +248,8 @@ class Maintained(Generic[D]):
             fault = f"answers at version {answer.newest} after it has published {last}"
         if fault is not None:
             raise SourceViolation(
-                f"view {self.name}: its protocol relies on answers that come in order with"
-                f" updates, and source {source} {fault}."
+                f"view {self.name}: its protocol needs a source's answers and updates to arrive in"
+                f" the order in which they happened there, but source {source} {fault}."
                 " Choose a protocol that compares versions, such as sweep or batched-sweep"
             )
 

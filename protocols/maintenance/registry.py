@@ -113,8 +113,9 @@ class Entry:
         if self.transactions == "local":
             able = [e.name for e in PROTOCOLS.values() if e.transactions == "global"]
             raise WrongUse(
-                f"protocol {self.name} keeps transactions of one source whole, but {transaction!r}"
-                f" is a global one. Protocols that keep these whole: {', '.join(able)}"
+                f"protocol {self.name} applies transactions atomically only within one source, but"
+                f" {transaction!r} is a global transaction. Protocols that apply global"
+                f" transactions atomically: {', '.join(able)}"
             )
 
     def _objection(self, view: AnyView) -> str | None:
@@ -278,5 +279,5 @@ DEFAULT = "batched-sweep"
 def protocol(name: str) -> Entry:
     """The protocol of this name; raises WrongUse, with the known names, if there is none."""
     if name not in PROTOCOLS:
-        raise WrongUse(f"there is no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
+        raise WrongUse(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
     return PROTOCOLS[name]

@@ -42,6 +42,6 @@ def _refuse_operators(view: TreeView) -> NoReturn:
 
 def _refuse(reason: str) -> NoReturn:
     raise WrongUse(
-        "auxiliary views are known for select-project-join views only: plain columns of relations"
-        f" that are joined inner. This view is none: {reason}"
+        "auxiliary views can be computed only for select-project-join views: plain columns of"
+        f" inner-joined relations. This view is not one of them: {reason}"
     )

@@ -64,7 +64,7 @@ def scenario_for(seed: int, entry: Entry, updates: int = 9) -> Shaped:
             return shaped
         except WrongUse as error:
             refusal = error
-    raise WrongUse(f"no scenario can be drawn for protocol {entry.name}: {refusal}")
+    raise WrongUse(f"no random scenario can be generated for protocol {entry.name}: {refusal}")
 
 
 def random_scenario(

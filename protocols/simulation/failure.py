@@ -51,12 +51,12 @@ class RecordedRun:
 
 
 def recorded_run_from_json(form: Any) -> RecordedRun:
-    """Reads a written run; raises WrongUse with the missing part."""
+    """Reads a recorded run; raises WrongUse with the missing part."""
     if not isinstance(form, dict):
-        raise WrongUse("a written run has to be a JSON object")
+        raise WrongUse("a recorded run must be a JSON object")
     for key, kind in (("scenario", dict), ("schedule", dict), ("protocol", str)):
         if not isinstance(form.get(key), kind):
-            raise WrongUse(f"a written run needs {key!r}")
+            raise WrongUse(f"a recorded run needs the field {key!r}")
     refuse_unknown_fields("the run", form, ("scenario", "schedule", "protocol", "verdict"))
     verdict = form.get("verdict")
     trouble = None if verdict is None else _trouble(verdict)

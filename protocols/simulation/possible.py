@@ -11,11 +11,13 @@ def refuse_impossible(relation: Relation, rows: Bag) -> None:
     """Raises WrongUse if no database could hold these rows of a relation."""
     missing = next((row for row, count in rows.counts.items() if count < 0), None)
     if missing is not None:
-        raise WrongUse(f"{relation} does not hold the row {list(missing)} that it deletes")
+        raise WrongUse(
+            f"{relation}: the row {list(missing)} is deleted, but the relation does not contain it"
+        )
     for columns in relation.all_keys:
         for key, count in _selected(rows, columns).items():
             if None in key:
-                raise WrongUse(f"{relation}: a key must not have a NULL, as {list(key)} has")
+                raise WrongUse(f"{relation}: a key must not contain NULL, but {list(key)} does")
             if count > 1:
                 raise WrongUse(
                     f"{relation} would hold the key {list(key)} {count} times"
@@ -43,8 +45,8 @@ def refuse_orphans(
             for values in _orphans(key, contents):
                 row = _having(contents[key.child], key.columns, values)
                 raise WrongUse(
-                    f"foreign key {key}: {key.child} would hold {row}, but {key.parent} no row"
-                    f" with {list(values)}"
+                    f"foreign key {key}: {key.child} would contain {row}, but {key.parent} would"
+                    f" contain no row with {list(values)}"
                 )
 
 

@@ -56,7 +56,10 @@ def scenario_from_json(form: Any) -> Scenario:
     """Reads and validates a scenario; raises WrongUse with the wrong part."""
     for key, kind in (("view", str), ("sources", dict), ("updates", list)):
         if not isinstance(form, dict) or not isinstance(form.get(key), kind):
-            raise WrongUse(f'a scenario needs "view", "sources" and "updates"; wrong is {key!r}')
+            raise WrongUse(
+                'a scenario needs "view", "sources" and "updates";'
+                f" {key!r} is missing or has the wrong type"
+            )
     refuse_unknown_fields("the scenario", form, FIELDS)
     catalog = catalog_from_json(form["sources"])
     initial = {relation: _initial(relation, form["sources"]) for relation in catalog}
@@ -130,7 +133,9 @@ def _change(source: str, form: Any, catalog: Catalog) -> tuple[Relation, Row, in
 
 def _row(relation: Relation, values: Any) -> Row:
     if not isinstance(values, list) or len(values) != len(relation.columns):
-        raise WrongUse(f"{relation} has {len(relation.columns)} columns; not a row: {values!r}")
+        raise WrongUse(
+            f"{relation} has {len(relation.columns)} columns, so {values!r} is not a row of it"
+        )
     try:
         pairs = zip(relation.columns, values, strict=True)
         return tuple(type_.decode(value) for (_, type_), value in pairs)
@@ -143,7 +148,7 @@ def _time(update: Update, before: float) -> float:
         return before
     if not isinstance(update.at, int | float) or update.at < before:
         raise WrongUse(
-            f'"at" has to be a time, not before {before} of the previous update of its source; '
-            f"not {update.at!r}"
+            f'"at" must be a time no earlier than {before}, the time of the source\'s previous'
+            f" update, but it is {update.at!r}"
         )
     return update.at

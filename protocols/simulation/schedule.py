@@ -56,7 +56,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.algebra not in ALGEBRAS:
-            raise WrongUse(f"no algebra {self.algebra!r}; there are: {', '.join(ALGEBRAS)}")
+            raise WrongUse(f"no algebra {self.algebra!r}; choose one of: {', '.join(ALGEBRAS)}")
         if self.redelivery not in ("same", "other"):
             raise WrongUse(f"redelivery has to be same or other, not {self.redelivery!r}")
         _refuse_unknown(self.reads)
@@ -68,7 +68,9 @@ class Schedule:
             )
         speeds = (speed for each in (self.delays or {}).values() for speed in each.values())
         if any(not isinstance(speed, int) or speed < 1 for speed in speeds):
-            raise WrongUse("delays have to be whole numbers from 1, by kind of event and source")
+            raise WrongUse(
+                "delays must be whole numbers of at least 1, given per kind of event and source"
+            )
 
     def copied(self, relation: Relation) -> bool:
         """Whether the warehouse keeps a copy of a relation."""
@@ -147,7 +149,10 @@ def drawn_schedule(seed: int, entry: Entry, given: Mapping[str, Any]) -> Schedul
         drawn.update(slices=1)
         if given.get("slices", 1) > 1:
             able = ", ".join(name for name, each in PROTOCOLS.items() if each.stretch is not None)
-            raise WrongUse(f"protocol {entry.name} has no batches to cut; slices need: {able}")
+            raise WrongUse(
+                f"protocol {entry.name} has no batches that can be cut into slices; protocols that"
+                f" have: {able}"
+            )
     if entry.fifo:
         drawn |= _IN_TURN
         refuse_reads(entry, given.get("reads", "versions"))
@@ -170,8 +175,9 @@ def _refuse_unknown(reads: Reads) -> None:
 
 def _refuse_for_fifo(entry: Entry) -> NoReturn:
     raise WrongUse(
-        f"protocol {entry.name} needs FIFO channels: an answer shows the current version of its"
-        " source, so there are no stale reads, partitions, holes, windows or copies"
+        f"protocol {entry.name} needs FIFO channels: with them an answer always shows its source's"
+        " current version, so stale reads, partitions, holes, windows and copies cannot be"
+        " simulated"
     )
 
 

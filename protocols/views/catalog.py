@@ -125,8 +125,8 @@ def refuse_name(what: str, name: str, without: str = "") -> None:
     if not name or name != name.strip() or not name.isprintable() or set(name) & set(without):
         others = f", none of {' '.join(without)}" if without else ""
         raise WrongUse(
-            f"{what} {name!r}: a name has at least one character, no blank at either end, no"
-            f" control characters{others}. Give it another one"
+            f"{what} {name!r}: a name must have at least one character, no leading or trailing"
+            f" blanks, no control characters{others}. Choose another name"
         )
 
 
@@ -207,7 +207,7 @@ class Catalog:
         elif whole or not self.is_elsewhere(reference.target):
             there = ", ".join(map(str, self.relations))
             raise WrongUse(
-                f"{place}: there is no relation {reference.target!r}; there are: {there}"
+                f"{place}: there is no relation {reference.target!r}; choose one of: {there}"
             )
 
     def _foreign_key(self, child: Relation, reference: Reference) -> ForeignKey | None:
@@ -229,7 +229,7 @@ def _refuse_impossible(place: str, key: ForeignKey) -> None:
     for column in key.parent_columns:
         if column not in parent.column_names:
             there = ", ".join(parent.column_names)
-            raise WrongUse(f"{place}: {parent} has no column {column!r}; there are: {there}")
+            raise WrongUse(f"{place}: {parent} has no column {column!r}; its columns are: {there}")
     if set(key.parent_columns) not in map(set, parent.all_keys):
         keys = " and ".join(f"({', '.join(each)})" for each in parent.all_keys)
         known = f"the keys of {parent} are {keys}" if keys else f"{parent} has none"
@@ -242,7 +242,7 @@ def _refuse_impossible(place: str, key: ForeignKey) -> None:
         if types[0] != types[1]:
             raise WrongUse(
                 f"{place}: {ours} is {types[0].name}, and {theirs} of {parent} is {types[1].name};"
-                " they need one type"
+                " they must have the same type"
             )
 
 

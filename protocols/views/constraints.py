@@ -59,7 +59,7 @@ def further_keys_in(
     """Reads `keys` in the JSON form of a relation."""
     keys = form.get("keys") or []
     if not isinstance(keys, list):
-        raise WrongUse(f'{place}: its "keys" are a list of lists of column names, not {keys!r}')
+        raise WrongUse(f'{place}: its "keys" must be a list of lists of column names, not {keys!r}')
     return tuple(_named(place, "further key", each, columns) for each in keys)
 
 
@@ -69,7 +69,7 @@ def references_in(
     """Reads `foreign_keys` in the JSON form of a relation."""
     keys = form.get("foreign_keys") or []
     if not isinstance(keys, list):
-        raise WrongUse(f'{place}: its "foreign_keys" are a list of objects, not {keys!r}')
+        raise WrongUse(f'{place}: its "foreign_keys" must be a list of objects, not {keys!r}')
     return tuple(
         _reference(f"{place}: foreign_keys[{number}]", each, columns)
         for number, each in enumerate(keys)
@@ -87,13 +87,13 @@ def updates_in(
 
 def _reference(place: str, form: Any, columns: Collection[str]) -> Reference:
     if not isinstance(form, Mapping):
-        raise WrongUse(f'{place} is an object with "columns" and "references", not {form!r}')
+        raise WrongUse(f'{place} must be an object with "columns" and "references", not {form!r}')
     refuse_unknown_fields(place, form, ("columns", "references", "to", "mandatory"))
     target, mandatory = form.get("references"), form.get("mandatory", False)
     if not isinstance(target, str) or not target:
-        raise WrongUse(f'{place}: "references" is the name of a relation, not {target!r}')
+        raise WrongUse(f'{place}: "references" must be the name of a relation, not {target!r}')
     if not isinstance(mandatory, bool):
-        raise WrongUse(f'{place}: "mandatory" is true or false, not {mandatory!r}')
+        raise WrongUse(f'{place}: "mandatory" must be true or false, not {mandatory!r}')
     own = _named(place, "foreign key", form.get("columns"), columns)
     to = _named(place, '"to"', form["to"]) if "to" in form else ()
     return Reference(own, target, to, mandatory)
@@ -106,7 +106,7 @@ def _named(
     if not (
         isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)
     ):
-        raise WrongUse(f"{place}: its {what} is a list of column names, not {names!r}")
+        raise WrongUse(f"{place}: its {what} must be a list of column names, not {names!r}")
     for number, name in enumerate(names):
         if columns is not None and name not in columns:
             there = ", ".join(columns)

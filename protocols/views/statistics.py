@@ -31,15 +31,18 @@ def statistics_from_json(
         return None
     place = f"{place}: statistics"
     if not isinstance(given, Mapping):
-        raise WrongUse(f'{place}: an object with "rows" and "distinct", not {given!r}')
+        raise WrongUse(f'{place}: must be an object with "rows" and "distinct", not {given!r}')
     refuse_unknown_fields(place, given, ("rows", "distinct"))
     distinct = given.get("distinct", {})
     if not isinstance(distinct, Mapping):
-        raise WrongUse(f'{place}: "distinct" maps columns to numbers of values, not {distinct!r}')
+        raise WrongUse(
+            f'{place}: "distinct" must map each column to its number of distinct values, not'
+            f" {distinct!r}"
+        )
     for column in distinct:
         if column not in columns:
             there = ", ".join(columns)
-            raise WrongUse(f"{place}: there is no column {column!r}; there are: {there}")
+            raise WrongUse(f"{place}: there is no column {column!r}; choose one of: {there}")
     counts = {column: _count(place, f"distinct.{column}", distinct[column]) for column in distinct}
     return Statistics(_count(place, "rows", given.get("rows")), counts)
 
@@ -56,5 +59,5 @@ def statistics_in(sources: Mapping[str, Any]) -> dict[str, Statistics]:
 
 def _count(place: str, what: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise WrongUse(f"{place}: {what} is a whole number from 0, not {value!r}")
+        raise WrongUse(f"{place}: {what} must be a whole number of at least 0, not {value!r}")
     return value

@@ -166,13 +166,13 @@ class _Found:
         table = self._form.table(source)
         if op == "t":
             raise SourceViolation(
-                f"table {'.'.join(table)} was truncated, which says nothing of the rows that it"
-                " had: recreate the views over it (remove their directories)"
+                f"table {'.'.join(table)} was truncated, and a TRUNCATE record does not say which"
+                " rows were deleted: recreate the views over it (remove their directories)"
             )
         if content.get("transaction") is None:
             raise SourceViolation(
-                "it does not name its transaction: set provide.transaction.metadata=true in the"
-                " connector's configuration, and recreate the topic"
+                "the record does not name its transaction: set provide.transaction.metadata=true in"
+                " the connector's configuration, and recreate the topic"
             )
         event, place = len(self.heads), self._form.place(source)
         before, after = content.get("before"), content.get("after")
@@ -230,7 +230,7 @@ def _signed(
     """The rows that a change removes and adds."""
     if op != "c" and before is None:
         raise SourceViolation(
-            f"it does not say which row of {'.'.join(layout.table)} it changes: ALTER TABLE"
+            f"the record does not say which row of {'.'.join(layout.table)} it changes: ALTER TABLE"
             f" {'.'.join(layout.table)} REPLICA IDENTITY FULL, then recreate the views over it"
         )
     if op == "u" and before is not None and after is not None and UNCHANGED in after.values():

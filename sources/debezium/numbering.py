@@ -97,9 +97,9 @@ class Numbering:
 
     def _silence(self, seconds: float) -> Unreachable:
         return Unreachable(
-            f"source {self._source}: a mark that was written into the database's log has not come"
-            f" in topic {self._partition.topic} for {seconds:g} s. Start the connector, or its task"
-            " if that has failed, or name the right topic"
+            f"source {self._source}: a mark that was written into the database's log has not"
+            f" arrived in topic {self._partition.topic} within {seconds:g} s. Start the connector,"
+            " or its task if the task has failed, or correct the topic's name"
         )
 
     @property
@@ -124,8 +124,8 @@ class Numbering:
                     with self._changed:
                         self._error = SourceViolation(
                             f"source {self._source}: topic {self._partition.topic} has a record"
-                            f" that is not one of Debezium's ({error!r}); name the right topic, to"
-                            " which nobody else writes"
+                            f" that is not one of Debezium's ({error!r}); correct the topic's name;"
+                            " only the connector may write to that topic"
                         )
                         self._changed.notify_all()
                     return

@@ -89,7 +89,8 @@ class DebeziumSource(ABC):
         if len(ends) != 1:
             raise WrongUse(
                 f"source {self.name}: topic {self.topics[0]!r} has {len(ends)} partitions; a"
-                " connector's topic needs one, which keeps the order of the database's log"
+                " connector's topic must have exactly one, so that the order of the database's log"
+                " is preserved"
             )
         if self._numbering is not None:
             self._numbering.close()
@@ -113,9 +114,9 @@ class DebeziumSource(ABC):
         offsets = offsets_in(token, ends)
         if offsets is None or len(token) != _TOKEN:
             raise SourceViolation(
-                f"source {self.name}: the views were kept from another topic than"
-                f" {partition.topic!r}; name the same one, or recreate the views (remove their"
-                " directories)"
+                f"source {self.name}: the views were kept up to date from a topic other than"
+                f" {partition.topic!r}; configure the topic used before, or recreate the views"
+                " (remove their directories)"
             )
         if self._numbering is not None:
             # The topic may have grown since its ends were asked for.
@@ -123,8 +124,8 @@ class DebeziumSource(ABC):
         offset, committed = offsets[partition], token[-1]
         if not low <= offset <= high:
             raise SourceViolation(
-                f"source {self.name}: {partition} has records from {low} up to {high}, and the"
-                f" views go on at {offset}: the topic was recreated, or has lost records. Restore"
+                f"source {self.name}: {partition} has records from {low} up to {high}, but the"
+                f" views resume at {offset}: the topic was recreated, or has lost records. Restore"
                 " it, or recreate the views (remove their directories)"
             )
         return Numbered(version, offset, committed)
@@ -139,9 +140,10 @@ class DebeziumSource(ABC):
         end = self._end_of_log()
         if end < committed:
             raise SourceViolation(
-                f"source {self.name}: the log of its database ends at {end}, and the views have"
-                f" seen a commit at {committed}: it was restored from a backup, or is another"
-                " database. Restore the right one, or recreate the views (remove their directories)"
+                f"source {self.name}: the log of its database ends at {end}, but the views have"
+                f" seen a commit at {committed}: the database was restored from a backup, or is a"
+                " different one. Restore the right one, or recreate the views (remove their"
+                " directories)"
             )
 
     @property
@@ -187,12 +189,15 @@ class DebeziumSource(ABC):
     def ask(self, question: Question[Frame]) -> Answer[Frame]:
         """Asks the database, and waits until the numbers of what it answered are known."""
         if not isinstance(question, Query):
-            raise WrongUse(f"source {self.name}: a database answers no joint questions")
+            raise WrongUse(
+                f"source {self.name}: a PostgreSQL or MariaDB source cannot answer joint questions"
+                " (joins evaluated at the source)"
+            )
         name = question.relation.name
         layout = self._known.tables.get(name)
         if layout is None or layout.relation != question.relation:
             raise SourceViolation(
-                f"source {self.name}: table {name} is not what it was when the view was created;"
+                f"source {self.name}: table {name} has changed since the view was created;"
                 " recreate the view (remove its directory)"
             )
         rows, inclusion = self._asked(layout, question)

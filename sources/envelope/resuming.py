@@ -82,9 +82,9 @@ class Resuming:
             low, _ = self._ends[partition]
             if offset < low:
                 raise SourceViolation(
-                    f"source {self._source}: {partition} begins at offset {low} now, and the view"
-                    f" has read up to {offset}; the updates between are lost. Remove the view's"
-                    " directory to recreate it, and keep the topic longer (retention.ms)"
+                    f"source {self._source}: {partition} now begins at offset {low}, but the view"
+                    f" has read only up to {offset}; the updates in between are lost. Remove the"
+                    " view's directory to recreate it, and keep the topic longer (retention.ms)"
                 )
 
     def _offset(
@@ -106,9 +106,9 @@ class Resuming:
         at = sum(high for _, high in self._ends.values())
         raise SourceViolation(
             f"source {self._source}: topic {topic!r} ends at offset {at} with version"
-            f" {max(last or 0 for last in found)}, and the view has seen version {version}: the"
-            " topic was recreated and is not filled again yet, or"
-            f" sources.{self._source}.topic names another topic now. Correct the name, or start the"
+            f" {max(last or 0 for last in found)}, but the view has seen version {version}: either"
+            " the topic was recreated and has not been refilled yet, or"
+            f" sources.{self._source}.topic now names another topic. Correct the name, or start the"
             " source so that it fills its topic; then run the same command again"
         )
 

@@ -45,14 +45,18 @@ def address_in(text: str) -> DatabaseAddress:
         port = parts.port or _PORT
         options = parse_qs(parts.query, strict_parsing=bool(parts.query))
     except ValueError:
-        raise WrongUse(f"it is not the address of a MariaDB database: {form}") from None
+        raise WrongUse(f"not the address of a MariaDB database; the form is {form}") from None
     database = unquote(parts.path.lstrip("/"))
     if parts.scheme not in ("mariadb", "mysql") or not parts.hostname or not database:
-        raise WrongUse(f"it is not the address of a MariaDB database: {form}")
+        raise WrongUse(f"not the address of a MariaDB database; the form is {form}")
     if unknown := options.keys() - {"ssl_ca"}:
-        raise WrongUse(f"the address has an unknown option {sorted(unknown)[0]!r}; have: ssl_ca")
+        raise WrongUse(
+            f"unknown option {sorted(unknown)[0]!r} in the address; the only option is ssl_ca"
+        )
     if not _NAME.match(database):
-        raise WrongUse(f"the name of database {database!r} has other signs than letters, digits, _")
+        raise WrongUse(
+            f"the name of database {database!r} has characters other than letters, digits and _"
+        )
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return DatabaseAddress(
         parts.hostname, port, user, password, database, options.get("ssl_ca", [None])[0]
@@ -211,11 +215,12 @@ class DatabaseConnections:
                 raise Unreachable(f"{said} does not answer: {words}") from None
             if number == ER.NO_SUCH_TABLE and self._table.partition(".")[2].strip("`") in words:
                 raise WrongUse(
-                    f"{said} lacks the table of marks: CREATE TABLE {self._table} (id INT PRIMARY"
+                    f"{said} lacks the marks table: CREATE TABLE {self._table} (id INT PRIMARY"
                     " KEY, n BIGINT NOT NULL)"
                 ) from None
             raise SourceViolation(
-                f"{said} refuses a question: {words}. Repair it, then the same command resumes"
+                f"{said} refuses a question: {words}. Fix the cause, then run the same command"
+                " again to resume"
             ) from None
         except OSError as error:
             raise Unreachable(

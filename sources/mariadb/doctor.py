@@ -36,7 +36,8 @@ def _server(cursor: Cursor) -> Iterator[Lack]:
     if "MariaDB" not in version:
         yield Lack(
             f"the server is {version}, and not MariaDB",
-            "MySQL is not tested: its commits may become visible in another order than its log has",
+            "MySQL is not tested: its commits may become visible in an order different from that of"
+            " its log",
         )
         return
     number = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
@@ -47,7 +48,8 @@ def _server(cursor: Cursor) -> Iterator[Lack]:
         if found != value:
             yield Lack(
                 f"{name} is {found}",
-                f"put {name} = {value} under [mariadbd] in the server's configuration, restart it",
+                f"put {name} = {value} under [mariadbd] in the server's configuration, then restart"
+                " the server",
             )
     if _shown(cursor, "innodb_flush_log_at_trx_commit") == "0":
         yield Lack(
@@ -57,7 +59,7 @@ def _server(cursor: Cursor) -> Iterator[Lack]:
     kept = int(_shown(cursor, "binlog_expire_logs_seconds") or 0)
     if 0 < kept < _DAYS * 24 * 3600:
         yield Lack(
-            f"the binary log is kept for {kept} s: a connector that stands still for longer loses"
+            f"the binary log is kept for {kept} s: a connector that is stopped for longer loses"
             " changes",
             f"SET GLOBAL binlog_expire_logs_seconds = {_DAYS * 24 * 3600}",
         )
@@ -75,8 +77,8 @@ def _marks(cursor: Cursor, database: str, marks: str) -> Iterator[Lack]:
     if not found:
         user = _one(cursor, "SELECT current_user()")
         yield Lack(
-            f"there is no table {marks}, in which questions leave their marks, or the login may not"
-            " see it",
+            f"there is no table {marks}, in which questions leave their marks, or the login is not"
+            " allowed to see it",
             f"CREATE TABLE {database}.{marks} (id INT PRIMARY KEY, n BIGINT NOT NULL); GRANT"
             f" SELECT, INSERT, UPDATE ON {database}.{marks} TO {user}",
         )
@@ -87,7 +89,8 @@ def _prepared(cursor: Cursor) -> Iterator[Lack]:
     prepared = cursor.fetchall()
     if prepared:
         yield Lack(
-            f"{len(prepared)} XA transactions are prepared, whose end the log does not tell",
+            f"{len(prepared)} XA transactions are prepared, and the log will not show whether they"
+            " are committed or rolled back",
             "XA COMMIT or XA ROLLBACK them, and let no writer use XA",
         )
 

@@ -95,7 +95,8 @@ class Lookup:
             return pl.Series(name, cells, type_.dtype)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise SourceViolation(
-                f"relation {self._relation}: a value of column {name!r} is no {type_.name}: {error}"
+                f"relation {self._relation}: a value of column {name!r} is not a valid"
+                f" {type_.name}: {error}"
             ) from None
 
     def _select(self, query: Query[Frame], names: Sequence[str]) -> tuple[str, list[Any]]:

@@ -61,7 +61,7 @@ class DatabaseConnections:
         try:
             psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError as error:
-            raise WrongUse(f"it is not the address of a PostgreSQL database: {error}") from None
+            raise WrongUse(f"not the address of a PostgreSQL database: {error}") from None
 
     @contextmanager
     def plain(self, seconds: float | None = None) -> Iterator[psycopg.Cursor]:
@@ -160,7 +160,7 @@ class DatabaseConnections:
         except psycopg.Error as error:
             raise SourceViolation(
                 f"source {self._source}: its database refuses a question: {_first_line(error)}."
-                " Repair it, then the same command resumes"
+                " Fix the cause, then run the same command again to resume"
             ) from None
 
 

@@ -61,7 +61,7 @@ def _server(cursor: psycopg.Cursor) -> Iterator[Lack]:
     [may] = _one(cursor, "SELECT has_function_privilege(%s, 'EXECUTE')", function)
     if not may:
         yield Lack(
-            "the login may not write messages into the log",
+            "the login is not allowed to write messages into the log",
             f"GRANT EXECUTE ON FUNCTION {function} TO {_name(cursor)}",
         )
 
@@ -69,8 +69,8 @@ def _server(cursor: psycopg.Cursor) -> Iterator[Lack]:
 def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) -> Iterator[Lack]:
     for (table,) in cursor.execute(_UNREAD, (schema,)).fetchall():
         yield Lack(
-            f"the login may not read table {schema}.{table}",
-            f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view is over it",
+            f"the login is not allowed to read table {schema}.{table}",
+            f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view uses this table",
         )
     yield from (of_left_out(*each) for each in left_out.items())
 
@@ -93,7 +93,7 @@ def _publication(
         if table not in published:
             yield Lack(
                 f"publication {name} does not have table {schema}.{table}",
-                f"ALTER PUBLICATION {name} ADD TABLE {schema}.{table}, if a view is over it",
+                f"ALTER PUBLICATION {name} ADD TABLE {schema}.{table}, if a view uses this table",
             )
 
 
@@ -109,7 +109,10 @@ def _slot(cursor: psycopg.Cursor, name: str) -> Iterator[Lack]:
             f"SELECT pg_drop_replication_slot('{name}'), restart the connector, recreate the views",
         )
     elif not active:
-        yield Lack(f"nobody reads slot {name}", "start the connector, or its task if that failed")
+        yield Lack(
+            f"nothing is reading from slot {name}",
+            "start the connector, or its task if that failed",
+        )
     elif behind > _BEHIND:
         yield Lack(
             f"slot {name} is {int(behind) // _MEGABYTE:,} MB behind",
@@ -122,15 +125,15 @@ def _transactions(cursor: psycopg.Cursor) -> Iterator[Lack]:
     if running:
         yield Lack(
             f"{running} transactions have been running for more than {_LONG_SECONDS} s",
-            "a job begins when they have ended: SELECT pid, query FROM pg_stat_activity"
+            "a job cannot begin until they have ended: SELECT pid, query FROM pg_stat_activity"
             " WHERE backend_xid IS NOT NULL",
         )
     [prepared] = _one(cursor, _PREPARED)
     if prepared:
         yield Lack(
             f"{prepared} prepared transactions wait for their COMMIT",
-            "a job begins when they have ended: SELECT gid FROM pg_prepared_xacts, then COMMIT"
-            " PREPARED or ROLLBACK PREPARED",
+            "a job cannot begin until they have ended: SELECT gid FROM pg_prepared_xacts, then"
+            " COMMIT PREPARED or ROLLBACK PREPARED",
         )
 
 

@@ -107,7 +107,7 @@ class Lookup:
             return pl.Series(name, cells, self._relation.type_of(name).dtype)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise SourceViolation(
-                f"relation {self._relation}: a value of column {name!r} is no"
+                f"relation {self._relation}: a value of column {name!r} is not a valid"
                 f" {self._relation.type_of(name).name}: {error}"
             ) from None
 

@@ -66,8 +66,9 @@ class PostgresSource(DebeziumSource):
                 numbers = ", ".join(map(str, sorted(waiting)[:5]))
                 raise Unreachable(
                     f"source {self.name}: transactions {numbers} of its database have not ended"
-                    f" for {self._seconds:g} s; views begin when they have. Commit them, roll them"
-                    " back, or end their sessions (pg_stat_activity, pg_prepared_xacts)"
+                    f" within {self._seconds:g} s; views cannot begin until they have."
+                    " Commit them, roll them back, or end their sessions (pg_stat_activity,"
+                    " pg_prepared_xacts)"
                 )
             time.sleep(_MOMENT)
 

@@ -63,12 +63,12 @@ def _typed(relation: Relation, change: RowChange) -> RowChange:
     if not isinstance(count, int) or isinstance(count, bool) or abs(count) > MOST_UNITS:
         raise WrongUse(
             f"relation {relation}: row {shown(row)}: the count is {count!r},"
-            f" it must be a whole number within ±{MOST_UNITS}"
+            f" but must be a whole number within ±{MOST_UNITS}"
         )
     if len(row) != len(relation.columns):
         raise WrongUse(
             f"relation {relation}: row {shown(row)} has {len(row)} values,"
-            f" the relation has {len(relation.columns)} columns"
+            f" but the relation has {len(relation.columns)} columns"
         )
     values = []
     for (name, type_), value in zip(relation.columns, row, strict=True):

@@ -100,7 +100,9 @@ def _describe(
     foreign = [str(relation) for relation in catalog if relation.source != source]
     hidden = [str(r) for r in catalog if "rowid" in map(str.lower, r.column_names)]
     if hidden:
-        raise WrongUse(f"relation {hidden[0]} has a column rowid, a name of DuckDB's; rename it")
+        raise WrongUse(
+            f"relation {hidden[0]} has a column named rowid, which DuckDB reserves; rename it"
+        )
     if foreign:
         raise WrongUse(f"source {source} cannot hold {foreign[0]}, a relation of another source")
     catalog.refuse_impossible_references(whole=False)
@@ -139,7 +141,7 @@ def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
     if dict(frame.schema) != declared:
         raise WrongUse(
             f"relation {relation}: its rows have the columns {dict(frame.schema)},"
-            f" declared are {declared}"
+            f" but the declared columns are {declared}"
         )
     for name in relation.never_null:
         if frame[name].null_count():
@@ -150,8 +152,8 @@ def _check_initial_rows(relation: Relation, frame: pl.DataFrame) -> None:
         twice = keys.filter(keys.is_duplicated())
         if twice.height:
             raise WrongUse(
-                f"relation {relation}: {twice.height} initial rows share their key"
-                f" ({', '.join(key)}), the first is {shown(twice.row(0))}"
+                f"relation {relation}: {twice.height} initial rows have the same key"
+                f" ({', '.join(key)}) as another; the first of them is {shown(twice.row(0))}"
             )
 
 

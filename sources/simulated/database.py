@@ -125,7 +125,9 @@ class SourceDatabase:
         """The relation of that name; if there is none, WrongUse with the existing ones."""
         if name not in self._relations:
             there = ", ".join(self._relations) or "none"
-            raise WrongUse(f"source {self.source}: no relation {name!r}; there are: {there}")
+            raise WrongUse(
+                f"source {self.source}: no relation {name!r}; its relations are: {there}"
+            )
         return self._relations[name]
 
     def use_threads_per_query(self, threads: int) -> None:
@@ -232,8 +234,8 @@ class SourceDatabase:
         with self._writing, self._saving("the published version"):
             if version > self._version:
                 raise SourceViolation(
-                    f"source {self.source}: version {version} cannot be published,"
-                    f" {self._version} is the last one committed"
+                    f"source {self.source}: version {version} cannot be published: the last"
+                    f" committed version is {self._version}"
                 )
             if version > self._published:
                 self._connection.execute("UPDATE source.published SET version = ?", [version])

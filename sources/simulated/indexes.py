@@ -30,7 +30,7 @@ def make_indexes(
         for column in dict.fromkeys(columns):
             if column not in relation.column_names:
                 raise WrongUse(
-                    f"an index on {relation}.{column}: there is no such column, there are"
+                    f"an index on {relation}.{column}: there is no such column; choose one of:"
                     f" {', '.join(relation.column_names)}"
                 )
             index, table = quoted(_index_name(name, column)), table_name(relation)

@@ -67,7 +67,10 @@ def check(joint: Sum, database: SourceDatabase) -> None:
         _check_atom(atom, index, database)
         types |= {atom.qualified(c): atom.relation.type_of(c) for c in atom.columns}
     if len(types) < sum(len(atom.columns) for atom in view.atoms):
-        raise WrongUse("a joint question has two columns of one name; each alias names one atom")
+        raise WrongUse(
+            "a joint question has two columns with the same name; each alias must stand for exactly"
+            " one relation occurrence (atom)"
+        )
     _check_links(view)
     _check_size(joint)
     for residual in view.residuals:
@@ -88,7 +91,8 @@ def _check_atom(atom: Atom, index: int, database: SourceDatabase) -> None:
     held = database.relation(atom.relation.name)
     if atom.relation != held:
         raise WrongUse(
-            f"relation {held} is asked for as {atom.relation.schema()}, but is {held.schema()}"
+            f"relation {held}: the question assumes the schema {atom.relation.schema()}, but it has"
+            f" the schema {held.schema()}"
         )
     if atom.index != index:
         raise WrongUse(f"atom {atom.alias} has number {atom.index} but is at place {index}")
@@ -132,15 +136,18 @@ def _check_size(joint: Sum) -> None:
     each = len(view.atoms) + len(view.links) + len(view.outputs) + parts
     if each * len(joint.groups) > MOST_JOINED:
         raise WrongUse(
-            f"the joint question has {len(joint.groups)} groups of terms with {each} parts each, at"
-            f" most {MOST_JOINED} are answered together; send fewer terms at a time"
+            f"the joint question has {len(joint.groups)} groups of terms with {each} parts each,"
+            f" but at most {MOST_JOINED} parts are allowed in one question; send fewer terms at a"
+            " time"
         )
 
 
 def _check_names(names: Iterable[str], known: Mapping[str, object], where: str) -> None:
     unknown = sorted(set(names) - set(known))
     if unknown:
-        raise WrongUse(f"{where} names column {unknown[0]!r}, there are {', '.join(known)}")
+        raise WrongUse(
+            f"{where} names an unknown column {unknown[0]!r}; the columns are: {', '.join(known)}"
+        )
 
 
 def _check_outputs(view: View, types: Mapping[str, ColumnType]) -> None:
@@ -148,12 +155,13 @@ def _check_outputs(view: View, types: Mapping[str, ColumnType]) -> None:
     for output in view.outputs:
         if types[output.column] != output.type:
             raise WrongUse(
-                f"the view shows {output.column} as {output.type.name}, but it is"
+                f"the view outputs {output.column} as {output.type.name}, but the column has type"
                 f" {types[output.column].name}"
             )
     if len(view.schema) < len(view.outputs) or COUNT in view.schema:
         raise WrongUse(
-            f"the view shows {COUNT} or a name twice: {', '.join(o.name for o in view.outputs)}"
+            f"the view outputs the reserved column {COUNT}, or the same name twice:"
+            f" {', '.join(o.name for o in view.outputs)}"
         )
 
 
@@ -169,7 +177,10 @@ def _check_rows(view: View, index: int, rows: pl.DataFrame) -> None:
     given = dict(rows.schema)
     numbers: dict[str, pl.DataType] = {COUNT: pl.Int64(), TERM: pl.Int64()}
     if given != {**wanted, **numbers} or any(rows[name].null_count() for name in numbers):
-        raise WrongUse(f"rows of {atom.alias} are given as {given}, expected: {wanted}, {numbers}")
+        raise WrongUse(
+            f"rows of {atom.alias} have the columns {given}, but should have {wanted} and, without"
+            f" NULL, {numbers}"
+        )
 
 
 # ----------------------------------------------------------------------------------------- SQL

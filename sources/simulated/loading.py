@@ -99,7 +99,9 @@ def _refuse_without_header(where: str, columns: Sequence[str]) -> None:
 def _given(where: str, types: Mapping[str, str], found: Mapping[str, str]) -> dict[str, ColumnType]:
     for column in types:
         if column not in found:
-            raise WrongUse(f"{where}: there is no column {column!r}; there are: {', '.join(found)}")
+            raise WrongUse(
+                f"{where}: there is no column {column!r}; choose one of: {', '.join(found)}"
+            )
     try:
         return {column: column_type(name) for column, name in types.items()}
     except ValueError as error:

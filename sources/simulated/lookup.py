@@ -86,8 +86,8 @@ def check(query: Query[Frame], held: Relation) -> None:
     """Refuses a query that does not fit the relation as this source holds it."""
     if query.relation != held:
         raise WrongUse(
-            f"relation {held} is asked for as {query.relation}, {query.relation.schema()},"
-            f" but is {held.schema()}"
+            f"relation {held}: the question names it {query.relation} and assumes the schema"
+            f" {query.relation.schema()}, but it has the schema {held.schema()}"
         )
     check_columns(held, query.columns, "the question")
     if query.condition is not None:
@@ -104,8 +104,8 @@ def check_columns(relation: Relation, columns: Sequence[str] | set[str], where: 
     unknown = sorted(set(columns) - set(relation.column_names))
     if unknown:
         raise WrongUse(
-            f"relation {relation}: {where} names column {unknown[0]!r},"
-            f" there are {', '.join(relation.column_names)}"
+            f"relation {relation}: {where} names an unknown column {unknown[0]!r}; its columns are:"
+            f" {', '.join(relation.column_names)}"
         )
 
 
@@ -123,26 +123,29 @@ def check_condition(condition: Condition, types: Mapping[str, ColumnType], where
 
 def _check_keys(relation: Relation, keys: Frame) -> None:
     if not keys.columns:
-        raise WrongUse(f"relation {relation}: a key set without columns")
+        raise WrongUse(f"relation {relation}: a key set has no columns")
     check_columns(relation, keys.columns, "a key set")
     for name in keys.columns:
         declared, given = relation.type_of(name).dtype, keys.data.schema[name]
         if declared != given:
             raise WrongUse(
-                f"relation {relation}: keys for column {name} are {given}, the column is {declared}"
+                f"relation {relation}: keys for column {name} have type {given}, but the column has"
+                f" type {declared}"
             )
 
 
 def _check_page(relation: Relation, page: Page) -> None:
     if not relation.key:
         raise WrongUse(
-            f"relation {relation} has no key and so no pages; ask for the whole relation"
+            f"relation {relation} has no key and therefore cannot be read in pages; ask for the"
+            " whole relation"
         )
     if page.limit < 1:
-        raise WrongUse(f"relation {relation}: a page of {page.limit} rows")
+        raise WrongUse(f"relation {relation}: the page size must be at least 1, not {page.limit}")
     if page.after is not None and len(page.after) != len(relation.key):
         raise WrongUse(
-            f"relation {relation}: a page after {page.after}, the key has {len(relation.key)} parts"
+            f"relation {relation}: the page is to start after {page.after}, which has"
+            f" {len(page.after)} parts, but the key has {len(relation.key)} parts"
         )
 
 

@@ -38,7 +38,9 @@ def self_description(path: Path, connection: duckdb.DuckDBPyConnection) -> tuple
     if format_ in (_WITHOUT_HISTORY, _WITHOUT_GLOBALS):
         _upgrade(connection, format_)
     elif format_ != FORMAT:
-        raise WrongUse(f"{path} has format {format_}, and this viewsweep reads format {FORMAT}")
+        raise WrongUse(
+            f"{path} has format {format_}, but this version of viewsweep reads format {FORMAT}"
+        )
     name, catalog, origin = description
     return name, catalog, origin
 
@@ -85,10 +87,10 @@ def refuse_altered(
     for name, form in orjson.loads(catalog).items():
         if found.get(name) != form["columns"]:
             raise SourceViolation(
-                f"source {source}: relation {name} was altered in {path}: it has the columns"
-                f" {_columns(found.get(name, {}))}, and the source was created with"
-                f" {_columns(form['columns'])}. Restore these, or create a new source with"
-                " 'sources init' and recreate the views over it"
+                f"source {source}: relation {name} was altered in {path}: it now has the columns"
+                f" {_columns(found.get(name, {}))}, but the source was created with"
+                f" {_columns(form['columns'])}. Restore the original columns, or create a new"
+                " source with 'sources init' and recreate the views over it"
             )
 
 
@@ -113,5 +115,5 @@ def _not_opened(path: Path, error: duckdb.Error) -> Exception:
             f" or talk to it with --address ({text})"
         )
     if not os.access(path, os.R_OK | os.W_OK):
-        return WrongUse(f"{path} cannot be read and written: {text}")
+        return WrongUse(f"{path} is not both readable and writable: {text}")
     return WrongUse(f"{path} cannot be opened as a source database: {text}")

@@ -178,8 +178,8 @@ class Publisher:
         if head["version"] > 1:
             raise SourceViolation(
                 f"topic {self.topic} begins with version {head['version']} of source"
-                f" {self._database.source}: it was recreated during publishing. Delete it, and"
-                " it is filled from version 1"
+                f" {self._database.source}: the topic was recreated while the source was"
+                " publishing. Delete it, and the source will refill it from version 1"
             )
 
     def _refuse_fork(

@@ -194,7 +194,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
             return self._stamped(*joined(self._database, question, turn))
         if question.source != self._database.source:
             raise WrongUse(
-                f"the question is for source {question.source}, this is source"
+                f"the question is for source {question.source}, but this is source"
                 f" {self._database.source}; check its address in the configuration"
             )
         return self._stamped(*lookup(self._database, question, turn))
@@ -216,7 +216,7 @@ class _Service(flight.FlightServerBase):  # type: ignore[misc]
                 with self._questions.turn(context.is_cancelled, size):
                     return [orjson.dumps(statistics(self._database))]
             raise WrongUse(
-                f"unknown action {action.type!r}; there are {STATUS}, {STATISTICS} and {COMMIT}"
+                f"unknown action {action.type!r}; choose one of: {STATUS}, {STATISTICS}, {COMMIT}"
             )
 
     def list_actions(self, _context: Any) -> list[tuple[str, str]]:

@@ -91,8 +91,8 @@ class SimulatedSource:
         published = self.describe().published
         if published < upto:
             raise Unreachable(
-                f"source {self.name} has published its versions up to {published}, and {upto} is"
-                " needed: is its publisher alive, and the broker?"
+                f"source {self.name} has published versions only up to {published}, but version"
+                f" {upto} is needed: are its publisher and the broker running?"
             )
         return PartsOfTopic(self.name, ends_of(kafka, {self.name: self.topics})[self.name], upto)
 

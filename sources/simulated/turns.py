@@ -150,8 +150,9 @@ class Turns:
             held = sum(each.size for each in (*self._running, *self._waiting))
             if len(self._waiting) >= self._bounds.waiting or held + turn.size > self._most_held:
                 raise Unreachable(
-                    f"busy: {len(self._running)} are being answered and {len(self._waiting)} wait,"
-                    f" with {held // MB} MB of questions; ask again later, or raise --waiting there"
+                    f"busy: {len(self._running)} questions are being answered and"
+                    f" {len(self._waiting)} are waiting, {held // MB} MB in all; ask again"
+                    " later, or raise --waiting there"
                 )
             turn.called = threading.Lock()
             turn.called.acquire()

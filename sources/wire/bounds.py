@@ -55,19 +55,21 @@ def read_header(text: bytes, what: str) -> Any:
     """The JSON; WrongUse if it has too many lists and objects or is nested too deep."""
     if len(text) > LONGEST_HEADER:
         raise WrongUse(
-            f"the JSON of the {what} has {len(text)} bytes, the limit is {LONGEST_HEADER}; send"
+            f"the JSON of the {what} has {len(text)} bytes, but the limit is {LONGEST_HEADER}; send"
             " values as keys, or split the question"
         )
     parts = _parts(text)
     if parts > MOST_PARTS:
         raise WrongUse(
-            f"the JSON of the {what} has {parts} parts, the limit is {MOST_PARTS}; send values as"
-            " keys, or split the question"
+            f"the JSON of the {what} has {parts} parts, but the limit is {MOST_PARTS}; send values"
+            " as keys, or split the question"
         )
     form = loads(text, what)
     # Most questions have fewer parts than the depth allowed.
     if parts > DEEPEST and _depth(form) > DEEPEST:
-        raise WrongUse(f"the {what} is nested more than {DEEPEST} deep; flatten its conditions")
+        raise WrongUse(
+            f"the {what} is nested more than {DEEPEST} levels deep; flatten its conditions"
+        )
     return form
 
 

@@ -176,7 +176,7 @@ class SourceClient:
             f"{self._place()}: the answer about {subject(question)} is larger than"
             f" {self._limits.megabytes} MB: it has {rows:,} rows or more. It was discarded."
             " If that many are expected, raise job.answer_megabytes; otherwise repair the query"
-            " server. Then the same command resumes"
+            " server. Then run the same command again to resume"
         )
 
     def _refuse(
@@ -187,8 +187,8 @@ class SourceClient:
         when = "" if version is None else f", version {version},"
         raise SourceViolation(
             f"{self._place()}: the answer about {subject(question)}{when} {fault}. It was"
-            " discarded. Repair the query server, or its address in the configuration; then the"
-            " same command resumes"
+            " discarded. Repair the query server, or correct its address in the configuration; then"
+            " run the same command again, and it resumes"
         )
 
     def status(self, timeout: float = 10.0, body: bytes = b"") -> dict[str, Any]:
@@ -223,8 +223,8 @@ class SourceClient:
                 outcome = checked_outcome(self._place(), self._act(COMMIT, request, timeout))
             except Unreachable as error:
                 raise Unreachable(
-                    f"{error}; {start} transactions are committed, and of the next {len(group)}"
-                    " either all or none: 'sources status' shows the version"
+                    f"{error}; {start} transactions are committed, and either all or none of the"
+                    f" next {len(group)}: 'sources status' shows the version"
                 ) from None
             version = outcome["version"]
             if outcome["refusal"] is not None:
@@ -293,8 +293,8 @@ class SourceClient:
             raise WrongUse(f"{self._place()}: {_first_line(error)}") from None
         except flight.FlightCancelledError:
             raise Unreachable(
-                f"{self._place()}: an answer was cut off, as happens above"
-                f" {self._limits.megabytes} MB in one piece; if that many rows are expected, raise"
+                f"{self._place()}: an answer was cut off; that happens if a single message is"
+                f" larger than {self._limits.megabytes} MB; if that many rows are expected, raise"
                 " job.answer_megabytes"
             ) from None
         except flight.FlightError as error:

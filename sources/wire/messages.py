@@ -83,7 +83,7 @@ def decode_question(ticket: bytes, most_bytes: int = Bounds.question) -> Query[F
     """Decodes the question of a ticket; WrongUse if it is malformed or exceeds a bound."""
     if len(ticket) > most_bytes:
         raise WrongUse(
-            f"a question of {len(ticket)} bytes, at most {most_bytes} are read; split it, or"
+            f"the question has {len(ticket)} bytes, but the limit is {most_bytes}; split it, or"
             " raise --largest-question"
         )
     line, _, streams = ticket.partition(b"\n")
@@ -138,8 +138,8 @@ def _query(header: dict[str, Any], streams: _Streams) -> Query[Frame]:
     keys = header["keys"]
     if keys is not None and len(keys) > MOST_KEY_SETS:
         raise WrongUse(
-            f"the question has {len(keys)} key sets, at most {MOST_KEY_SETS} are answered; split"
-            " the question"
+            f"the question has {len(keys)} key sets, but the limit is {MOST_KEY_SETS}; split the"
+            " question"
         )
     return Query(
         relation=relation,
@@ -187,7 +187,8 @@ def _sum(header: dict[str, Any], streams: _Streams) -> Sum:
     form, terms = header["joint"], header["terms"]
     if len(form["atoms"]) > MOST_ATOMS:
         raise WrongUse(
-            f"the joint question joins {len(form['atoms'])} relations, the limit is {MOST_ATOMS}"
+            f"the joint question joins {len(form['atoms'])} relations, but the limit is"
+            f" {MOST_ATOMS}"
         )
     atoms = tuple(_atom(index, each) for index, each in enumerate(form["atoms"]))
     links = tuple(Link(_end(left), _end(right)) for left, right in form["links"])
@@ -231,7 +232,7 @@ def _end(form: Any) -> tuple[int, str]:
 def check_token(token: str) -> None:
     """A token is sent in a header, so it must be printable ASCII."""
     if not token or not token.isascii() or not token.isprintable():
-        raise WrongUse("a token must be printable ASCII characters and not empty")
+        raise WrongUse("a token must consist of printable ASCII characters and must not be empty")
 
 
 def answer_stream(
@@ -257,7 +258,7 @@ def decode_status_question(body: bytes) -> list[int]:
         return []
     form = read_header(body, "body of a status")
     if not isinstance(form, dict):
-        raise WrongUse("the body of a status is not a JSON object")
+        raise WrongUse("the body of the status request is not a JSON object")
     versions = form.get("histories", [])
     if not isinstance(versions, list) or not all(type(each) is int for each in versions):
         raise WrongUse('"histories" must be a list of versions')

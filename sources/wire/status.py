@@ -131,8 +131,8 @@ def checked_statistics(place: str, form: dict[str, Any]) -> dict[str, dict[str, 
     for relation, sizes in form.items():
         if not isinstance(sizes, dict):
             raise SourceViolation(
-                f"{place} says {_shown(sizes)} of relation {relation!r}, and it should be an"
-                f" object. {_REPAIR}"
+                f"{place} reports {_shown(sizes)} as the statistics of relation {relation!r}; that"
+                f" should be an object. {_REPAIR}"
             )
         _check(place, sizes, "rows", _is_version, "the number of its rows, from 0")
         _check(place, sizes, "distinct", _holds_counts, "an object with a number per column")
@@ -141,10 +141,10 @@ def checked_statistics(place: str, form: dict[str, Any]) -> dict[str, dict[str, 
 
 def _check(place: str, form: Mapping[str, Any], field: str, test: _Test, meaning: str) -> None:
     if field not in form:
-        raise SourceViolation(f"{place} does not say {field!r}, {meaning}. {_REPAIR}")
+        raise SourceViolation(f"{place} does not report {field!r} ({meaning}). {_REPAIR}")
     if not test(form[field]):
         raise SourceViolation(
-            f"{place} says {field!r}: {_shown(form[field])}, which should be {meaning}. {_REPAIR}"
+            f"{place} reports {field!r} as {_shown(form[field])}; it should be {meaning}. {_REPAIR}"
         )
 
 

@@ -95,10 +95,11 @@ def _change_from_json(form: Any, where: str, relations: Mapping[str, Relation]) 
         case _:
             raise WrongUse(f'{where}: needs the form {{"relation": "…", "row": […], "count": 1}}')
     if relation is None:
-        raise WrongUse(f"{where}: no relation {name!r}; there are: {', '.join(relations)}")
+        raise WrongUse(f"{where}: no relation {name!r}; choose one of: {', '.join(relations)}")
     if len(row) != len(relation.columns):
         raise WrongUse(
-            f"{where}: {len(row)} values, relation {relation} has {len(relation.columns)} columns"
+            f"{where}: {len(row)} values were given, but relation {relation} has"
+            f" {len(relation.columns)} columns"
         )
     values = []
     for (column, type_), value in zip(relation.columns, row, strict=True):

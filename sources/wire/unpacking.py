@@ -59,7 +59,7 @@ def _check_batches(stream: memoryview, room: int, most_bytes: int) -> int:
         rows += more
         if rows > MOST_ROWS:
             raise WrongUse(
-                f"{rows} keys in one set, at most {MOST_ROWS} are taken; split the question"
+                f"one key set has {rows} keys, but the limit is {MOST_ROWS}; split the question"
             )
         size += bytes_
         _check_room(room - size, most_bytes)
@@ -127,7 +127,8 @@ def _check_types(schema: pa.Schema) -> None:
     for field in schema:
         if not any(is_of(field.type) for is_of in _PLAIN):
             raise WrongUse(
-                f"column {field.name!r} is {field.type}, which is not a type of our columns"
+                f"column {field.name!r} is {field.type}, which is not a type that a column can have"
+                " here"
             )
 
 

@@ -105,8 +105,8 @@ class Sources:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Unreachable(
-                        f"{error}. Tried for {self._patience:.0f} s; nothing is lost, and the same"
-                        " command goes on when the source is back"
+                        f"{error}. Tried for {self._patience:.0f} s; nothing is lost: run the same"
+                        " command again when the source is back"
                     ) from None
                 if pause == _FIRST_PAUSE:
                     self._report(f"{error}; trying again for {self._patience:g} s")
@@ -195,7 +195,7 @@ def refuse_reset(vector: Mapping[str, int], versions: Mapping[str, int]) -> None
     for source, version in vector.items():
         if versions[source] < version:
             raise SourceViolation(
-                f"source {source} stands at version {versions[source]}, and the view has already"
+                f"source {source} is at version {versions[source]}, but the view has already"
                 f" seen version {version}: the source was reset or restored from a backup. Restore"
                 " it, or remove the view's directory to recreate the view"
             )

@@ -178,9 +178,9 @@ class _Scan:
     def _give_up(self) -> None:
         for each in self.missing():
             raise Unreachable(
-                f"version {each.upto} of source {each.source} has not come in {_named(each)} for"
-                f" {self._patience:.0f} s; is the source's publisher alive, and the broker? The"
-                " same command goes on when it is back"
+                f"version {each.upto} of source {each.source} has not arrived in {_named(each)}"
+                f" within {self._patience:.0f} s. Check that the source's publisher and the broker"
+                " are running, then run the same command again"
             )
 
 
@@ -206,6 +206,7 @@ def _refuse_unknown(view: str, found: Mapping[str, Parts]) -> None:
                         f" part of global transaction {part.id!r}, and {_named(cut[other])}"
                         f" of source {other} has lost its first records, so nobody can tell"
                         " whether the other part was among them or has not come yet. If it has"
-                        " not, start again when it has. Otherwise delete that topic: its source"
-                        " fills it again from version 1; and keep it for good (retention.ms=-1)"
+                        " not arrived yet, run the command again once it has. Otherwise delete that"
+                        " topic: its source fills it again from version 1; and keep it for good"
+                        " (retention.ms=-1)"
                     )

@@ -124,8 +124,9 @@ class Lookahead:
             if time.monotonic() > deadline:
                 with about(*missing):
                     raise Unreachable(
-                        f"{waiting_for} has not come for {self._patience:.0f} s; is the source's"
-                        " publisher alive, and the broker? The same command goes on when it is back"
+                        f"{waiting_for} has not arrived within {self._patience:.0f} s. Check that"
+                        " the source's publisher and the broker are running, then run the same"
+                        " command again"
                     )
             if time.monotonic() > reported:
                 self._report(f"waiting: {waiting_for} has not arrived yet")

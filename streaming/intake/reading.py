@@ -216,9 +216,9 @@ class Reading:
             self._lacking.pop(source, None)
         elif now - self._lacking.setdefault(source, now) > self._patience:
             raise SourceViolation(
-                f"source {source} has answered for {self._patience:g} s without an update that it"
-                " has published and that a view already has. None of these answers was used."
-                " Repair the query server, then run the same command again"
+                f"source {source}: for {self._patience:g} s, its answers have lacked an update"
+                " that it has published and that a view already contains. None of these answers was"
+                " used. Repair the query server, then run the same command again"
             )
         elif self._stopping.wait(_MOMENT):
             raise Stopped

@@ -197,8 +197,8 @@ class Running:
         known = {partition for each in found.values() for partition in each}
         for partition in offsets.keys() - known:
             raise SourceViolation(
-                f"{partition} was added while the job ran. Start it again: it reads all partitions,"
-                " and goes on where the views are"
+                f"{partition} was added while the job was running. Start the job again: it will"
+                " read all partitions and resume where the views are"
             )
         return found
 

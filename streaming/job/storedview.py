@@ -46,9 +46,9 @@ class StoredView:
         if relation is not None:
             raise WrongUse(
                 f"{known.file}: sources.{relation.source}.keep.{relation.name} is 'full', but view"
-                f" {self.view.name} reads {relation} by protocol {self.entry.name}, which needs"
-                " answers in order with updates; the answers of a copy are not. Leave the key out,"
-                " or choose a protocol such as batched-sweep"
+                f" {self.view.name} reads {relation} with protocol {self.entry.name}, which needs"
+                " answers and updates to arrive in one order; the answers of a copy do not. Leave"
+                " the key out, or choose a protocol such as batched-sweep"
             )
 
     def refuse_sources(self, described: Mapping[str, Description]) -> None:
@@ -57,8 +57,8 @@ class StoredView:
             reads = described[source].reads
             if self.entry.fifo and reads != "versions":
                 raise WrongUse(
-                    f"view {self.view.name}: protocol {self.entry.name} needs answers that each"
-                    f" have one version, and source {source} gives {IN_WORDS[reads]}. Choose a"
+                    f"view {self.view.name}: protocol {self.entry.name} needs every answer to come"
+                    f" from a single version, but source {source} gives {IN_WORDS[reads]}. Choose a"
                     " protocol that compares versions, such as sweep or batched-sweep"
                 )
 

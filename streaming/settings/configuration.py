@@ -197,7 +197,7 @@ class Configuration:
             raise WrongUse(f"{self.file} has several views; choose one with --view: {known}")
         if name not in self.views:
             raise WrongUse(
-                f"{self.file}: there is no [views.{name}]; have: {', '.join(self.views)}"
+                f"{self.file}: there is no [views.{name}]; choose one of: {', '.join(self.views)}"
             )
         return self.views[name]
 

@@ -97,5 +97,5 @@ def test_a_file_without_a_place_for_the_tables_is_refused(tmp_path: Path) -> Non
     arguments = ["compare", "-p", "sweep", "--updates", "10", "--runs", "1", "--into", str(file)]
     result = CliRunner().invoke(command_line(), arguments)
     assert isinstance(result.exception, WrongUse)
-    assert "has no place for the table" in str(result.exception)
+    assert "lacks the lines that mark the place" in str(result.exception)
     assert file.read_text() == "nothing here"

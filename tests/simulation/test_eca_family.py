@@ -467,7 +467,7 @@ def test_a_view_over_two_sources_is_refused_with_the_reason(name: str) -> None:
 def test_a_global_transaction_is_refused(name: str) -> None:
     form = one_source_scenario(0, all_keys=True).form
     form["updates"][0]["global"] = "g"
-    with pytest.raises(WrongUse, match="keeps transactions of one source whole, but 'g'"):
+    with pytest.raises(WrongUse, match="atomically only within one source, but 'g'"):
         _run(name, scenario_from_json(form), 0)
 
 

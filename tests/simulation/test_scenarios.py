@@ -63,9 +63,9 @@ def test_a_scenario_is_read_with_its_types_and_net_effects() -> None:
     ("update", "words"),
     [
         (_at("a", _change("r", [1, "q"])), r"a\.r would hold the key \[1\] 2 times"),
-        (_at("a", _change("r", [None, "q"])), "a key must not have a NULL"),
-        (_at("a", _change("r", [1, "q"], -1)), r"does not hold the row \[1, 'q'\]"),
-        (_at("b", _change("s", [1, None], -3)), "does not hold the row"),
+        (_at("a", _change("r", [None, "q"])), "a key must not contain NULL"),
+        (_at("a", _change("r", [1, "q"], -1)), r"the row \[1, 'q'\] is deleted, but"),
+        (_at("b", _change("s", [1, None], -3)), "but the relation does not contain it"),
         (_at("b", _change("r", [1, "q"])), "source b has no relation 'r'"),
         (_at("c", _change("r", [1, "q"])), "one of: a, b"),
         (_at("a", _change("r", [2])), "a.r has 2 columns"),
@@ -74,8 +74,8 @@ def test_a_scenario_is_read_with_its_types_and_net_effects() -> None:
         (_at("b", _change("s", [2, "29.2."])), "is not a DATE"),
         (_at("a", _change("r", [2, "q"], 0)), "whole number other than 0"),
         (_at("a", _change("r", [2, "q"], True)), "whole number other than 0"),
-        (_at("a", _change("r", [2, "q"]), at="noon"), '"at" has to be a time'),
-        (_at("a", _change("r", [2, "q"]), at=0.5), "not before 1"),
+        (_at("a", _change("r", [2, "q"]), at="noon"), '"at" must be a time'),
+        (_at("a", _change("r", [2, "q"]), at=0.5), "no earlier than 1"),
         (_at("a", "nothing"), "no relation"),
         ("nothing", "one of: a, b"),
         ({"source": "a"}, "one of: a, b"),
@@ -119,11 +119,11 @@ def test_further_views_are_a_list_of_texts(beside: Any) -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ((), "the scenario: the field 'note' is not known here; there are: name, view"),
-        (("sources", "a"), "source a: the field 'note' is not known here; there are: relations"),
-        (("sources", "a", "relations", "r"), "relation a.r: the field 'note' is not known here"),
-        (("updates", 0), r"updates\[0\]: the update: the field 'note' is not known here"),
-        (("updates", 0, "changes", 0), r"updates\[0\]: the change: the field 'note' is not known"),
+        ((), "the scenario: unknown field 'note'; known fields: name, view"),
+        (("sources", "a"), "source a: unknown field 'note'; known fields: relations"),
+        (("sources", "a", "relations", "r"), "relation a.r: unknown field 'note'"),
+        (("updates", 0), r"updates\[0\]: the update: unknown field 'note'"),
+        (("updates", 0, "changes", 0), r"updates\[0\]: the change: unknown field 'note'"),
     ],
 )
 def test_a_field_that_nobody_reads_is_refused_wherever_it_stands(
@@ -157,16 +157,16 @@ def _declared(**declared: Any) -> dict[str, Any]:
             _change("r", [3, "p"]),
             r"a.r would hold the key \['p'\] 2 times \(x\), in \[1, 'p'\] and \[3, 'p'\]",
         ),
-        ({"keys": [["x"]]}, _change("r", [3, None]), "a key must not have a NULL"),
+        ({"keys": [["x"]]}, _change("r", [3, None]), "a key must not contain NULL"),
         (
             {"foreign_keys": [{"columns": ["x"], "references": "t"}]},
             _change("r", [3, "z"]),
-            r"foreign key a.r\(x\) -> a.t\(x\): a.r would hold \[3, 'z'\], but a.t no row with",
+            r"foreign key a.r\(x\) -> a.t\(x\): a.r would contain \[3, 'z'\], but a.t would",
         ),
         (
             {"foreign_keys": [{"columns": ["x"], "references": "t"}]},
             _change("t", ["q"], -1),
-            r"a.r would hold \[2, 'q'\], but a.t no row with \['q'\]",
+            r"a.r would contain \[2, 'q'\], but a.t would contain no row with \['q'\]",
         ),
         (
             {"foreign_keys": [{"columns": ["x"], "references": "t", "mandatory": True}]},
@@ -190,7 +190,9 @@ def test_initial_rows_that_break_what_is_declared_are_refused() -> None:
     broken = {"columns": ["x"], "references": "t"}
     form = _declared(foreign_keys=[broken])
     form["sources"]["a"]["relations"]["t"]["rows"] = [["q"]]
-    with pytest.raises(WrongUse, match=r"a.r would hold \[1, 'p'\], but a.t no row"):
+    with pytest.raises(
+        WrongUse, match=r"a.r would contain \[1, 'p'\], but a.t would contain no row"
+    ):
         scenario_from_json(form)
     form = _declared(keys=[["x"]])
     form["sources"]["a"]["relations"]["r"]["rows"] = [[1, "p"], [2, "p"]]
@@ -217,7 +219,10 @@ def test_what_is_no_scenario_is_refused(form: Any) -> None:
         ({"a": 5}, '"relations" has to map'),
         ({"a": {"relations": {"r": 5}}}, "has to be an object"),
         ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "rows": 5}}}}, "has to be a list"),
-        ({"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "key": "x"}}}}, "key is a list"),
+        (
+            {"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "key": "x"}}}},
+            "key must be a list",
+        ),
         ({"a": {"relations": {"r": {"columns": {"x": "INT"}}}}}, "unknown type 'INT'"),
         ({"a": {"relations": {"r": {"columns": {}}}}}, "must map column names to types"),
         ({"a": {"relations": {"r": {"columns": {"_x": "BIGINT"}}}}}, "leading _ are reserved"),

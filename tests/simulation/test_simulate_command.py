@@ -107,7 +107,7 @@ def test_slices_are_for_protocols_whose_batches_may_be_cut() -> None:
     assert "slices 3" in result.stdout
     refused = run(FIGURE_5, "--protocol", "sweep", "--slices", "3")
     assert refused.exit_code == 2
-    assert "slices need: batched-sweep" in refused.stderr
+    assert "protocols that have: batched-sweep" in refused.stderr
 
 
 def test_all_schedules_are_counted(tmp_path: Path) -> None:
@@ -151,17 +151,17 @@ def test_all_schedules_over_sources_with_holes_are_tried_and_one_replays(tmp_pat
         (("--random", "--protocol", "sweep", "--seed", "1", "--seeds", "1..2"), "either --seed"),
         (("--random", "--protocol", "sweep", "--algebra", "x"), "no algebra 'x'"),
         (("--random", "--protocol", "sweep", "--redelivery", "x"), "same or other, not 'x'"),
-        (("--random", "--exhaustive", "--protocol", "sweep"), "no --random"),
+        (("--random", "--exhaustive", "--protocol", "sweep"), "cannot be combined with --random"),
         (("--exhaustive", "--protocol", "sweep"), "three-sources-four-updates.json"),
         (("nowhere.json", "--protocol", "sweep"), "nowhere.json cannot be read"),
         ((__file__, "--protocol", "sweep"), "is not JSON"),
         ((FIGURE_5, "--protocol", "strobe"), "needs the key"),
-        (("--replay", FIGURE_5), "needs 'scenario'"),
+        (("--replay", FIGURE_5), "needs the field 'scenario'"),
         (("--random", "--protocol", "sweep", "--seeds", "1..2", "--trace", "x"), "--seed N"),
         ((FIGURE_5, "--protocol", "sweep", "--updates", "3"), "it needs --random"),
         ((FIGURE_5, "--protocol", "sweep", "--views"), "--views is for random scenarios"),
         (("--random", "--views", "--protocol", "lca"), "inner joins only"),
-        ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale is a knob"),
+        ((TWO, "--exhaustive", "--protocol", "sweep", "--stale"), "--stale applies only"),
         ((TWO, "--exhaustive", "--protocol", "strobe", "--reads", "holes"), "strobe needs FIFO"),
         (
             (TWO, "--exhaustive", "--protocol", "sweep", "--reads", "x"),
@@ -195,7 +195,7 @@ def test_an_impossible_scenario_is_refused_with_its_file_and_place(tmp_path: Pat
     path.write_bytes(orjson.dumps(form))
     result = run(str(path), "--protocol", "sweep")
     assert result.exit_code == 2
-    assert "impossible.json: updates[1]: c.R3 does not hold the row [9, 9]" in result.output
+    assert "impossible.json: updates[1]: c.R3: the row [9, 9] is deleted, but" in result.output
 
 
 def test_a_crash_of_viewsweep_exits_3_with_its_seed_and_no_traceback(

@@ -76,5 +76,5 @@ def test_a_field_of_a_written_run_that_nobody_reads_is_refused(place: tuple[str,
     for step in place:
         inner = inner[step]
     inner["note"] = "x"
-    with pytest.raises(WrongUse, match="the field 'note' is not known here; there are: "):
+    with pytest.raises(WrongUse, match="unknown field 'note'; known fields: "):
         recorded_run_from_json(form).again(SWEEP)

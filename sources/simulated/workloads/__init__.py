@@ -28,7 +28,7 @@ def workload(name: str) -> Workload | Linked:
     found = WORKLOADS.get(name) or linked(name)
     if found is None:
         raise WrongUse(
-            f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}, and for"
+            f"there is no workload {name!r}; choose one of: {', '.join(WORKLOADS)}, or for"
             f" measurements {NAMES}"
         )
     return found

@@ -96,7 +96,7 @@ class Linked:
             return self.view
         if name not in LINKED_VIEWS:
             raise WrongUse(
-                f"workload {self.name} has no view {name!r}; beside its inner join it has"
+                f"workload {self.name} has no view {name!r}; besides its inner join it has"
                 f" {', '.join(LINKED_VIEWS)}"
             )
         return linked_view(name, self.view, self.catalog)
@@ -109,8 +109,8 @@ class Linked:
             )
         if scale < len(self.sources):
             raise WrongUse(
-                f"workload {self.name}: the scale is the number of base rows of all relations"
-                f" together, {scale} is too few: at least {len(self.sources)}"
+                f"workload {self.name}: the scale is the total number of base rows; {scale} is too"
+                f" small, it must be at least {len(self.sources)}"
             )
         index, sizes = self.sources.index(source), self.sizes(scale)
         bounds = {

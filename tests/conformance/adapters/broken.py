@@ -252,7 +252,7 @@ class NoticesNoEmptyTopic(SimulatedSource):
         try:
             return super().resumed(kafka, ends, version, token, digest)
         except SourceViolation as refusal:
-            if "not filled again yet" not in str(refusal):
+            if "not been refilled yet" not in str(refusal):
                 raise
             return token_of({partition: low for partition, (low, _) in ends.items()})
 

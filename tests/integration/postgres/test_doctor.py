@@ -80,7 +80,7 @@ def test_a_login_that_may_not_read_a_table(world: DatabaseWorld, doctor: Doctor)
         file = database.place.partition('"')[2].rstrip('"')
         (world.directory / file).write_text(database.address.replace("postgres@", f"{role}@"))
         code, lacks = doctor(database)
-        assert (code, list(lacks)) == (1, ["the login may not read table public.r"])
+        assert (code, list(lacks)) == (1, ["the login is not allowed to read table public.r"])
         connection.execute(lacks.popitem()[1].partition(",")[0])
     assert doctor(database) == (0, {})
 
@@ -99,10 +99,12 @@ def test_a_connector_that_does_not_run_and_a_topic_with_two_partitions(
     world.connect.kill()
     code, lacks = doctor(database)
     assert code == 1
-    assert any(re.search("has not come in topic .* Start the connector", what) for what in lacks)
+    assert any(re.search("has not arrived in topic .* Start the connector", what) for what in lacks)
     add_partitions(world.bootstrap, database.topic, 2)
     code, lacks = doctor(database)
-    assert any("has 2 partitions; a connector's topic needs one" in what for what in lacks)
+    assert any(
+        "has 2 partitions; a connector's topic must have exactly one" in what for what in lacks
+    )
 
 
 def test_the_connector_s_configuration_is_printed_without_the_password(

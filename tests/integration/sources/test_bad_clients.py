@@ -116,7 +116,9 @@ def test_who_waits_for_a_place_in_vain_makes_room_for_the_next_and_a_full_queue_
         waiting.start()
         while not turns._waiting:
             time.sleep(0.001)
-        with pytest.raises(Unreachable, match="busy: 1 are being answered and 1 wait"):
+        with pytest.raises(
+            Unreachable, match="busy: 1 questions are being answered and 1 are waiting"
+        ):
             turns._enter(Turn(Bounds()))
         gone.set()
         turns.look()
@@ -142,9 +144,9 @@ def test_thousands_of_conditions_are_one_value_to_the_database(database: SourceD
     ("table", "reason"),
     [
         (pa.table({"id": pa.array([0] * 400_000)}), "more than 1048576 bytes unpacked"),
-        (pa.table({"id": pa.nulls(11_000_000)}), "11000000 keys in one set"),
+        (pa.table({"id": pa.nulls(11_000_000)}), "one key set has 11000000 keys"),
         (pa.table({"id": pa.array(["x"] * 9).dictionary_encode()}), "plain values"),
-        (pa.table({"id": [[1]]}), "not a type of our columns"),
+        (pa.table({"id": [[1]]}), "not a type that a column can have"),
     ],
 )
 def test_keys_that_would_unpack_to_much_are_refused(table: pa.Table, reason: str) -> None:
@@ -170,7 +172,7 @@ def test_answers_that_are_not_fetched_are_counted_until_they_are_dropped() -> No
 
 def test_a_column_called_rowid_is_refused(tmp_path: Path) -> None:
     form = {"a": {"relations": {"r": {"columns": {"RowID": "BIGINT"}}}}}
-    with pytest.raises(WrongUse, match=r"a\.r has a column rowid"):
+    with pytest.raises(WrongUse, match=r"a\.r has a column named rowid"):
         SourceDatabase.create(tmp_path / "a.db", "a", catalog_from_json(form), {})
 
 

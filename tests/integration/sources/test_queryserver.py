@@ -249,11 +249,14 @@ def altered(change: Callable[[dict[str, Any]], object]) -> bytes:
         (altered(lambda h: h.update(relation="none")), "no relation 'none'"),
         (altered(lambda h: h.update(relation=["many"])), "is not a name"),
         (altered(lambda h: h.update(schema={"columns": {"id": "BLOB"}})), "unknown type"),
-        (altered(lambda h: h.update(schema={"columns": {"id": "BIGINT"}})), "is asked for as"),
-        (altered(lambda h: h.update(columns=["id", "count(*)"])), "names column"),
+        (altered(lambda h: h.update(schema={"columns": {"id": "BIGINT"}})), "assumes the schema"),
+        (altered(lambda h: h.update(columns=["id", "count(*)"])), "names an unknown column"),
         (altered(lambda h: h.update(columns=5)), "malformed"),
         (altered(lambda h: h.update(condition=["like", {"column": "id"}, 1])), "not a condition"),
-        (altered(lambda h: h.update(condition=["is null", {"column": "x"}])), "names column"),
+        (
+            altered(lambda h: h.update(condition=["is null", {"column": "x"}])),
+            "names an unknown column",
+        ),
         (altered(lambda h: h.update(keys=[10**9])), "bytes of keys are announced"),
         (altered(lambda h: h.update(keys="many")), "malformed"),
         (altered(lambda h: h.update(page={"after": ["x"], "limit": 1})), "is not a BIGINT"),
@@ -273,7 +276,7 @@ def test_a_strange_ticket_is_refused_and_the_server_goes_on(
 
 def test_a_refused_question_is_a_violation_that_names_the_source(client: SourceClient) -> None:
     renamed = Relation("a", "many", (*MANY.columns[:1], ("lnk", column_type("BIGINT"))), ("id",))
-    with pytest.raises(SourceViolation, match=r"source a at grpc://127.*is asked for as"):
+    with pytest.raises(SourceViolation, match=r"source a at grpc://127.*assumes the schema"):
         client.ask(Query(renamed, ("id",)))
     with pytest.raises(WrongUse, match="unknown action 'shutdown'"):
         client._act("shutdown", b"", 10)

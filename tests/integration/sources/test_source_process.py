@@ -372,7 +372,9 @@ def test_what_cannot_be_made_is_refused_and_leaves_nothing(tmp_path: Path) -> No
         return str(result.exception)
 
     assert "give either --workload or at least one --relation" in init()
-    assert "there is no workload 'retial'; there are: retail, bank" in init("--workload", "retial")
+    assert "there is no workload 'retial'; choose one of: retail, bank" in init(
+        "--workload", "retial"
+    )
     assert "has no source 'shop'" in init("--workload", "retail")
     assert "needs the form name=value" in init("--relation", items)
     assert "there is no such file" in init("--relation", "x=none.csv")
@@ -380,7 +382,7 @@ def test_what_cannot_be_made_is_refused_and_leaves_nothing(tmp_path: Path) -> No
     assert "cannot be read" in init("--relation", f"x={tmp_path / 'broken.parquet'}")
     assert "column 'tags' is VARCHAR[], which is not supported" in init("--relation", f"x={odd}")
     keyed = ("--relation", f"line={lines}", "--key")
-    assert "2 initial rows share their key" in init(*keyed, "line=order")
+    assert "2 initial rows have the same key" in init(*keyed, "line=order")
     assert "key column 'zz' is not among its columns" in init(*keyed, "line=zz")
     assert "there is no --relation other=" in init(*keyed, "other=order")
     index = ("--relation", f"line={lines}", "--index")
@@ -394,9 +396,9 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(tmp_path: Path) -> No
     assert "there is no source database" in refused("serve", tmp_path / "no.db", *nobody)
     assert "--tls-cert, --tls-key" in refused("serve", database, *nobody, "--host", "0.0.0.0")
     other = refused("serve", database, *nobody, "--workload", "bank")
-    assert "was made from workload retail, seed 3: workload bank does not fit" in other
+    assert "was created from workload retail, seed 3, so it cannot run workload bank;" in other
     other = refused("serve", database, *nobody, "--workload", "retail", "--seed", 4)
-    assert "workload retail with seed 4 does not fit" in other
+    assert "cannot run workload retail with seed 4;" in other
     address = f"grpc://127.0.0.1:{free_port()}"
     assert f"{address} does not answer" in refused("status", "--address", address, code=3)
     assert "give either --database or --address" in refused("status")

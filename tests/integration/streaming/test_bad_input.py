@@ -113,7 +113,7 @@ def test_a_server_that_is_not_there(kept: Command) -> None:
     source = kept.world.sources["b"]
     source.stop_server()
     ended = kept.is_refused(
-        3, "source b", "does not answer", "goes on when the source is back", patience_seconds=0.5
+        3, "source b", "does not answer", "again when the source is back", patience_seconds=0.5
     )
     assert any("trying again" in line for line in ended.lines)
     source.restart_server()
@@ -193,7 +193,9 @@ def test_a_topic_with_two_partitions_is_refused_until_it_is_filled(kept: Command
     topic = f"{source.topic}-2"
     make_topic(bootstrap, topic, partitions=2)
     other = {f'topic = "{source.topic}"': f'topic = "{topic}"'}
-    kept.is_refused(3, "source b", f"topic '{topic}' ends at offset 0", "not filled", toml=other)
+    kept.is_refused(
+        3, "source b", f"topic '{topic}' ends at offset 0", "not been refilled", toml=other
+    )
     again = Publisher(source.database, Kafka(bootstrap), topic, partitions=2)
     again.start()
     begin = {Partition(topic, number): 0 for number in range(2)}
@@ -274,7 +276,7 @@ def test_a_topic_truncated_below_the_vector_needs_a_new_view(kept: Command) -> N
     end = whole_topic(kept.world.bootstrap, source.topic).height
     place = TopicPartition(source.topic, 0, end)
     admin(kept.world.bootstrap).delete_records([place])[place].result(patience())
-    kept.is_refused(3, f"topic '{source.topic}' begins at offset {end} now", "are lost")
+    kept.is_refused(3, f"topic '{source.topic}' now begins at offset {end}", "are lost")
     shutil.rmtree(kept.world.directory / "tables/v")
     kept.goes_on()
 
@@ -299,7 +301,7 @@ def _impostor(world: World, name: str, forms: dict[str, Any] | None = None) -> I
 def test_a_source_that_was_reset(kept: Command) -> None:
     with _impostor(kept.world, "b") as reset:
         wrong = {kept.world.sources["b"].address: reset.address}
-        kept.is_refused(3, "source b stands at version 0", "was reset", toml=wrong)
+        kept.is_refused(3, "source b is at version 0", "was reset", toml=wrong)
     kept.goes_on()
 
 
@@ -315,14 +317,14 @@ def test_a_relation_whose_schema_changed_at_the_source(kept: Command) -> None:
 
 
 def test_delta_tables_of_another_view(kept: Command) -> None:
-    kept.is_refused(2, "tables/v holds a view with other SQL", sql="SELECT id FROM a.r")
+    kept.is_refused(2, "tables/v holds a view with different SQL", sql="SELECT id FROM a.r")
     kept.goes_on()
 
 
 def test_delta_tables_of_somebody_else(command: Command) -> None:
     tables = command.world.directory / "tables/v/changes"
     pl.DataFrame({"x": [1]}).write_delta(str(tables))
-    command.is_refused(2, "holds Delta tables, but not of a viewsweep view")
+    command.is_refused(2, "holds Delta tables, but not those of a viewsweep view")
     shutil.rmtree(tables)
     command.goes_on()
 

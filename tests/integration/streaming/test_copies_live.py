@@ -150,6 +150,6 @@ def test_protocols_that_count_on_fifo_get_no_copies(
         world.publish()
         with (
             world.job(copies=["a.r"], protocol="eca") as job,
-            pytest.raises(WrongUse, match="needs answers in order"),
+            pytest.raises(WrongUse, match="needs answers and updates"),
         ):
             job.check()

@@ -253,6 +253,6 @@ def test_what_a_silent_publisher_owes_is_waited_for_and_named(world: World) -> N
     at(world, "a", 101, part("g", "ab"))
     with (
         world.job(patience_seconds=0.5) as job,
-        pytest.raises(Unreachable, match=r"version 2 of source a has not come in topic"),
+        pytest.raises(Unreachable, match=r"version 2 of source a has not arrived in topic"),
     ):
         start(job)

@@ -256,7 +256,7 @@ def test_a_source_that_goes_on_lacking_what_it_has_published_ends_the_job(
         monkeypatch.setattr(queryserver._Service, "_answer", without_the_first)
         with (
             world.job(patience_seconds=1.0) as job,
-            pytest.raises(SourceViolation, match="has answered for 1 s without an update"),
+            pytest.raises(SourceViolation, match="for 1 s, its answers have lacked an update"),
         ):
             start(job)
 

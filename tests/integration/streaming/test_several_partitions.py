@@ -84,7 +84,9 @@ def test_a_partition_that_was_added_is_read_after_a_restart(world: World) -> Non
         new = NewPartitions(b.topic, 4)
         admin(world.bootstrap).create_partitions([new])[b.topic].result(patience())
         added = {Partition(b.topic, 3): 0}
-        with pytest.raises(SourceViolation, match="partition 3 was added while the job ran"):
+        with pytest.raises(
+            SourceViolation, match="partition 3 was added while the job was running"
+        ):
             job.running.by_source({**job.offsets, **added})
     b.partitions = 4
     b.publish()

@@ -139,7 +139,12 @@ CASES = {
         Case(topic_has_a_gap, "what comes between is missing", OVER_ALL, OVER_AB, "ab"),
         Case(source_is_away, "Tried for 2 s", OVER_ALL, OVER_AB, "ab"),
         Case(source_is_reset, "was seen before", OVER_ALL, OVER_AB, "ab"),
-        Case(protocol_refuses, "keeps transactions of one", Kept("left", ALL, "strobe"), OVER_AB),
+        Case(
+            protocol_refuses,
+            "applies transactions atomically",
+            Kept("left", ALL, "strobe"),
+            OVER_AB,
+        ),
     )
 }
 

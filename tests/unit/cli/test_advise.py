@@ -169,7 +169,7 @@ def test_a_view_that_the_paper_is_not_about_is_refused(
 
 @pytest.mark.parametrize(
     ("together", "words"),
-    [("crm,shop", "there is no source 'shop'; there are: sales, crm"), ("crm", "at least two")],
+    [("crm,shop", "there is no source 'shop'; choose one of: sales, crm"), ("crm", "at least two")],
 )
 def test_wrong_sources_are_wrong_use(
     together: str, words: str, viewsweep: Run, written: Any

@@ -53,7 +53,7 @@ def test_a_protocol_of_which_nothing_is_known_needs_a_level(tmp_path: Path) -> N
     result = run.invoke(app, [str(file)])
     assert result.exit_code == 2
     assert (
-        "the level of protocol 'guessing' is not known here; name one with --level: convergent,"
+        "the level that protocol 'guessing' claims is unknown; specify a level with --level:"
     ) in result.stderr
     assert run.invoke(app, [str(file), "--level", "complete"]).exit_code == 0
 

@@ -121,7 +121,7 @@ def configuration(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--view", "w"], "there is no [views.w]; have: v"),
+        (["--view", "w"], "there is no [views.w]; choose one of: v"),
         (["--protocol", "magic"], "there is no protocol 'magic'"),
     ],
 )
@@ -213,4 +213,4 @@ def test_two_answers_to_what_relations_there_are_is_one_too_many(
     arguments = ["explain", "v.sql", "--config", "warehouse.toml", "--workload", "retail"]
     code, said = viewsweep(arguments, capsys, monkeypatch)
     assert code == 2
-    assert "give one of --config, --catalog and --workload" in said
+    assert "give only one of --config, --catalog and --workload" in said

@@ -76,7 +76,7 @@ def test_a_value_that_would_change_in_a_given_type_is_refused(
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (("--type", "item.z=DATE"), "there is no column 'z'; there are: id, price"),
+        (("--type", "item.z=DATE"), "there is no column 'z'; choose one of: id, price"),
         (("--type", "other.x=DATE"), "there is no --relation other=…"),
         (("--type", "item.price=MONEY"), "unknown type 'MONEY'"),
     ],
@@ -214,7 +214,7 @@ def test_init_declares_further_keys_and_foreign_keys(sources: Command, tmp_path:
     [
         (("--key", "item=id", "--key", "item=nam"), "further key column 'nam' is not among its"),
         (("--foreign-key", "item.boss=item"), "has to reference a key; shop.item has none"),
-        (("--foreign-key", "desks.owner=items"), "no relation 'items'; there are: shop.item, shop"),
+        (("--foreign-key", "desks.owner=items"), "no relation 'items'; choose one of: shop.item"),
         (("--foreign-key", "desks.owner=item(id"), "needs the form name.column,column=relation(c"),
         (("--foreign-key", "desks=item"), "needs the form name.column,column=relation(column"),
         (("--foreign-key", "chairs.owner=item"), "there is no --relation chairs="),

@@ -117,7 +117,7 @@ def test_a_jar_with_another_checksum_is_refused_by_name_and_leaves_nothing_behin
     cached.parent.mkdir(parents=True)
     cached.write_bytes(b"the lake, poisoned")
     with pytest.raises(
-        InfraError, match=r"spark/lake-1\.0\.jar is not the jar .* fetches it again"
+        InfraError, match=r"spark/lake-1\.0\.jar is not the jar .* download it again"
     ):
         jars.fetch(silent)
     assert not list((place / "cache").glob("jars-*")), "what was refused must not be usable"

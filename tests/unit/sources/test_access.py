@@ -134,7 +134,10 @@ def test_indexes_follow_commits_and_survive_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("indexes", "reason"),
-    [({"none": ["id"]}, "no such relation"), ({"r": ["zz"]}, "no such column, there are id, k, v")],
+    [
+        ({"none": ["id"]}, "no such relation"),
+        ({"r": ["zz"]}, "no such column; choose one of: id, k, v"),
+    ],
 )
 def test_an_index_on_what_is_not_there_is_refused_and_leaves_nothing(
     tmp_path: Path, indexes: dict[str, list[str]], reason: str

@@ -126,8 +126,8 @@ def test_not_a_number_and_null_are_values_that_can_be_deleted(database: SourceDa
 @pytest.mark.parametrize(
     ("refused", "reason"),
     [
-        (changes(("thing", (1,), 1)), "no relation 'thing'; there are: item, line"),
-        (changes(("item", (1,), 1)), "row (1) has 1 values, the relation has 2 columns"),
+        (changes(("thing", (1,), 1)), "no relation 'thing'; its relations are: item, line"),
+        (changes(("item", (1,), 1)), "row (1) has 1 values, but the relation has 2 columns"),
         (changes(("item", ("1", "x"), 1)), "column id, row ('1', 'x'): '1' is not a BIGINT"),
         (changes(("item", (2**63, "x"), 1)), "is not a BIGINT"),
         (changes(("item", (7, "\ud800"), 1)), "column name"),
@@ -258,10 +258,10 @@ def test_commits_of_many_threads_get_one_order(database: SourceDatabase) -> None
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        (pl.DataFrame({"id": [1, 1], "name": ["a", "b"]}), "2 initial rows share their key"),
+        (pl.DataFrame({"id": [1, 1], "name": ["a", "b"]}), "2 initial rows have the same key"),
         (pl.DataFrame({"id": [1, None], "name": ["a", "b"]}), "key column id is NULL"),
-        (pl.DataFrame({"id": ["1"], "name": ["a"]}), "declared are"),
-        (pl.DataFrame({"id": [1]}), "declared are"),
+        (pl.DataFrame({"id": ["1"], "name": ["a"]}), "but the declared columns are"),
+        (pl.DataFrame({"id": [1]}), "but the declared columns are"),
     ],
 )
 def test_a_refused_initial_load_leaves_no_file(

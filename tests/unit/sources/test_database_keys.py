@@ -157,9 +157,13 @@ def test_across_sources_a_row_may_come_before_the_one_that_it_references(tmp_pat
 @pytest.mark.parametrize(
     ("people", "desks", "reason"),
     [
-        ([*PEOPLE, (3, "bob", 1)], [], "2 initial rows share their key (name), the first is"),
+        (
+            [*PEOPLE, (3, "bob", 1)],
+            [],
+            "2 initial rows have the same key (name) as another; the first",
+        ),
         ([*PEOPLE, (3, None, 1)], [], "key column name is NULL in an initial row"),
-        (PEOPLE, [("a", 1, None, 1), ("a", 1, None, 2)], "share their key (room, number)"),
+        (PEOPLE, [("a", 1, None, 1), ("a", 1, None, 2)], "have the same key (room, number)"),
         (PEOPLE, [("a", 1, None, None)], "column of a mandatory foreign key by is NULL"),
         (PEOPLE, [("a", 1, "eve", 1)], "the initial row ('a', 1, 'eve', 1) of shop.desks"),
         ([(1, "ann", 2)], [], "the initial row (1, 'ann', 2) of shop.people references a row that"),

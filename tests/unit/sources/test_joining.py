@@ -227,9 +227,15 @@ ELSEWHERE = replace(R, source="b")
 BAD: dict[str, tuple[Joint[Frame], str]] = {
     "another source": (with_atom(relation=ELSEWHERE), "is not a relation of this source, a"),
     "not held": (with_atom(relation=replace(R, name="zz")), "no relation 'zz'"),
-    "altered": (with_atom(relation=replace(R, columns=R.columns[:2] + S.columns[2:])), "but is"),
+    "altered": (
+        with_atom(relation=replace(R, columns=R.columns[:2] + S.columns[2:])),
+        "but it has the schema",
+    ),
     "column": (with_atom(columns=("x", "p", "d", "zz")), "column 'zz'"),
-    "condition": (with_atom(condition=good().view.atoms[2].condition), "names column 't'"),
+    "condition": (
+        with_atom(condition=good().view.atoms[2].condition),
+        "names an unknown column 't'",
+    ),
     "link": (
         with_view(lambda v: replace(v, links=(Link((0, "x"), (7, "x")),))),
         "column 'x' of atom 7",
@@ -248,21 +254,21 @@ BAD: dict[str, tuple[Joint[Frame], str]] = {
     ),
     "output type": (
         with_view(lambda v: replace(v, outputs=(replace(v.outputs[0], type=R.type_of("x")),))),
-        "shows r.p as BIGINT",
+        "outputs r.p as BIGINT",
     ),
     "output twice": (
         with_view(lambda v: replace(v, outputs=(v.outputs[0], v.outputs[0]))),
-        "or a name twice: p, p",
+        "or the same name twice: p, p",
     ),
     "alias twice": (
         with_view(lambda v: replace(v, atoms=(v.atoms[0], replace(v.atoms[1], alias="r")))),
-        "two columns of one name",
+        "two columns with the same name",
     ),
     "no terms": (Joint(good().view, ()), "at least one term"),
     "rows of no atom": (Joint(good().view, ({5: frame(good().view.atoms[0], {})},)), "atom 5"),
     "rows of another atom": (
         Joint(good().view, ({1: frame(good().view.atoms[0], {})},)),
-        "rows of s are given as",
+        "rows of s have the columns",
     ),
     "overflow": (
         Joint(

@@ -187,7 +187,7 @@ def test_the_view_has_rows_and_each_is_unique(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(WrongUse, match="there are: retail, bank, shop"):
+    with pytest.raises(WrongUse, match="choose one of: retail, bank, shop"):
         workload("rétail")
     with pytest.raises(WrongUse, match="it has crm, sales, stock"):
         workload("retail").source("core")

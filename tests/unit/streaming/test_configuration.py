@@ -128,8 +128,10 @@ WRONG = {
     "views._checkpoints is the name of one of viewsweep's own directories": GOOD.replace(
         "views.first", "views._checkpoints"
     ),
-    "source '': a name has at least one character": GOOD.replace("sources.shop", 'sources.""'),
-    r"source 'a\nb': a name has": GOOD.replace("sources.shop", r'sources."a\nb"'),
+    "source '': a name must have at least one character": GOOD.replace(
+        "sources.shop", 'sources.""'
+    ),
+    r"source 'a\nb': a name must have": GOOD.replace("sources.shop", r'sources."a\nb"'),
     "warehouse.path is 's3://bucket/lake'; a lake is a directory": GOOD.replace(
         '"tables"', '"s3://bucket/lake"'
     ),
@@ -202,7 +204,9 @@ def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
     several = read_configuration(written(directory, GOOD))
     with pytest.raises(WrongUse, match="choose one with --view: first, second"):
         several.view(None)
-    with pytest.raises(WrongUse, match=r"there is no \[views.third\]; have: first, second"):
+    with pytest.raises(
+        WrongUse, match=r"there is no \[views.third\]; choose one of: first, second"
+    ):
         several.view("third")
     alone = GOOD.replace(
         '[views.second]\nsql = "sub/second.sql"\nprotocol = "naive"\nhistory_hours = 48', ""
@@ -213,5 +217,7 @@ def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
 def test_another_protocol_may_be_chosen_and_must_exist(directory: Path) -> None:
     view = read_configuration(written(directory, GOOD)).view("first")
     assert view.with_protocol("naive").protocol == "naive"
-    with pytest.raises(WrongUse, match=r"there is no protocol .magic.; there are: sweep, .*naive"):
+    with pytest.raises(
+        WrongUse, match=r"there is no protocol .magic.; choose one of: sweep, .*naive"
+    ):
         view.with_protocol("magic")

@@ -85,7 +85,7 @@ def test_the_updates_of_the_configuration_take_the_place_of_the_source_s() -> No
     [
         ("peopel", {"keys": []}, "source shop has no relation 'peopel'; it has: people, desks"),
         ("people", {"keys": [["nam"]]}, "further key column 'nam' is not among its columns"),
-        ("people", {"keys": "name"}, '"keys" are a list of lists'),
+        ("people", {"keys": "name"}, '"keys" must be a list of lists'),
         (
             "people",
             {"foreign_keys": [{"columns": ["name"], "references": "people"}]},
@@ -99,7 +99,7 @@ def test_the_updates_of_the_configuration_take_the_place_of_the_source_s() -> No
         (
             "desks",
             {"foreign_keys": [{"columns": ["owner"], "references": "persons"}]},
-            "there is no relation 'persons'; there are: shop.people, shop.desks, map.towns",
+            "there is no relation 'persons'; choose one of: shop.people, shop.desks, map.towns",
         ),
         (
             "desks",

@@ -324,7 +324,7 @@ def test_tables_of_another_view_are_not_touched(tables: ViewTables) -> None:
     emptied(log_files(tables)[-1])
     file = tables.directory / "view.json"
     file.write_bytes(file.read_bytes().replace(b"r.t, s.y", b"s.y, r.t"))
-    with pytest.raises(WrongUse, match="holds a view with other SQL"):
+    with pytest.raises(WrongUse, match="holds a view with different SQL"):
         start(tables)
     assert log_files(tables)[-1].read_bytes() == b""
 

@@ -147,7 +147,7 @@ def test_an_order_that_the_log_has_lost_is_not_guessed(tables: ViewTables) -> No
     install(tables, 1, record=False)
     commit = log_files(tables)[-1]
     commit.write_bytes(commit.read_bytes().replace(b"viewsweep/order", b"viewsweep/other"))
-    with pytest.raises(WrongUse, match=r"positions 1 to 1 are missing and the log of .*recreate"):
+    with pytest.raises(WrongUse, match=r"positions 1 to 1 are missing, but the log of .*recreate"):
         anew(tables).recover_progress()
 
 
@@ -281,7 +281,7 @@ def test_a_view_with_other_sql_is_refused_and_other_spaces_are_not(
     tmp_path: Path,
 ) -> None:
     assert ViewTables(tmp_path, view(SQL.replace(" FROM", "\n  FROM"))).exists
-    with pytest.raises(WrongUse, match=r"holds a view with other SQL: .* another name"):
+    with pytest.raises(WrongUse, match=r"holds a view with different SQL: .* another name"):
         ViewTables(tmp_path, view(SQL + " WHERE s.y > 1"))
 
 
@@ -343,7 +343,7 @@ def test_the_stored_view_is_read_back(tables: ViewTables, tmp_path: Path) -> Non
 
 def test_delta_tables_of_somebody_else_are_refused(tmp_path: Path) -> None:
     rows(("p", 1.0, 1)).write_delta(str(tmp_path / "v/changes"))
-    with pytest.raises(WrongUse, match="holds Delta tables, but not of a viewsweep view"):
+    with pytest.raises(WrongUse, match="holds Delta tables, but not those of a viewsweep view"):
         ViewTables(tmp_path, view())
 
 

@@ -124,7 +124,7 @@ def test_net_contributions_say_what_is_taken_out() -> None:
 
 
 def test_an_alias_that_is_not_there_is_refused() -> None:
-    with pytest.raises(WrongUse, match=r"no alias 'x' here; there are: r, s, t, u"):
+    with pytest.raises(WrongUse, match=r"no alias 'x'; choose one of: r, s, t, u"):
         maintenance_graph(_form(V1), "x")
 
 

@@ -384,7 +384,7 @@ def test_a_view_that_cannot_be_evaluated_is_wrong_use(view: str, says: str) -> N
 
 
 def test_a_delete_of_what_is_not_there_is_wrong_use() -> None:
-    with pytest.raises(WrongUse, match=r"takes the row \(7\) from a\.r"):
+    with pytest.raises(WrongUse, match=r"deletes row \(7\) from a\.r"):
         Story("SELECT x FROM a.r", a_r=(("x",), [])).shows(0, (0,)).at(
             "a", ("r", (7,), -1)
         ).checked()

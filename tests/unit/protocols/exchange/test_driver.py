@@ -299,7 +299,9 @@ def test_what_a_protocol_cannot_keep_whole_is_named() -> None:
     mailbox.receive("a", 2, {})
     delivery.enqueue("a", 1)
     assert mailbox.last_position == 1, "for this view it is a local one"
-    with pytest.raises(SourceViolation, match=r"source a, version 2: .*keeps transactions of one"):
+    with pytest.raises(
+        SourceViolation, match=r"source a, version 2: .*applies transactions atomically"
+    ):
         delivery.enqueue("a", 2)
 
 

@@ -74,7 +74,9 @@ def test_a_participant_that_no_queue_is_kept_for_is_not_waited_for(held: HoldBac
 
 def test_a_source_has_one_part_of_a_global_transaction(held: HoldBack) -> None:
     held.arrived("a", 1, part("g"))
-    with pytest.raises(SourceViolation, match=r"source a, version 2: a second part of .* 'g'"):
+    with pytest.raises(
+        SourceViolation, match=r"source a, version 2: this is a second part of .* 'g'"
+    ):
         held.arrived("a", 2, part("g"))
 
 

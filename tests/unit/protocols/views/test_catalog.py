@@ -19,7 +19,7 @@ BAD = [*BLANK, "a/b", "../a", "a\\b"]
 def test_a_bad_name_of_a_source_is_refused_with_the_way_out(name: str) -> None:
     relations: dict[str, Any]
     for relations in ({"r": FORM}, {}):
-        with pytest.raises(WrongUse, match="a name has at least one") as refused:
+        with pytest.raises(WrongUse, match="a name must have at least one") as refused:
             catalog_from_json({name: {"relations": relations}})
         assert str(refused.value).startswith(f"source {name!r}: ")
         assert "\n" not in str(refused.value)
@@ -27,14 +27,14 @@ def test_a_bad_name_of_a_source_is_refused_with_the_way_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", BLANK)
 def test_a_bad_name_of_a_relation_is_refused(name: str) -> None:
-    with pytest.raises(WrongUse, match=r"source shop: relation .*: a name has at least one"):
+    with pytest.raises(WrongUse, match=r"source shop: relation .*: a name must have at least one"):
         relation_from_json("shop", name, FORM)
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a/b"])
 def test_a_source_is_not_made_from_files_under_a_bad_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "r.csv").write_text("id\n1\n")
-    with pytest.raises(WrongUse, match="a name has at least one"):
+    with pytest.raises(WrongUse, match="a name must have at least one"):
         load_relation(name, "r", tmp_path / "r.csv")
 
 
@@ -112,20 +112,29 @@ def test_a_foreign_key_leads_to_a_relation_of_its_source_first() -> None:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"columns": ["shop"], "references": "shop"}, "no relation 'shop'; there are: trade.shops"),
-        ({"columns": ["shop"], "references": "far.shops"}, "no relation 'far.shops'; there are"),
+        (
+            {"columns": ["shop"], "references": "shop"},
+            "no relation 'shop'; choose one of: trade.shops",
+        ),
+        ({"columns": ["shop"], "references": "far.shops"}, "no relation 'far.shops'; choose one"),
         ({"columns": ["shoe"], "references": "shops"}, "foreign key column 'shoe' is not among"),
-        ({"columns": [], "references": "shops"}, "its foreign key is a list of column names"),
+        ({"columns": [], "references": "shops"}, "its foreign key must be a list of column names"),
         ({"columns": ["shop", "shop"], "references": "shops"}, "names column 'shop' twice"),
-        ({"columns": ["shop"]}, '"references" is the name of a relation, not None'),
-        ({"columns": ["shop"], "references": "shops", "on": "id"}, "the field 'on' is not known"),
-        ({"columns": ["shop"], "references": "shops", "mandatory": 1}, '"mandatory" is true or'),
-        ({"columns": ["shop"], "references": "shops", "to": ["ids"]}, "has no column 'ids'; there"),
+        ({"columns": ["shop"]}, '"references" must be the name of a relation, not None'),
+        ({"columns": ["shop"], "references": "shops", "on": "id"}, "unknown field 'on'"),
+        (
+            {"columns": ["shop"], "references": "shops", "mandatory": 1},
+            '"mandatory" must be true or',
+        ),
+        (
+            {"columns": ["shop"], "references": "shops", "to": ["ids"]},
+            "has no column 'ids'; its columns are",
+        ),
         ({"columns": ["shop"], "references": "shops", "to": ["number"]}, "has to reference a key"),
         ({"columns": ["shop"], "references": "else.bag"}, "a key; else.bag has none"),
         ({"columns": ["shop", "id"], "references": "shops"}, "one column for each of .id. of"),
         ({"columns": ["town"], "references": "shops"}, "town is VARCHAR, and id of trade.shops is"),
-        (["shop"], r"foreign_keys\[0\] is an object"),
+        (["shop"], r"foreign_keys\[0\] must be an object"),
     ],
 )
 def test_a_foreign_key_that_cannot_be_is_refused(declared: Any, message: str) -> None:
@@ -137,23 +146,23 @@ def test_a_foreign_key_that_cannot_be_is_refused(declared: Any, message: str) ->
 @pytest.mark.parametrize(
     ("further", "message"),
     [
-        ({"keys": ["shop"]}, "its further key is a list of column names, not 'shop'"),
-        ({"keys": "shop"}, '"keys" are a list of lists of column names'),
+        ({"keys": ["shop"]}, "its further key must be a list of column names, not 'shop'"),
+        ({"keys": "shop"}, '"keys" must be a list of lists of column names'),
         ({"keys": [["shoe"]]}, "further key column 'shoe' is not among its columns: id, shop"),
-        ({"keys": [[]]}, "its further key is a list of column names, not "),
-        ({"key": "id"}, "its key is a list of column names, not 'id'"),
+        ({"keys": [[]]}, "its further key must be a list of column names, not "),
+        ({"key": "id"}, "its key must be a list of column names, not 'id'"),
         ({"key": ["id", "id"]}, "its key names column 'id' twice"),
-        ({"foreign_keys": "shop"}, '"foreign_keys" are a list of objects'),
-        ({"updates": "shop"}, "its updates is a list of column names, not 'shop'"),
+        ({"foreign_keys": "shop"}, '"foreign_keys" must be a list of objects'),
+        ({"updates": "shop"}, "its updates must be a list of column names, not 'shop'"),
         ({"updates": ["shoe"]}, "updates column 'shoe' is not among its columns: id, shop"),
-        ({"statistics": 7}, "statistics: an object with"),
-        ({"statistics": {}}, "statistics: rows is a whole number from 0, not None"),
-        ({"statistics": {"rows": -1}}, "rows is a whole number from 0, not -1"),
-        ({"statistics": {"rows": 1, "sizes": {}}}, "the field 'sizes' is not known here"),
-        ({"statistics": {"rows": 1, "distinct": []}}, "maps columns to numbers of values"),
+        ({"statistics": 7}, "statistics: must be an object with"),
+        ({"statistics": {}}, "statistics: rows must be a whole number of at least 0, not None"),
+        ({"statistics": {"rows": -1}}, "rows must be a whole number of at least 0, not -1"),
+        ({"statistics": {"rows": 1, "sizes": {}}}, "unknown field 'sizes'"),
+        ({"statistics": {"rows": 1, "distinct": []}}, "must map each column to its number"),
         ({"statistics": {"rows": 1, "distinct": {"shoe": 1}}}, "there is no column 'shoe'"),
-        ({"statistics": {"rows": 1, "distinct": {"shop": "x"}}}, "distinct.shop is a whole"),
-        ({"foreign_key": []}, "the field 'foreign_key' is not known here; there are: columns, key"),
+        ({"statistics": {"rows": 1, "distinct": {"shop": "x"}}}, "distinct.shop must be a whole"),
+        ({"foreign_key": []}, "unknown field 'foreign_key'; known fields: columns, key"),
     ],
 )
 def test_keys_that_cannot_be_are_refused(further: dict[str, Any], message: str) -> None:
@@ -181,7 +190,7 @@ def test_statistics_stand_beside_the_relations() -> None:
 
 
 def test_what_no_relation_is_refused_with_its_place() -> None:
-    with pytest.raises(WrongUse, match=r"source a: the field 'rows' is not known here"):
+    with pytest.raises(WrongUse, match=r"source a: unknown field 'rows'"):
         catalog_from_json({"a": {"relations": {}, "rows": []}})
     with pytest.raises(WrongUse, match=r"relation a.r has to be an object"):
         catalog_from_json({"a": {"relations": {"r": ["id"]}}})
