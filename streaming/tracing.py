@@ -128,7 +128,7 @@ def _read_past(configuration: Configuration, view: AnyView, tables: ViewTables) 
             _refuse_fork(changes[source], standing.vector[source], digest)
         return past
     except SourceViolation as error:
-        raise SourceViolation(f"{error}. (A trace needs every topic from its begin on)") from None
+        raise SourceViolation(f"{error}. (A trace needs every topic from the beginning)") from None
     finally:
         sources.close()
 

@@ -22,7 +22,7 @@ _LONG = {RESTARTS, ANSWERS, VALUES, TOPICS, PASTS}
 def test_the_suite_names_the_broken_rules(bootstrap: str, defect: Defect) -> None:
     rules = [rule for rule in RULES if rule not in _LONG or rule in defect.rules]
     found = violations(Simulated(bootstrap, defect.partitions, defect.kind), rules)
-    assert {each.rule for each in found} == defect.rules, "\n".join(map(str, found))
+    assert {each.rule for each in found} - defect.maybe == defect.rules, "\n".join(map(str, found))
 
 
 def test_each_rule_is_broken_by_a_defect() -> None:

@@ -223,7 +223,7 @@ def test_a_relation_without_a_key_is_refused_before_anything_runs(protocol: str)
 @pytest.mark.parametrize("protocol", ["strobe", "t-strobe", "c-strobe"])
 def test_a_global_transaction_is_refused_and_g_strobe_named(protocol: str) -> None:
     seed = next(s for s in range(9) if "global" in str(scenario_for("g-strobe", s).form))
-    with pytest.raises(WrongUse, match=r"is a global one.*g-strobe"):
+    with pytest.raises(WrongUse, match=r"is a global transaction.*g-strobe"):
         simulate(scenario_for("g-strobe", seed).scenario, PROTOCOLS[protocol], Schedule(1))
 
 

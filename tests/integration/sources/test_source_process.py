@@ -338,13 +338,13 @@ def test_apply_stops_at_the_first_transaction_refused_and_says_how_far_it_got(
     said = refused("apply", file, "--database", database)
     assert "transaction 3 was refused" in said
     assert "a row with this key" in said
-    assert "The 3 before it are committed, the source is at version 3" in said
+    assert "The 3 before it are committed; the source is at version 3" in said
     nobody = f"127.0.0.1:{free_port()}"
     with Serving(database, "--broker", nobody) as serving:
         again = transactions(tmp_path, change("line", [0, 0], 1), change("line", [9, 9], -1))
         said = refused("apply", again, "--address", serving.client.address, way=process)
         assert "transaction 1 was refused" in said
-        assert "The one before it is committed, the source is at version 4" in said
+        assert "The one before it is committed; the source is at version 4" in said
 
 
 def test_a_file_that_cannot_be_read_is_refused_before_anything_is_committed(

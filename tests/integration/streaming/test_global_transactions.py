@@ -139,6 +139,8 @@ def test_a_protocol_that_cannot_keep_them_whole_stops_at_the_first(world: World)
     with world.job(protocol="c-strobe") as job:
         start(job)
         parts_at_a(world)
-        with pytest.raises(SourceViolation, match=r"source a, version 3: .*'g' is a global one"):
+        with pytest.raises(
+            SourceViolation, match=r"source a, version 3: .*'g' is a global transaction"
+        ):
             job.take(world.records_after(job))
         assert job.tables.standing().position == 0
