@@ -280,7 +280,7 @@ def test_a_protocol_that_needs_fifo_is_refused_before_it_begins(
         promise(monkeypatch, reads)
         with (
             world.job(protocol="strobe") as job,
-            pytest.raises(WrongUse, match=f"strobe needs answers .* gives {words}"),
+            pytest.raises(WrongUse, match=f"strobe needs every answer .* gives {words}"),
         ):
             job.check()
 
