@@ -132,7 +132,7 @@ class Guarded:
         return found
 
     def format_arguments(self) -> list[str]:
-        """What the storage tool is told: SCRAM keeps its users in the cluster's metadata."""
+        """The storage tool's arguments: SCRAM keeps its users in the cluster's metadata."""
         return [
             f"--add-scram={mechanism}=[name={user},password={word}]"
             for mechanism in ("SCRAM-SHA-512", "SCRAM-SHA-256")

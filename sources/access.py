@@ -37,7 +37,7 @@ _UNKNOWN_MECHANISM = "Unsupported SASL mechanism"
 
 @dataclass
 class _Heard:
-    """What a client has said since it began."""
+    """The messages of a client since it began."""
 
     errors: list[KafkaError] = field(default_factory=list)
     #: How often a broker closed the connection without a word.

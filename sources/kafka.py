@@ -35,7 +35,7 @@ _KEY = "-----BEGIN PRIVATE KEY-----"
 
 @dataclass(frozen=True)
 class User:
-    """Who a client says it is; with OAUTHBEARER a client id and its secret."""
+    """A client's name and password; with OAUTHBEARER its id and its secret."""
 
     name: str
     password: str

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lack:
-    """What is missing, and how it is mended."""
+    """Something that is missing, and the way to mend it."""
 
     what: str
     mend: str

@@ -1,4 +1,4 @@
-"""What lets Spark's Kafka client in: the same `[kafka]`, in the words of Java.
+"""The login of Spark's Kafka client: the same `[kafka]`, in the words of Java.
 
 Spark keeps a query's options in its plans. So no secret is among them: they name files in a
 directory that only we can read, and the client itself fetches them from there when it starts.

@@ -1,4 +1,4 @@
-"""What a MariaDB database has committed, from its binary log, decoded by a library of others."""
+"""The commits of a MariaDB database, from its binary log, decoded by a third-party library."""
 
 from collections import Counter
 from collections.abc import Iterator

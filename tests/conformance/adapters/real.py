@@ -85,7 +85,7 @@ class RealDatabase(ABC):
     @property
     @abstractmethod
     def committed(self) -> Sequence[Committed]:
-        """What was committed, from its log."""
+        """The committed transactions, from its log."""
 
     def publish(self, partitions: int | None = None) -> None:
         assert partitions in (None, 1)

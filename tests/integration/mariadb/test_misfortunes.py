@@ -1,4 +1,4 @@
-"""What happens to connectors and tables: kills, lost offsets, XA, TRUNCATE, cascades."""
+"""Misfortunes of connectors and tables: kills, lost offsets, XA, TRUNCATE, dropped columns."""
 
 import random
 import time
