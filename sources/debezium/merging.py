@@ -3,8 +3,8 @@
     BEGIN 7   a b              BEGIN 7   a b c d   END 7, 4     all of it again
     BEGIN 7   a b              BEGIN 7   c d       END 7, 2     only the rest
 
-The first part and the second become one transaction: a change that stands in both counts once, and
-the END counts all.
+All parts become one transaction: a change that stands in several of them counts once, and the END
+counts all.
 """
 
 from collections import Counter
@@ -43,18 +43,18 @@ def merged(events: Events) -> tuple[Events, Numbers]:
 
     The second are the places (in the events given) of transactions that have no END yet.
     """
-    #: Transaction → its first BEGIN, and its changes.
+    #: Transaction → its first BEGIN, and its changes so far.
     torn: dict[int, tuple[int, list[int]]] = {}
     places: list[int] = []
     counts: list[tuple[int, int]] = []
     for start, stop in _segments(events):
         tx, ended = int(events["tx"][start]), events["kind"][stop - 1] == END
         changes = list(range(start + 1, stop - 1 if ended else stop))
+        begin, parts = torn.pop(tx, (start, []))
+        earlier = _not_in(events, parts, changes)
         if not ended:
-            torn.setdefault(tx, (start, []))[1].extend(changes)
+            torn[tx] = begin, [*earlier, *changes]
             continue
-        begin, first = torn.pop(tx, (start, []))
-        earlier = _not_in(events, first, changes)
         places += [begin, *earlier, *changes]
         counts.append((len(places), int(events["count"][stop - 1]) + len(earlier)))
         places.append(stop - 1)

@@ -132,14 +132,19 @@ def test_a_token_goes_on_after_its_version() -> None:
         assert ids(again) == {v: i for v, i in ids(kept).items() if v > version}
 
 
+@pytest.mark.parametrize("kills", [1, 2, 3])
 @pytest.mark.parametrize("whole", [True, False], ids=["all of it", "the rest"])
-def test_a_transaction_that_is_published_in_part_and_again_counts_once(whole: bool) -> None:
+def test_a_transaction_that_is_published_in_part_and_again_counts_once(
+    whole: bool, kills: int
+) -> None:
     log = Log()
     log.transaction(5, 1)
-    log.begin(6)
-    log.change(6, 0, 2, 6)
-    log.change(6, 1, 3, 6)
-    log.restart()
+    for kill in range(kills):
+        log.begin(6)
+        if whole or kill == 0:
+            log.change(6, 0, 2, 6)
+            log.change(6, 1, 3, 6)
+        log.restart()
     if whole:
         log.transaction(5, 1)
         log.transaction(6, 2, 3, 4)
