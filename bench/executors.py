@@ -36,7 +36,8 @@ from infra.progress import silent
 from infra.workplace import workplace
 from protocols.errors import Unreachable, ViewsweepError
 from sources.wire.client import SourceClient
-from streaming.localsystem import VIEW, Load, LocalSystem
+from streaming.local.load import Load
+from streaming.local.system import VIEW, LocalSystem
 
 #: Run → the number of executors, each with one core.
 _RUNS = {"driver": 0, "one": 1, "two": 2}

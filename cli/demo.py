@@ -29,7 +29,8 @@ from protocols.views.sql import parse_view
 from sources.simulated.workloads import WORKLOADS
 from sources.simulated.workloads import workload as workload_named
 from streaming.figures.measuring import FRESH_SECONDS
-from streaming.localsystem import STREAMS, VIEW, Load, LocalSystem
+from streaming.local.load import Load
+from streaming.local.system import STREAMS, VIEW, Kind, LocalSystem
 
 #: The further views of the workloads, besides their inner joins.
 _FURTHER = ", ".join(f"{v} ({w.name})" for w in WORKLOADS.values() for v in w.further)
@@ -80,6 +81,12 @@ class DemoOptions:
         ),
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the workload.")] = 7
+    sources: Annotated[
+        Kind,
+        typer.Option(
+            help="The sources: simulated ones, or databases with Debezium; mixed has one of each."
+        ),
+    ] = "simulated"
     broker: Annotated[
         str | None, typer.Option(help="A Kafka broker to use instead of starting one.")
     ] = None
@@ -100,6 +107,12 @@ class DemoOptions:
         entry = protocol_named(self.protocol)
         usual = ("shop", 100, 3.0) if entry.one_source else ("retail", 2100, 60.0)
         chosen = workload_named(self.workload or usual[0])
+        if self.sources != "simulated" and (entry.fifo or entry.one_source):
+            able = [e.name for e in PROTOCOLS.values() if not (e.fifo or e.one_source)]
+            raise WrongUse(
+                f"protocol {self.protocol} cannot keep views over databases with Debezium; choose"
+                f" one of: {', '.join(able)}"
+            )
         entry.refuse_view(parse_view(VIEW, chosen.view_named(self.view), chosen.catalog))
         updates, rate = self.updates or usual[1], self.rate or usual[2]
         return Load(chosen.name, updates, rate, self.seed, view=self.view)
@@ -116,7 +129,9 @@ def demo(options: DemoOptions) -> None:
     with (
         _directory(options.keep) as directory,
         which_broker(options.broker, _say) as kafka,
-        LocalSystem(directory, kafka.bootstrap, load, options.protocol) as system,
+        LocalSystem(
+            directory, kafka.bootstrap, load, options.protocol, on=options.sources, progress=_say
+        ) as system,
     ):
         _say(kafka.description)
         figures = _play(system)

@@ -139,7 +139,7 @@ def serve(served: Served) -> None:
     from sources.simulated.publisher import Publisher
 
     kafka = served.kafka
-    stop = _told_to_stop()
+    stop = told_to_stop()
     if served.address_file is not None:
         # The address of an earlier run would send clients to a dead port.
         served.address_file.unlink(missing_ok=True)
@@ -172,7 +172,8 @@ def _workload_of(source: SourceDatabase, name: str, seed: int | None) -> Iterato
     return workload(name).source(source.source, scale, seed).transactions()
 
 
-def _told_to_stop() -> threading.Event:
+def told_to_stop() -> threading.Event:
+    """Set by SIGINT and SIGTERM."""
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

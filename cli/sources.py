@@ -14,6 +14,7 @@ from cli.doctor import connector, doctor
 from cli.inspect import inspect
 from cli.serve import DatabaseArgument, TokenOption, serve
 from cli.sourceoptions import columns_in, declared, loaded, pairs, told
+from cli.workload import drive, fill
 from infra.options import taking
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
@@ -138,6 +139,8 @@ app.command()(serve)
 app.command()(inspect)
 app.command()(doctor)
 app.command()(connector)
+app.command()(fill)
+app.command()(drive)
 
 
 @app.command()

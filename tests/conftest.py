@@ -51,6 +51,7 @@ _FIRST = (
     "integration/infra/test_broker.py",
     "integration/postgres/test_postgres_commands.py",
     "integration/streaming/test_several_partitions.py",
+    "integration/system/test_demo_over_databases.py",
     "simulation/test_simulate_exhaustive.py",
     "integration/streaming/test_spark_ends.py",
     "unit/protocols/algebra/test_work_of_conditions.py",

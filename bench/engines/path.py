@@ -29,7 +29,8 @@ from protocols.algebra.delta import POSITION
 from protocols.errors import Unreachable, ViewsweepError
 from protocols.maintenance.registry import DEFAULT
 from sources.wire.client import SourceClient
-from streaming.localsystem import STREAMS, Load, LocalSystem
+from streaming.local.load import Load
+from streaming.local.system import STREAMS, LocalSystem
 from warehouse.tables import ViewTables
 
 _PATIENCE_SECONDS = 3600

@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from protocols.errors import ViewsweepError
 from protocols.failures import as_ours
-from sources.simulated.database import SourceDatabase
 from sources.transaction import Transaction
 
 #: A workload that lags behind its rate commits the due transactions in groups of at most this size.
@@ -32,13 +32,26 @@ class Drive:
     after: Path | None = None
 
 
+class Driven(Protocol):
+    """A database that a workload changes."""
+
+    @property
+    def driven(self) -> int:
+        """The number of transactions that it has of the workload already."""
+        ...
+
+    def commit_many(self, transactions: Sequence[Transaction], *, driven: bool = ...) -> int:
+        """Commits transactions."""
+        ...
+
+
 class WorkloadDriver:
     """Commits the transactions of a workload at its rate; resumes where the database stands.
 
     The time since the start determines how many are due, so it catches up after a slow commit.
     """
 
-    def __init__(self, database: SourceDatabase, drive: Drive) -> None:
+    def __init__(self, database: Driven, drive: Drive) -> None:
         self._database = database
         self._rate = drive.rate
         self._after = drive.after

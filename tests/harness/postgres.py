@@ -3,19 +3,21 @@
 import itertools
 import os
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import starmap
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from infra.localpostgres import LocalPostgres
-from protocols.algebra.types import ColumnType
-from protocols.views.catalog import Catalog, Relation
+from protocols.views.catalog import Relation
+from sources.debezium.statements import Statement
 from sources.kafka import Kafka
 from sources.postgres.connector import connector
+from sources.postgres.statements import PostgresStatements
 from sources.topics import ends_of
+from sources.transaction import RowChange
 from tests.cases.stories import Change, Row, Story
 from tests.harness.databases import RealDatabase, RowCount
 from tests.harness.pgoutput import history, row_of
@@ -23,7 +25,6 @@ from tests.harness.records import records
 from tests.harness.waiting import eventually
 
 _numbers = itertools.count()
-_SQL_TYPES = {"VARCHAR": "text", "DOUBLE": "float8"}
 
 
 class PostgresDatabase(RealDatabase):
@@ -42,6 +43,7 @@ class PostgresDatabase(RealDatabase):
     ) -> None:
         self._server = server
         super().__init__(name, directory, bootstrap, topic, story)
+        self._statements = PostgresStatements(self.catalog, name)
 
     @property
     def address(self) -> str:
@@ -60,10 +62,8 @@ class PostgresDatabase(RealDatabase):
         with psycopg.connect(self._server.dsn(), autocommit=True) as created:
             created.execute(f"CREATE DATABASE {self.database}")
         with self.connected() as connection:
-            for relation in self.catalog:
-                connection.execute(table(relation))
-                connection.execute(f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL")
-            connection.execute("CREATE PUBLICATION viewsweep FOR ALL TABLES")
+            for statement in (*self._statements.tables(), *self._statements.prepare()):
+                connection.execute(sql.SQL(statement))
             connection.execute(
                 "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._judge,)
             )
@@ -88,7 +88,7 @@ class PostgresDatabase(RealDatabase):
         with self.connected() as connection:
             for changes in transactions:
                 with connection.transaction():
-                    change_rows(connection, self.catalog, self.name, changes)
+                    execute(connection, self._statements.changes(starmap(RowChange, changes)))
 
     def _put(self, relation: Relation) -> str:
         names = ", ".join(f"{name} = EXCLUDED.{name}" for name in relation.column_names)
@@ -119,57 +119,11 @@ class PostgresDatabase(RealDatabase):
             wait_until_published(connection, self.bootstrap, self.topic)
 
 
-def change_rows(
-    connection: psycopg.Connection, catalog: Catalog, source: str, changes: Sequence[Change]
-) -> None:
-    """Updates rows that are replaced under their key; then the other changes, deletions first."""
-    relations = {relation.name: relation for relation in catalog if relation.source == source}
-    left = sorted(changes, key=lambda change: change[2])
-    gone = {(name, row[0]): (name, row, count) for name, row, count in left if count == -1}
-    for new in [change for change in left if change[2] == 1]:
-        relation, old = relations[new[0]], gone.pop((new[0], new[1][0]), None)
-        if relation.key and old is not None:
-            names = ", ".join(f"{name} = %s" for name in relation.column_names)
-            key = relation.column_names[0]
-            update = f"UPDATE {new[0]} SET {names} WHERE {key} = %s"
-            connection.execute(update, (*new[1], new[1][0]))
-            left = [change for change in left if change not in (old, new)]
-    for name, row, count in left:
-        for _ in range(abs(count)):
-            _insert(connection, name, row) if count > 0 else _delete(
-                connection, relations[name], row
-            )
-
-
-def _insert(connection: psycopg.Connection, name: str, row: tuple[Any, ...]) -> None:
-    connection.execute(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(row))})", row)
-
-
-def _delete(connection: psycopg.Connection, relation: Relation, row: tuple[Any, ...]) -> None:
-    """Deletes one of the rows that are equal to this one."""
-    same = " AND ".join(f"{name} IS NOT DISTINCT FROM %s" for name in relation.column_names)
-    one = f"SELECT ctid FROM {relation.name} WHERE {same} LIMIT 1"
-    gone = connection.execute(f"DELETE FROM {relation.name} WHERE ctid = ({one})", row)
-    assert gone.rowcount == 1, (relation, row)
-
-
-def table(relation: Relation) -> str:
-    """The statement that creates the table of a relation."""
-    parts = [
-        f"{name} {_sql(type_)}{' NOT NULL' if name in relation.never_null else ''}"
-        for name, type_ in relation.columns
-    ]
-    parts += [f"PRIMARY KEY ({', '.join(relation.key)})"] if relation.key else []
-    parts += [f"UNIQUE ({', '.join(key)})" for key in relation.further_keys]
-    parts += [
-        f"FOREIGN KEY ({', '.join(each.columns)}) REFERENCES {each.target}"
-        for each in relation.references
-    ]
-    return f"CREATE TABLE {relation.name} ({', '.join(parts)})"
-
-
-def _sql(type_: ColumnType) -> str:
-    return _SQL_TYPES.get(type_.name, type_.name)
+def execute(connection: psycopg.Connection, statements: Iterable[Statement]) -> None:
+    """Executes statements; each deletes or changes one row."""
+    for statement, values in statements:
+        done = connection.execute(sql.SQL(statement), values)
+        assert done.rowcount == 1, (statement, values)
 
 
 def wait_until_published(connection: psycopg.Connection, bootstrap: str, topic: str) -> None:

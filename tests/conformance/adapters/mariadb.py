@@ -13,17 +13,19 @@ from pymysql.cursors import Cursor
 from infra.localbroker import LOOPBACK
 from infra.localconnect import LocalConnect
 from infra.localmariadb import LocalMariaDB
+from sources.debezium.statements import all_of
 from sources.mariadb.connecting import DatabaseConnections
 from sources.mariadb.connector import connector
 from sources.mariadb.logform import number_of
 from sources.mariadb.source import MARKS, MariaDBSource
+from sources.mariadb.statements import MariaDBStatements
 from sources.port import Source
 from sources.transaction import RowChange, Transaction
 from tests.conformance.adapters import real
 from tests.conformance.committed import Committed
 from tests.conformance.story import KEYED_SHOPS, NAME, VALUES, Story, typed
 from tests.harness.binlog import Logged, logged
-from tests.harness.mariadb import change_rows, marked, table, table_of_marks, wait_until_published
+from tests.harness.mariadb import execute, marked, wait_until_published
 
 _numbers = itertools.count()
 _DATABASE = "shop"
@@ -79,16 +81,19 @@ class MariaDBDatabase(real.RealDatabase):
         with self.server.connected() as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {_DATABASE}")
         with self._cursor() as cursor:
-            cursor.execute(table_of_marks())
-            for relation in self.story.catalog:
-                cursor.execute(table(relation, self.story.catalog))
+            statements = self._statements
+            for statement in (*statements.tables(), *statements.prepare()):
+                cursor.execute(statement)
             for name, columns in self.story.indexes.items():
                 for column in columns:
                     cursor.execute(f"CREATE INDEX by_{column} ON {name} ({column})")
-            for name, rows in self.story.rows.items():
-                change_rows(cursor, self.story.catalog, NAME, [(name, r, 1) for r in rows])
+            execute(cursor, statements.changes(all_of(self.story.rows)))
             self._analyze(cursor)
             self._base = marked(cursor)
+
+    @property
+    def _statements(self) -> MariaDBStatements:
+        return MariaDBStatements(self.story.catalog, NAME)
 
     @contextmanager
     def _cursor(self) -> Iterator[Cursor]:
@@ -115,10 +120,9 @@ class MariaDBDatabase(real.RealDatabase):
         return [each for each in found if each.number > self._base]
 
     def commit(self, transaction: Transaction) -> None:
-        changes = [(each.relation, each.row, each.count) for each in transaction.changes]
         with self._cursor() as cursor:
             cursor.execute("BEGIN")
-            change_rows(cursor, self.story.catalog, NAME, changes)
+            execute(cursor, self._statements.changes(transaction.changes))
             cursor.execute("COMMIT")
 
     def settle(self) -> None:

@@ -8,20 +8,23 @@ from contextlib import closing, contextmanager
 
 import orjson
 import psycopg
+from psycopg import sql
 
 from infra.localbroker import LOOPBACK
 from infra.localconnect import LocalConnect
 from infra.localpostgres import LocalPostgres
+from sources.debezium.statements import all_of
 from sources.port import Source
 from sources.postgres.connecting import DatabaseConnections
 from sources.postgres.connector import connector
 from sources.postgres.source import PostgresSource
+from sources.postgres.statements import PostgresStatements
 from sources.transaction import RowChange, Transaction
 from tests.conformance.adapters import real
 from tests.conformance.committed import Committed
 from tests.conformance.story import NAME, SHOPS, VALUES, Story, typed
 from tests.harness.pgoutput import Decoded, history, row_of
-from tests.harness.postgres import change_rows, table, wait_until_published
+from tests.harness.postgres import execute, wait_until_published
 
 _numbers = itertools.count()
 _JUDGE = "judge"
@@ -73,18 +76,20 @@ class PostgresDatabase(real.RealDatabase):
 
     def _create(self) -> None:
         with self._connected() as connection:
-            for relation in self.story.catalog:
-                connection.execute(table(relation))
-                connection.execute(f"ALTER TABLE {relation.name} REPLICA IDENTITY FULL")
+            statements = self._statements
+            for statement in (*statements.tables(), *statements.prepare()):
+                connection.execute(sql.SQL(statement))
             for name, columns in self.story.indexes.items():
                 for column in columns:
                     connection.execute(f"CREATE INDEX ON {name} ({column})")
-            for name, rows in self.story.rows.items():
-                change_rows(connection, self.story.catalog, NAME, [(name, r, 1) for r in rows])
-            connection.execute("CREATE PUBLICATION viewsweep FOR ALL TABLES")
+            execute(connection, statements.changes(all_of(self.story.rows)))
             made = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
             connection.execute(made, (_JUDGE,))
             connection.execute("ANALYZE")
+
+    @property
+    def _statements(self) -> PostgresStatements:
+        return PostgresStatements(self.story.catalog, NAME)
 
     def _connected(self) -> psycopg.Connection:
         return psycopg.connect(self.server.dsn(), autocommit=True)
@@ -112,9 +117,8 @@ class PostgresDatabase(real.RealDatabase):
             return history(connection, _JUDGE)
 
     def commit(self, transaction: Transaction) -> None:
-        changes = [(each.relation, each.row, each.count) for each in transaction.changes]
         with self._connected() as connection, connection.transaction():
-            change_rows(connection, self.story.catalog, NAME, changes)
+            execute(connection, self._statements.changes(transaction.changes))
 
     def settle(self) -> None:
         with self._connected() as connection:
