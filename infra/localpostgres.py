@@ -41,7 +41,7 @@ class LocalPostgres(StartedInWith):
     """One server. `start`, `stop`, `kill` and `restart` may follow each other; `close` is final."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._programs = _programs()
+        self.programs = _programs()
         self._settings = {**_SETTINGS, **(settings or {})}
         self.data = Path(tempfile.mkdtemp(prefix="viewsweep-postgres-"))
         self.port = free_port()
@@ -119,7 +119,7 @@ class LocalPostgres(StartedInWith):
         shutil.rmtree(self.data, ignore_errors=True)
 
     def _program(self, name: str) -> str:
-        return str(self._programs / name)
+        return str(self.programs / name)
 
 
 def _programs() -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import psycopg
 from psycopg import sql
@@ -72,7 +73,8 @@ class Lookup:
             needed |= set(self._relation.key)
         names = [name for name in self._relation.column_names if name in needed]
         found = self._matching(cursor, query, names)
-        return Frame(found.select(*query.columns, COUNT))
+        wanted = [*query.columns, COUNT]
+        return Frame(found if found.columns == wanted else found.select(wanted))
 
     def _matching(
         self, cursor: psycopg.Cursor, query: Query[Frame], names: Sequence[str]
@@ -82,10 +84,8 @@ class Lookup:
         while True:
             statement, parameters = self._select(query, names)
             read = self._read(cursor.execute(statement, parameters), names)
-            counted = read.with_columns(pl.lit(1, pl.Int64).alias(COUNT))
-            if query.condition is not None:
-                counted = Frame(counted).where(query.condition).data
-            parts.append(counted)
+            condition = query.condition
+            parts.append(read if condition is None else Frame(read).where(condition).data)
             page, height = query.page, sum(map(len, parts))
             if page is None or len(read) < page.limit or height >= page.limit:
                 found = pl.concat(parts)
@@ -94,26 +94,27 @@ class Lookup:
             query = replace(query, page=replace(page, after=last))
 
     def _read(self, cursor: psycopg.Cursor, names: Sequence[str]) -> pl.DataFrame:
+        """The rows of an answer, each with its count."""
         rows = cursor.fetchall()
-        if not names:
-            return pl.DataFrame({"": pl.Series([None] * len(rows))})
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
-        return pl.DataFrame(
-            [self._series(name, cells) for name, cells in zip(names, columns, strict=True)]
-        )
+        found = [self._series(*each) for each in zip(names, columns, strict=False)]
+        return pl.DataFrame([*found, pl.Series(COUNT, np.ones(len(rows), np.int64))])
 
     def _series(self, name: str, cells: Sequence[Any]) -> pl.Series:
+        type_ = self._relation.type_of(name)
         try:
-            return pl.Series(name, cells, self._relation.type_of(name).dtype)
+            if type_.family == "DECIMAL":
+                return pl.Series(name, cells, pl.String).cast(type_.dtype)
+            return pl.Series(name, cells, type_.dtype)
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise SourceViolation(
                 f"relation {self._relation}: a value of column {name!r} is not a valid"
-                f" {self._relation.type_of(name).name}: {error}"
+                f" {type_.name}: {error}"
             ) from None
 
     def _select(self, query: Query[Frame], names: Sequence[str]) -> tuple[sql.Composed, list[Any]]:
         parameters: list[Any] = []
-        columns = [self._place(name) for name in names] or [sql.Composed([sql.SQL("NULL")])]
+        columns = [self._sent(name) for name in names] or [sql.Composed([sql.SQL("NULL")])]
         statement = sql.SQL("SELECT {} FROM {} r").format(sql.SQL(", ").join(columns), self._table)
         where = list(self._restrictions(query, parameters))
         if where:
@@ -135,8 +136,13 @@ class Lookup:
         if query.page is not None and query.page.after is not None:
             yield self._after(query.page.after, parameters)
 
+    def _sent(self, name: str) -> sql.Composed:
+        """A column, in the form in which it is sent: numbers as texts, read as a whole column."""
+        is_number = self._relation.type_of(name).family == "DECIMAL"
+        return sql.SQL("{}::text" if is_number else "{}").format(self._place(name))
+
     def _place(self, name: str) -> sql.Composed:
-        """A column, in the form in which it is compared and sent."""
+        """A column, in the form in which it is compared."""
         column = sql.SQL("r.{}").format(sql.Identifier(name))
         form = _FORMS.get(self._types[name], "{}")
         if form == "{}" and self._is_text(name) and self._types[name] not in ("text", "varchar"):
@@ -156,7 +162,7 @@ class Lookup:
         names = list(keys.columns)
         lists = []
         for name in names:
-            parameters.append(keys.data.get_column(name).to_list())
+            parameters.append(_array(keys.data.get_column(name)))
             lists.append(sql.SQL("%s::{}[]").format(sql.SQL(_cast(self._relation.type_of(name)))))
         places = sql.SQL(", ").join(self._place(name) for name in names)
         if len(names) == 1:
@@ -207,6 +213,13 @@ class Lookup:
                     self._ordered(name), sql.SQL(op), sql.SQL(_cast(type_))
                 )
         raise AssertionError(condition)
+
+
+def _array(values: pl.Series) -> Any:
+    """An array as a parameter; one of integers as a text, which is made at once."""
+    if values.dtype != pl.Int64 or values.has_nulls():
+        return values.to_list()
+    return f"{{{values.cast(pl.String).str.join(',')[0] or ''}}}"
 
 
 def _any(parts: Sequence[sql.Composed]) -> sql.Composed:
