@@ -39,6 +39,14 @@ def check(
             "Default: the level that the protocol claims."
         ),
     ] = None,
+    any_vectors: Annotated[
+        bool,
+        typer.Option(
+            "--any-vectors",
+            help="Ask the weaker question: may the states be right at other vectors than those "
+            "that they claim?",
+        ),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Check how consistent a run was: the verdict, the level reached, and why it is no higher."""
@@ -46,7 +54,7 @@ def check(
         asked = level_named(level) if level is not None else None
         with _opened(trace) as lines:
             read = read_trace(lines)
-        verdict = judge(read, asked or _claimed_by(read.run.protocol))
+        verdict = judge(read, asked or _claimed_by(read.run.protocol), any_vectors=any_vectors)
     except ViewsweepError as error:
         Console(stderr=True).print(Text(f"check: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(error.exit_code) from None

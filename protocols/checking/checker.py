@@ -7,7 +7,9 @@
 3. a witness: the delivered prefixes at the states' positions, or the vectors that the run claims,
    prove `strong`, and steps of one transaction prove `complete`;
 4. for levels that are still open, the search over all vectors (`lattice`), if the trace is small
-   enough; else the answer is `unknown`, and says what would decide it.
+   enough; else the answer is `unknown`, and says what would decide it;
+5. the vectors that the states claim (`claimedvectors`): they have to give the states, whatever
+   other vectors would. Only the weaker question of `--any-vectors` leaves this out.
 
 Each level gets its own answer, holds / fails / unknown; a level that holds implies the weaker ones,
 one that fails rules out the stronger ones. The verdict is the answer to the level asked for, and
@@ -15,10 +17,12 @@ one that fails rules out the stronger ones. The verdict is the answer to the lev
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
+from protocols.checking.claimedvectors import refutations
 from protocols.checking.contradictions import (
     below_none,
     no_vector,
@@ -45,12 +49,17 @@ from protocols.checking.verdict import Answer, Verdict, counts_of
 _MANY = 20
 
 
-def check(trace: Trace, asked: Level, budget: Budget | None = None) -> Verdict:
-    """Judges a trace at a level."""
+def check(
+    trace: Trace, asked: Level, budget: Budget | None = None, any_vectors: bool = False
+) -> Verdict:
+    """Judges a trace at a level; with `any_vectors`, states need not be right at their own ones."""
     order = order_of(trace)
     with VersionHistory(trace, order) as history:
         evidence, answers = Evidence(trace, order, history), _Answers()
         _judge(evidence, answers, budget or Budget())
+        if not any_vectors and answers.known[DELIVERY.name] != "holds":
+            for level, story in refutations(evidence):
+                answers.refutes(level, story)
         return _verdict(evidence, answers, asked)
 
 
@@ -80,6 +89,20 @@ class _Answers:
             if stronger.name not in self.known:
                 self.known[stronger.name] = "fails"
                 self.stories[stronger.name] = story
+
+    def refutes(self, level: Level, story: Callable[[], str]) -> None:
+        """Records that the claimed vectors rule out a level, and so the stronger ones."""
+        for stronger in LEVELS[LEVELS.index(level) :]:
+            if self.known.get(stronger.name) != "fails":
+                explained = self.known.get(stronger.name) == "holds"
+                self.stories[stronger.name] = partial(_refuted, story, explained)
+                self.known[stronger.name] = "fails"
+
+
+def _refuted(story: Callable[[], str], explained: bool) -> str:
+    """The contradiction, and whether the states would be right at other vectors."""
+    words = "Other vectors would explain the states; --any-vectors accepts these."
+    return f"{story()} {words}" if explained else story()
 
 
 def _judge(evidence: Evidence, answers: _Answers, budget: Budget) -> None:

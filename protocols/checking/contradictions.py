@@ -8,12 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from protocols.checking.changes import StepChanges
 from protocols.checking.claims import RefutedClaim
 from protocols.checking.evidence import Evidence
-from protocols.checking.explanation import Scene, described, half_shown, updates_at
+from protocols.checking.explanation import Scene, described, differing, half_shown, updates_at
 from protocols.checking.lattice import Found, Lattice
 from protocols.checking.levels import STRONG, Level
 from protocols.checking.nearest import nearest_step
+from protocols.checking.order import Vectors
 from protocols.checking.trace import shown_row
 
 
@@ -118,6 +120,43 @@ def below_none(evidence: Evidence, state: int, row: int, count: int) -> str:
         f"A view holds a row at least 0 times. However, the state of position "
         f"{evidence.positions[state]} holds {shown} {count} times. A contradiction."
     )
+
+
+def other_than_claimed(evidence: Evidence, chain: Vectors, wrong: StepChanges, state: int) -> str:
+    """The contradiction of a state that is not the view at the vector that it claims."""
+    position = int(min(evidence.positions[state], evidence.last))
+    claimed = evidence.order.vector(chain[state])
+    opening = f"{_claim(evidence, chain, state)}, so it must be the view there."
+    if claimed == evidence.order.vector(evidence.order.prefixes[position]):
+        return f"{opening} {wrong_state(evidence, state)}"
+    words = differing(evidence.history, wrong.until(state))
+    return f"{opening} However, it {words}. {_nearest_position(evidence, state)} A contradiction."
+
+
+def claimed_half(evidence: Evidence, chain: Vectors, state: int, name: str) -> str:
+    """The contradiction of a claimed vector that contains a global transaction in part."""
+    parts = evidence.order.globals[name]
+    has = [evidence.order.name(part) for part in parts if chain[state][part[0]] >= part[1]]
+    lacks = [evidence.order.name(part) for part in parts if chain[state][part[0]] < part[1]]
+    return (
+        f"A state contains all of a global transaction, or nothing. However,"
+        f" {_claim(evidence, chain, state, first='the')}, which has {' and '.join(has)} and lacks"
+        f" {' and '.join(lacks)}: half of the global transaction {name}. A contradiction."
+    )
+
+
+def backwards(evidence: Evidence, chain: Vectors, state: int) -> str:
+    """The contradiction of a claimed vector that is not at or after the one before it."""
+    return (
+        f"The states must follow one another in time. However,"
+        f" {_claim(evidence, chain, state, first='the')}, although"
+        f" {_claim(evidence, chain, state - 1, first='the')}. A contradiction."
+    )
+
+
+def _claim(evidence: Evidence, chain: Vectors, state: int, first: str = "The") -> str:
+    vector = _vector(evidence.order.vector(chain[state]))
+    return f"{first} state at position {evidence.positions[state]} claims the vector ({vector})"
 
 
 def no_vector(evidence: Evidence, level: Level, found: Found, lattice: Lattice) -> str:

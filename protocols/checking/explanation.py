@@ -54,6 +54,17 @@ def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
     `wrong` has the difference by row (positive: extra), `due` the right counts of these rows.
     """
     rows = scene.history.view.rows(wrong)
+    reasons = []
+    for id_, n in _spread(wrong):
+        held = due.get(id_, 0)
+        why = _extra(scene, id_, n, held) if n > 0 else _missing(scene, id_, held)
+        reasons.append(f"Row {shown_row(rows[id_])}: {why}{_corrected_later(scene, id_, n)}.")
+    return f"it {differing(scene.history, wrong)}. {' '.join(reasons)}"
+
+
+def differing(history: VersionHistory, wrong: dict[int, int]) -> str:
+    """Names the extra and the missing rows: `has 1 x (5, 6) too many and lacks 2 x (7, 8)`."""
+    rows = history.view.rows(wrong)
     parts = []
     for extra in (True, False):
         chosen = [(id_, n) for id_, n in sorted(wrong.items()) if (n > 0) == extra]
@@ -62,12 +73,7 @@ def described(scene: Scene, wrong: dict[int, int], due: dict[int, int]) -> str:
             verb = "has" if extra else "lacks"
             tail = " too many" if extra else ""
             parts.append(f"{verb} {_and_more(named, len(chosen))}{tail}")
-    reasons = []
-    for id_, n in _spread(wrong):
-        held = due.get(id_, 0)
-        why = _extra(scene, id_, n, held) if n > 0 else _missing(scene, id_, held)
-        reasons.append(f"Row {shown_row(rows[id_])}: {why}{_corrected_later(scene, id_, n)}.")
-    return f"it {' and '.join(parts)}. {' '.join(reasons)}"
+    return " and ".join(parts)
 
 
 def _spread(wrong: dict[int, int]) -> list[tuple[int, int]]:

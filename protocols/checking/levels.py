@@ -9,6 +9,9 @@ at all. The warehouse shows states ws_0, …, ws_q; `top` is everything that was
 Transactions of different sources commute, so the serial schedules of a run are exactly the paths
 from 0 to top in steps of one transaction (a global one is one step) through legal vectors. A
 delivery order is one such path, so the last level implies the one before it.
+
+Each state is published with a vector. The x of `weak` and `strong` below has to be that vector; the
+checker can be asked to accept any other, too (`claimedvectors.py`).
 """
 
 from dataclasses import dataclass

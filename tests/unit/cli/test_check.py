@@ -84,3 +84,11 @@ def test_a_file_that_cannot_be_read_is_wrong_use(tmp_path: Path, name: str) -> N
     result = run.invoke(app, [str(tmp_path / name)])
     assert result.exit_code == 2
     assert "cannot be read" in " ".join(result.stderr.split())
+
+
+def test_states_that_are_right_at_other_vectors_only_need_the_weaker_question() -> None:
+    asked = [str(REPLAY / "forged_moved.jsonl"), "--level", "strong"]
+    result = run.invoke(app, asked)
+    assert result.exit_code == 1
+    assert "--any-vectors accepts these" in " ".join(result.stdout.split())
+    assert run.invoke(app, [*asked, "--any-vectors"]).exit_code == 0
