@@ -99,7 +99,7 @@ peers: setup
 lock: setup
 	$(BIN)/pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--extra spark --extra containers --extra charts --extra postgres --extra mariadb --extra localpostgres --extra test \
+		--extra spark --extra containers --extra charts --extra postgres --extra mariadb --extra localpostgres --extra page --extra test \
 		--no-emit-options \
 		--output-file requirements.lock pyproject.toml
 

@@ -25,6 +25,7 @@ _INTERRUPTED = 130
 #: Command → its module, in the order of the help.
 _COMMANDS = {
     "run": "cli.run",
+    "status": "cli.status",
     "check": "cli.check",
     "trace": "cli.trace",
     "explain": "cli.explain",

@@ -1,19 +1,25 @@
 """`viewsweep run`: the streaming job."""
 
+import contextlib
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
 
-from cli.common import ConfigOption, report
+from cli.common import ConfigOption, page_packages, report
 from protocols.errors import Unreachable
 from protocols.maintenance.registry import PROTOCOLS
 from streaming.figures.heldback import HeldBack
 from streaming.figures.status import JobStatus
-from streaming.settings.configuration import read_configuration
+from streaming.settings.configuration import Configuration, read_configuration
+
+if TYPE_CHECKING:
+    from streaming.job.job import Job
 
 
 def run(
@@ -51,12 +57,22 @@ def run(
     from streaming.spark.sparkprocess import spark_process
 
     with spark_process():
-        status, failure = run_job(configuration, views, report, once)
+        status, failure = run_job(configuration, views, report, once, _page(configuration))
     _write(status, summary, json)
     _say_how_it_ended(status)
     if failure is not None:
         raise failure
     _say_what_waits(status.held_back, once)
+
+
+def _page(configuration: Configuration) -> Callable[["Job"], AbstractContextManager[object]]:
+    """What shows the job while it runs, if the configuration asks for it."""
+    if configuration.page is None:
+        return contextlib.nullcontext
+    with page_packages():
+        from page.shown import shown
+
+    return partial(shown, configuration, report)
 
 
 def _write(status: JobStatus, summary: Path | None, json: bool) -> None:

@@ -9,15 +9,17 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from streaming.figures.answers import AnswersBySource
 from streaming.figures.heldback import HeldBack
 
 Phase: TypeAlias = Literal["checking", "first state", "starting Spark", "keeping", "ending"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 
 #: The freshness is that of the updates which were installed in so many seconds.
 FRESH_SECONDS = 10.0
@@ -121,6 +123,7 @@ class Measures:
     #: Source → how far the views are behind; empty until that is known.
     behind: dict[str, Behind] = field(default_factory=dict)
     freshness: Freshness = field(default_factory=Freshness)
+    answers: AnswersBySource = field(default_factory=AnswersBySource)
     _noting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @contextmanager

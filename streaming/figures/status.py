@@ -5,9 +5,11 @@ The live line, the summary and `--json` render it and nothing else.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from protocols.exchange.inclusion import Reads
+from streaming.figures.answers import AnswerFigures
 from streaming.figures.heldback import HeldBack
 from streaming.figures.measuring import Behind, Measures, Phase
 
@@ -26,6 +28,9 @@ class SourceStatus:
     received: int
     #: How much of its topic some view lacks; None while that is not known.
     behind: Behind | None
+    #: What it promises of its answers.
+    reads: Reads = "versions"
+    answers: AnswerFigures = field(default_factory=AnswerFigures)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from protocols.algebra.frame import Frame
-from protocols.errors import SourceViolation, Unreachable, WrongUse, about
+from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.statistics import Statistics
 from sources.kafka import Kafka
 from sources.partitions import Ends, Offsets, Token
 from sources.port import Changes, Description, Known, Parts, Receiver
+from streaming.figures.answers import AnswersBySource
 from streaming.intake.factory import opened
 from streaming.settings.configuration import JobSettings, SourceSettings
 from streaming.stopping import Stopped
@@ -42,10 +43,12 @@ class Sources:
         report: Callable[[str], None],
         stopping: threading.Event,
         answer_megabytes: int = JobSettings.answer_megabytes,
+        figures: AnswersBySource | None = None,
     ) -> None:
         self._patience = patience
         self._stopping = stopping
         self._report = report
+        self._figures = figures or AnswersBySource()
         seconds = min(_ANSWER_SECONDS, patience)
         self._sources = {
             name: opened(source, answer_megabytes, seconds) for name, source in settings.items()
@@ -85,9 +88,11 @@ class Sources:
     def _ask(self, query: Question[Frame]) -> Answer[Frame]:
         if self._stopping.is_set():
             raise Stopped
-        source = self._sources[query.source]
+        source, began = self._sources[query.source], time.monotonic()
         with about(query.source):
             answer = self._insisting(query.source, lambda: source.ask(query))
+        size = answer.bytes_sent + answer.bytes_received
+        self._figures.answered(query.source, time.monotonic() - began, size)
         page = None if isinstance(query, Joint) else query.page
         if isinstance(query, Joint) or page is None or answer.rows.data.height < page.limit:
             return answer
@@ -101,7 +106,10 @@ class Sources:
         while True:
             try:
                 result = attempt()
-            except Unreachable as error:
+            except ViewsweepError as error:
+                self._figures.failed(source, str(error))
+                if not isinstance(error, Unreachable):
+                    raise
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise Unreachable(

@@ -25,8 +25,14 @@ class Checked:
         known = context.configuration
         used = {s.name: s for view in settings for s in known.sources_of(view).values()}
         with ExitStack() as made:
-            patience, most = known.job.patience_seconds, known.job.answer_megabytes
-            self.sources = Sources(used, patience, context.report, context.stopping, most)
+            self.sources = Sources(
+                used,
+                known.job.patience_seconds,
+                context.report,
+                context.stopping,
+                known.job.answer_megabytes,
+                context.measures.answers,
+            )
             made.enter_context(closing(self.sources))
             #: Source → the ends of its partitions. Read before the versions: updates after these
             #: versions are at or after these offsets.
@@ -37,6 +43,8 @@ class Checked:
             self.sources.begin(known.kafka, self.ends, latest_in(known.warehouse, used))
             described = self.sources.described()
             self._versions = versions_in(described)
+            #: Source → what it promises of its answers.
+            self.reads = {name: each.reads for name, each in described.items()}
             self._kafka = known.kafka
             #: The vectors of views that have no state yet.
             self.beginnings = Beginnings(

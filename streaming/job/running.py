@@ -29,6 +29,7 @@ from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Token
 from sources.topics import refuse_lost
+from streaming.figures.answers import AnswerFigures
 from streaming.figures.status import SourceStatus, ViewStatus
 from streaming.intake.reading import Reading, nothing_received, offsets_from
 from streaming.job.checked import Checked
@@ -278,7 +279,14 @@ class Running:
         """The state of sources and views at this moment; any thread may call it."""
         received, known = self._reading.received, self._context.measures
         sources = [
-            SourceStatus(s, known.reachable.get(s), received.received(s), known.behind.get(s))
+            SourceStatus(
+                s,
+                known.reachable.get(s),
+                received.received(s),
+                known.behind.get(s),
+                self._checked.reads[s],
+                known.answers.figures.get(s, AnswerFigures()),
+            )
             for s in self._reading.changes
         ]
         return sources, [view.status() for view in self.views]

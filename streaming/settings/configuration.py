@@ -14,6 +14,8 @@ from protocols.views.catalog import Catalog, refuse_source_name
 from protocols.views.sql import sources_named_in
 from sources.kafka import Kafka
 from streaming.settings.kafkasection import KEYS, kafka_in
+from streaming.settings.pagesection import KEYS as PAGE_KEYS
+from streaming.settings.pagesection import PageSettings, page_in
 from streaming.settings.sqlfiles import sql_in
 
 _TABLES = {
@@ -34,6 +36,7 @@ _TABLES = {
         "relations",
     },
     "views": {"sql", "protocol", "history_hours"},
+    "page": PAGE_KEYS,
     "job": {
         "records_per_batch",
         "records_per_sweep",
@@ -177,6 +180,8 @@ class Configuration:
     sources: Mapping[str, SourceSettings]
     views: Mapping[str, ViewSettings]
     job: JobSettings
+    #: Where the job shows itself; None if nowhere.
+    page: PageSettings | None = None
 
     def sources_of(self, view: ViewSettings) -> dict[str, SourceSettings]:
         """The sources that the view's SQL names; the others may be away.
@@ -246,7 +251,16 @@ class _Reader:
             sources,
             views,
             self._job(),
+            self._page(),
         )
+
+    def _page(self) -> PageSettings | None:
+        if "page" not in self._content:
+            return None
+        try:
+            return page_in(self._table(self._content, "page", ""), self._beside)
+        except WrongUse as error:
+            raise WrongUse(f"{self._file}: {error}") from None
 
     def kafka(self) -> Kafka:
         """The environment wins, so that one file serves the demo, the tests and a real broker."""

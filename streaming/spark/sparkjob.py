@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -50,15 +50,17 @@ def run(
     views: Sequence[ViewSettings],
     report: Callable[[str], None],
     once: bool = False,
+    beside: Callable[[Job], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[JobStatus, BaseException | None]:
     """Keeps the views until SIGINT or SIGTERM; with `once`, until the topics' ends are installed.
 
-    Returns the status at the end, and the error of the first view that failed while others went on.
+    `beside` is entered with the job before its first step, and left after the last one. Returns
+    the status at the end, and the error of the first view that failed while others went on.
     KeyboardInterrupt if it was stopped before it read the topics.
     """
     session: Future[SparkSession] = Future()
     job = Job(configuration, views, report, Executors(session.result))
-    with told_by_signals(job.stopping) as told, LiveView(job.status) as live:
+    with beside(job), told_by_signals(job.stopping) as told, LiveView(job.status) as live:
         work = begun(partial(_keep, job, configuration, report, session, once), "job")
         ended = wait_for(work, told, live.look)
     try:

@@ -6,6 +6,7 @@ import pytest
 
 from protocols.errors import WrongUse
 from streaming.settings.configuration import JobSettings, read_configuration
+from streaming.settings.pagesection import PageSettings
 
 GOOD = """
 [warehouse]
@@ -91,7 +92,40 @@ def without(*lines: str) -> str:
     return "\n".join(line for line in GOOD.splitlines() if not line.startswith(lines))
 
 
+PAGE = GOOD + '[page]\nlisten = "127.0.0.1:8090"\n'
+
+
+def test_a_page_listens_on_loopback_as_it_is(directory: Path) -> None:
+    page = read_configuration(written(directory, PAGE)).page
+    assert page == PageSettings("127.0.0.1", 8090)
+    assert page.url == "http://127.0.0.1:8090"
+    assert read_configuration(written(directory, GOOD)).page is None
+    six = read_configuration(written(directory, PAGE.replace("127.0.0.1:8090", "[::1]:1"))).page
+    assert six is not None
+    assert (six.host, six.url) == ("::1", "http://[::1]:1")
+
+
+def test_a_page_elsewhere_needs_a_token_and_tls(directory: Path) -> None:
+    guarded = PAGE.replace("127.0.0.1:8090", "warehouse.example:8090") + (
+        'token_env = "PAGE_TOKEN"\ncertificate_file = "c.pem"\nkey_file = "k.pem"\n'
+    )
+    page = read_configuration(written(directory, guarded)).page
+    assert page is not None
+    assert (page.token_env, page.certificate_file) == ("PAGE_TOKEN", directory / "c.pem")
+    assert page.url == "https://warehouse.example:8090"
+
+
 WRONG = {
+    "page.listen is missing": GOOD + "[page]\n",
+    "page.listen has to be a text, not 8090": PAGE.replace('"127.0.0.1:8090"', "8090"),
+    "page.listen has to be HOST:PORT": PAGE.replace("127.0.0.1:8090", "8090"),
+    "page.listen: there is no port 80900": PAGE.replace(":8090", ":80900"),
+    "page.listen: 0.0.0.0 can be reached from other machines, so the page needs a token": (
+        PAGE.replace("127.0.0.1", "0.0.0.0")
+    ),
+    "page.token is not known here": PAGE + 'token = "secret"',
+    "page.key_file is missing": PAGE + 'certificate_file = "c.pem"',
+    "page has to be a table": "page = 1\n" + GOOD,
     "warehouse.path is missing": without("path", "[warehouse]"),
     "kafka.bootstrap is missing": without("bootstrap"),
     "kafka.bootstrap has to be a text, not 9092": GOOD.replace('"127.0.0.1:9092"', "9092"),
