@@ -23,6 +23,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from protocols.checking.doublesums import with_exact_sums
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.naming import item_names
@@ -97,6 +98,8 @@ class ViewText:
     query: exp.Expr
     atoms: tuple[RelationInText, ...]
     is_spj: bool
+    #: Whether it calls the functions of `doublesums.py`.
+    adds_doubles: bool = False
 
     @property
     def fits_lateral(self) -> bool:
@@ -115,14 +118,7 @@ class ViewText:
 
     def over(self, table: Callable[[Relation], str]) -> str:
         """The view's SQL with `table(relation)`, a name or a subquery, for every relation."""
-        query = self.query.copy()
-        for node, atom in zip(_relation_nodes(query), self.atoms, strict=True):
-            other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
-            _rename_columns(other, node)
-            # Joins in parentheses belong to the table that they begin with.
-            other.set("joins", node.args.get("joins"))
-            node.replace(other)
-        return query.sql("duckdb")
+        return _over(self.query.copy(), self.atoms, table)
 
     def tagged(
         self,
@@ -166,7 +162,27 @@ def view_text(sql: str, catalog: Catalog) -> ViewText:
         RelationInText(i, alias, relation)
         for i, (alias, relation) in enumerate(zip(aliases, relations, strict=True))
     )
-    return ViewText(query, atoms, _is_spj(query))
+    adds_doubles = with_exact_sums(query, lambda marked: _over(marked, atoms, _nothing))
+    return ViewText(query, atoms, _is_spj(query), adds_doubles)
+
+
+def _over(
+    query: exp.Expr, atoms: Sequence[RelationInText], table: Callable[[Relation], str]
+) -> str:
+    """Puts `table(relation)` in the place of every relation; the SQL then."""
+    for node, atom in zip(_relation_nodes(query), atoms, strict=True):
+        other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
+        _rename_columns(other, node)
+        # Joins in parentheses belong to the table that they begin with.
+        other.set("joins", node.args.get("joins"))
+        node.replace(other)
+    return query.sql("duckdb")
+
+
+def _nothing(relation: Relation) -> str:
+    """A relation without rows."""
+    columns = (f"NULL::{type_.name} AS {_quoted(name)}" for name, type_ in relation.columns)
+    return f"(SELECT {', '.join(columns)} WHERE false)"
 
 
 def _name_items(query: exp.Query, sql: str) -> None:

@@ -84,6 +84,8 @@ EXAMPLES: dict[str, str] = {
     "`GROUP BY` with `COUNT`, `SUM`, `AVG`; `HAVING`": """
         SELECT customer, COUNT(*) AS n, SUM(amount) AS s, AVG(amount) AS a
         FROM sales.orders GROUP BY customer HAVING COUNT(*) > 2""",
+    "`SUM` and `AVG` of `DOUBLE`: exact, rounded once, the same in any order": """
+        SELECT customer, SUM(weight) AS s, AVG(weight) AS a FROM sales.orders GROUP BY customer""",
     "`MIN`, `MAX`": """
         SELECT customer, MIN(amount) AS least FROM sales.orders GROUP BY customer""",
     "`COUNT(DISTINCT …)`": """
@@ -145,8 +147,6 @@ EXAMPLES: dict[str, str] = {
         SELECT id FROM crm.customers EXCEPT ALL SELECT customer FROM sales.orders""",
     "joins without an equality of columns": """
         SELECT c.id FROM crm.customers c JOIN sales.orders o ON o.id < c.id""",
-    "`SUM` and `AVG` of `DOUBLE`": """
-        SELECT customer, SUM(weight) AS s FROM sales.orders GROUP BY customer""",
     "subqueries correlated by `<` alone": """
         SELECT c.id FROM crm.customers c
         WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer < c.id)""",

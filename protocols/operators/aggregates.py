@@ -3,11 +3,11 @@
 Everything here works on entries (`placed.py`), by columns. The result has a row per group and
 position at which it has entries, with the number of its rows (`_rows`) and its aggregates there.
 
-Sums are decimals, so that neither the order of summation nor a repetition can change the result;
-that is why a view with SUM or AVG of a DOUBLE column is refused.
+Sums are exact (decimals, or those of `exactsums.py` for DOUBLE), so that neither the order of
+summation nor a repetition can change the result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.frame import chosen, picked, taken
-from protocols.algebra.types import ColumnType
+from protocols.algebra.types import DOUBLE, ColumnType
+from protocols.operators import exactsums
 from protocols.operators.average import average
 from protocols.operators.counting import Counted
 from protocols.operators.order import OrderedEntries, in_order
@@ -80,7 +81,7 @@ def aggregated(
 
 def results(rows: pl.DataFrame, aggregates: Sequence[Aggregate]) -> pl.DataFrame:
     """Computes the aggregates of groups from their counts and sums."""
-    return rows.select(_result(each).alias(each.name) for each in aggregates)
+    return rows.select(_result(each, rows.schema).alias(each.name) for each in aggregates)
 
 
 def is_remembered(aggregates: Sequence[Aggregate]) -> bool:
@@ -135,7 +136,9 @@ def _steps(
     if len(parts) == 1:
         return parts[0]
     several = pl.concat(parts, how="diagonal")
-    return several.select(*by, POSITION, pl.exclude(*by, POSITION).fill_null(0))
+    added = [column for column in several if column.name not in (*by, POSITION)]
+    zeros = [column.fill_null(b"" if column.dtype == pl.Binary() else 0) for column in added]
+    return pl.DataFrame([*picked(several, [*by, POSITION]), *zeros])
 
 
 def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]:
@@ -147,12 +150,18 @@ def _summands(each: Aggregate, types: Mapping[str, ColumnType]) -> list[pl.Expr]
     number = pl.when(value.is_not_null()).then(pl.col(COUNT)).otherwise(0).alias(_number(each))
     if each.function == "count":
         return [number]
+    if types[each.column] == DOUBLE:
+        weighed = pl.struct(value.alias("value"), pl.col(COUNT).alias("times")).map_batches(
+            lambda rows: exactsums.summands(rows.struct.field("value"), rows.struct.field("times")),
+            return_dtype=pl.Binary,
+        )
+        return [number, weighed.alias(_sum(each))]
     _, scale = _precise(types[each.column])
     exact, times = value.cast(pl.Decimal(38, scale)), pl.col(COUNT).cast(pl.Decimal(38, 0))
     return [number, (exact * times).fill_null(0).alias(_sum(each))]
 
 
-def _result(each: Aggregate) -> pl.Expr:
+def _result(each: Aggregate, columns: Mapping[str, pl.DataType]) -> pl.Expr:
     """Computes the aggregate from its count and sum."""
     if each.function in ("min", "max"):
         return pl.col(each.name)
@@ -160,11 +169,15 @@ def _result(each: Aggregate) -> pl.Expr:
     if each.function == "count":
         return number
     assert each.column is not None
-    if each.function == "sum":
+    of_doubles = columns[_sum(each)] == pl.Binary()
+    if each.function == "sum" and not of_doubles:
         return pl.when(number > 0).then(pl.col(_sum(each)))
+    computed: Callable[[pl.Series, pl.Series], pl.Series] = average
+    if of_doubles:
+        computed = exactsums.sums if each.function == "sum" else exactsums.averages
     both = pl.struct(pl.col(_sum(each)).alias("sum"), number.alias("number"))
     return both.map_batches(
-        lambda rows: average(rows.struct.field("sum"), rows.struct.field("number")),
+        lambda rows: computed(rows.struct.field("sum"), rows.struct.field("number")),
         return_dtype=pl.Float64,
     )
 

@@ -7,6 +7,7 @@ is then the running sum over all entries minus its value before that row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from protocols.algebra.delta import POSITION
 from protocols.algebra.frame import all_equal, by_kind_and_position, picked, row_hashes
+from protocols.operators import exactsums
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +36,18 @@ class OrderedEntries:
         """For each step, the sum of the row's values so far."""
         if isinstance(values.dtype, pl.Decimal):
             return self._exact_sums(values, values.dtype.scale)
-        ordered = values.to_numpy()[self.places]
+        if values.dtype == pl.Binary():
+            whole = self._whole_sums(exactsums.numbers(values))
+            return exactsums.as_sums(values.name, whole)
+        return pl.Series(values.name, self._whole_sums(values.to_numpy()))
+
+    def _whole_sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The same for whole numbers."""
+        ordered = values[self.places]
         running = np.cumsum(ordered)
         before = running[self._heads] - ordered[self._heads]
-        return pl.Series(values.name, running[self._ends] - before[self.rows])
+        sums: NDArray[Any] = running[self._ends] - before[self.rows]
+        return sums
 
     def _exact_sums(self, values: pl.Series, scale: int) -> pl.Series:
         """The same for decimals."""

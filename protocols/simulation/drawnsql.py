@@ -19,6 +19,7 @@ from protocols.simulation.drawntables import (
     columns_of,
     common_names,
     name_of,
+    sum_of_doubles,
     unambiguous,
 )
 
@@ -146,6 +147,8 @@ class _Drawing:
         text = "count(*)" if function == "count(*)" else f"{function}({distinct}{value})"
         if self._rng.random() < 0.2:
             text += f" FILTER (WHERE {self._condition(columns)})"
+        if (doubles := sum_of_doubles(text, columns)) is not None:
+            return VisibleColumn(doubles, "DOUBLE")
         return VisibleColumn(text, self._type_of(function, shown.type))
 
     def _type_of(self, function: str, type_: str) -> str:

@@ -103,6 +103,20 @@ class TableDice:
         return f"({', '.join(each.text for each in own)}) IN ({listed})"
 
 
+def sum_of_doubles(instead_of: str, columns: Sequence[VisibleColumn]) -> str | None:
+    """Sometimes draws SUM or AVG of a DOUBLE column, or of halves, whose sum needs no rounding.
+
+    Which aggregate it replaces decides, so that the other draws of a seed stay the same.
+    """
+    rng = Random(f"doubles instead of {instead_of}")
+    own = [each.text for each in columns if each.type == "DOUBLE"]
+    own += [f"{e.text} * CAST(0.5 AS DOUBLE)" for e in columns if e.type == "BIGINT"]
+    if not own or rng.random() > 0.08:
+        return None
+    distinct = rng.choice(("", "", "DISTINCT "))
+    return f"{rng.choice(('sum', 'avg'))}({distinct}{rng.choice(own)})"
+
+
 def common_names(
     tables: Mapping[str, list[VisibleColumn]], new: Mapping[str, list[VisibleColumn]]
 ) -> list[str]:

@@ -18,6 +18,7 @@ import duckdb
 
 from protocols.algebra.bag import Bag, Row
 from protocols.algebra.types import ColumnType
+from protocols.checking.doublesums import know_exact_sums
 from protocols.checking.plans import executed, judging
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.simulation.algebras import one_nan
@@ -36,6 +37,8 @@ class SqlContents:
         there = (relation for source in sources.values() for relation in source.relations)
         self._text: ViewText = view_text(view.sql, Catalog(tuple(there)))
         self._sql = self._text.over(_name)
+        if self._text.adds_doubles:
+            know_exact_sums(_database())
         # Temporary tables belong to a cursor.
         self._db = _database().cursor()
         #: Relation → its contents at different versions, each with the table that holds them.

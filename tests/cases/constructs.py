@@ -119,6 +119,15 @@ GROUPS = {
     " c FROM a.r GROUP BY x",
     "COUNT(DISTINCT) in a subquery": "SELECT m, (SELECT count(DISTINCT x) + count(*) FROM a.r WHERE"
     " r.k = s.k) AS n FROM b.s",
+    "SUM of DOUBLE": "SELECT k, sum(f) AS s, count(*) AS n FROM a.r GROUP BY k",
+    "AVG of DOUBLE over all rows": "SELECT avg(f) AS a, sum(f * 0.1) FILTER (WHERE t) AS s FROM"
+    " a.r",
+    "SUM(DISTINCT) of DOUBLE": "SELECT t, sum(DISTINCT f) AS s, count(DISTINCT x) AS n, avg(f) AS a"
+    " FROM a.r GROUP BY t",
+    "SUM of DOUBLE beside COUNT(DISTINCT)": "SELECT t, sum(f * 0.3 + 0.8) AS s,"
+    " count(DISTINCT x) AS n FROM a.r GROUP BY t",
+    "SUM of DOUBLE in a subquery": "SELECT m, (SELECT sum(f) FROM a.r WHERE r.k = s.k) AS n FROM"
+    " b.s",
     "ROLLUP": "SELECT k, x, count(*) AS n, sum(p) AS s FROM a.r GROUP BY ROLLUP (k, x)",
     "CUBE and GROUPING": "SELECT k, t, GROUPING(k, t) AS g, max(p) AS m FROM a.r GROUP BY"
     " CUBE (k, t) HAVING count(*) > 1 OR GROUPING(t) = 1",

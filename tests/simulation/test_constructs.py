@@ -11,6 +11,7 @@ import pytest
 from protocols.explaining.explanation import explain
 from protocols.explaining.page import page
 from protocols.maintenance.registry import PROTOCOLS
+from protocols.operators import aggregates, exactsums
 from protocols.operators.joins import JoinOperator
 from protocols.operators.partners import Partners
 from protocols.simulation import campaign, setting
@@ -115,6 +116,9 @@ DEFECTS: dict[str, tuple[Any, str, str, str]] = {
         "either(whole, Literal(0, BIGINT), BIGINT)",
         "Literal(0, BIGINT)",
     ),
+    "SUM of DOUBLE": (exactsums, "_multiple", "over * (_SMALLEST // under)", "int(value) << 1074"),
+    "AVG of DOUBLE over all rows": (aggregates, "_result", '== "sum" else', '!= "sum" else'),
+    "SUM of DOUBLE beside COUNT(DISTINCT)": (distinctvalues, "_is_rounded", "== DOUBLE", "is None"),
     "ROLLUP": (groupingsets, "_sets", "parts[:length]", "parts[: length or 1]"),
     "CUBE and GROUPING": (Grouping, "_lacking", "2 * number", "number"),
     "GROUPING SETS": (Grouping, "group", "if self._set is None or node in self._set", ""),

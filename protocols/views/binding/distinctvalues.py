@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from protocols.algebra.expressions import Call, Column, Expression, Literal
-from protocols.algebra.types import BIGINT, ColumnType, column_type
+from protocols.algebra.types import BIGINT, DOUBLE, ColumnType, column_type
 from protocols.views import tree
 from protocols.views.binding.rows import Names, either
 
@@ -28,7 +28,7 @@ def grouped(
     """A Group of the node; two if all DISTINCTs are about one column, and the rest can be added."""
     values = {each.column for each in aggregates if _counts_values(each)}
     others = [each for each in aggregates if not _counts_values(each)]
-    if len(values) != 1 or any(each.function == "avg" for each in others):
+    if len(values) != 1 or any(_is_rounded(node, each) for each in others):
         return tree.Group(node, tuple(keys), tuple(aggregates))
     (value,) = (name for name in values if name is not None)
     parts = {each.name: replace(each, name=names.fresh(each.name)) for each in others}
@@ -46,6 +46,12 @@ def grouped(
 
 def _counts_values(each: tree.Aggregate) -> bool:
     return each.distinct and each.function not in ("min", "max")
+
+
+def _is_rounded(node: tree.Node, each: tree.Aggregate) -> bool:
+    """Whether what it makes of some rows cannot be added to what it makes of others."""
+    of_doubles = each.column is not None and node.columns[each.column] == DOUBLE
+    return each.function == "avg" or (each.function == "sum" and of_doubles)
 
 
 def _of_parts(each: tree.Aggregate, part: str, sum_: str | None) -> tree.Aggregate:

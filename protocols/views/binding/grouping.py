@@ -22,7 +22,7 @@ from protocols.algebra.expressions import (
     Literal,
     Not,
 )
-from protocols.algebra.types import BIGINT, BOOLEAN, SqlType, column_type
+from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, SqlType, column_type
 from protocols.views import tree
 from protocols.views.binding import distinctvalues
 from protocols.views.binding.groupingsets import GroupingSet, grouped_by
@@ -275,18 +275,12 @@ class Grouping:
             return BIGINT
         if function in ("min", "max"):
             return type_
-        if type_.family == "DOUBLE":
-            self._text.refuse(
-                at,
-                f"{at.sql('duckdb')}: a sum of DOUBLE values depends on the order of the rows; sum"
-                " integers instead, for example CAST(x * 100 AS BIGINT) for hundredths",
-            )
-        if kept(type_).family not in ("BIGINT", "DECIMAL"):
+        if kept(type_).family not in ("BIGINT", "DECIMAL", "DOUBLE"):
             self._text.refuse(
                 at, f"{at.sql('duckdb')}: {type_name(type_)} cannot be added up, only numbers"
             )
-        if function == "avg":
-            return column_type("DOUBLE")
+        if function == "avg" or type_ == DOUBLE:
+            return DOUBLE
         scale = type_.precision_and_scale[1] if type_.family == "DECIMAL" else 0
         return column_type(f"DECIMAL(38,{scale})")
 

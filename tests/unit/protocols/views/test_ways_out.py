@@ -125,11 +125,6 @@ WAYS = [
         "SELECT id, count(*) FROM shop.lines GROUP BY id",
     ),
     (
-        "SELECT sum(weight) FROM shop.lines",
-        "CAST(x * 100 AS BIGINT)",
-        "SELECT sum(CAST(weight * 100 AS BIGINT)) FROM shop.lines",
-    ),
-    (
         "SELECT count(DISTINCT id, no) FROM shop.lines",
         "count the rows of a SELECT DISTINCT in FROM",
         "SELECT count(*) FROM (SELECT DISTINCT id, no FROM shop.lines)",
@@ -279,7 +274,7 @@ def test_the_way_out_of_a_refusal_is_accepted(refused: str, way_out: str, kept: 
 WRITTEN = [
     ("SELECT string_agg(item, ',') AS s FROM shop.lines", "string_agg(item, ','):"),
     ("SELECT Max_By(item,  no) AS s FROM shop.lines", "Max_By(item, no):"),
-    ("SELECT Sum( weight ) FROM shop.lines", "Sum( weight ):"),
+    ("SELECT Sum( item ) FROM shop.lines", "Sum( item ):"),
     ("SELECT id FROM shop.lines WHERE item SIMILAR TO 'a'", "item SIMILAR TO 'a' is not"),
     ("SELECT foo(id, 'x') AS s FROM shop.lines", "foo(id, 'x') is not supported"),
     ("SELECT id FROM shop.lines WHERE (id,no) = (no,id)", "(id,no) is a row"),
