@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,12 +20,10 @@ import pymysql
 
 from infra.errors import InfraError
 from infra.jars import mariadb_jar
-from infra.localbroker import LOOPBACK, free_port
-from infra.owned import OwnedProcess, StartedInWith
+from infra.localbroker import LOOPBACK
+from infra.localserver import LocalServer
 from infra.progress import Progress, on_stderr
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 _USER = "root"
 #: What Debezium needs, and what makes a small server quick.
 _SETTINGS = {
@@ -58,17 +55,18 @@ _SCRIPTS = (
 _SHARES = "share/mariadb", "share/mysql"
 
 
-class LocalMariaDB(StartedInWith):
-    """One server. `start`, `stop`, `kill` and `restart` may follow each other; `close` is final."""
+class LocalMariaDB(LocalServer):
+    """One server."""
+
+    name, program = "MariaDB", "mariadbd"
+    pid_file = "pid"
+    to_stop, to_kill = signal.SIGTERM, signal.SIGKILL
 
     def __init__(
         self, settings: Mapping[str, str] | None = None, progress: Progress = on_stderr
     ) -> None:
         self._server, self._share = _programs(progress)
-        self._settings = {**_SETTINGS, **(settings or {})}
-        self.data = Path(tempfile.mkdtemp(prefix="viewsweep-mariadb-"))
-        self.port = free_port()
-        self._process: OwnedProcess | None = None
+        super().__init__({**_SETTINGS, **(settings or {})})
 
     def address(self, database: str) -> str:
         """The address of one of its databases."""
@@ -87,27 +85,13 @@ class LocalMariaDB(StartedInWith):
         finally:
             connection.close()
 
-    @property
-    def log(self) -> Path:
-        return self.data / "server.log"
-
-    def start(self) -> None:
-        """Starts it on its data; returns when it answers."""
-        if not (self.data / "held").exists():
-            self._create()
-        settings = [f"--{name}={value}" for name, value in self._settings.items()]
-        command = [*self._command(), f"--port={self.port}", *settings]
-        self._process = OwnedProcess("mariadbd", command, self.log)
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if self._process.ended() is not None or time.monotonic() > deadline:
-                said = self._process.last_words()
-                self.kill()
-                raise InfraError(f"MariaDB in {self.data} did not start:\n{said}")
-            time.sleep(0.05)
-
     def _command(self) -> list[str]:
-        held = self.data / "held"
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        return [*self._bare(), f"--port={self.port}", *settings]
+
+    def _bare(self) -> list[str]:
+        """The program with its files."""
+        held = self.held
         return [
             *(str(self._server), "--no-defaults", f"--datadir={held}"),
             *(f"--lc-messages-dir={self._share}", f"--character-sets-dir={self._share}/charsets"),
@@ -116,12 +100,11 @@ class LocalMariaDB(StartedInWith):
         ]
 
     def _create(self) -> None:
-        held = self.data / "held"
-        held.mkdir()
+        self.held.mkdir()
         scripts = [(self._share / name).read_text() for name in _SCRIPTS]
         begin = "CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n"
         ran = subprocess.run(
-            [*self._command(), "--bootstrap", "--innodb-log-file-size=16M"],
+            [*self._bare(), "--bootstrap", "--innodb-log-file-size=16M"],
             input="\n".join([begin, *scripts]),
             capture_output=True,
             text=True,
@@ -129,7 +112,7 @@ class LocalMariaDB(StartedInWith):
         )
         if ran.returncode:
             said = ran.stderr.strip().splitlines()[-10:]
-            raise InfraError(f"no database can be created in {held}:\n" + "\n".join(said))
+            raise InfraError(f"no database can be created in {self.held}:\n" + "\n".join(said))
 
     def _answers(self) -> bool:
         try:
@@ -137,34 +120,6 @@ class LocalMariaDB(StartedInWith):
                 return True
         except pymysql.Error:
             return False
-
-    def stop(self) -> None:
-        """Stops it cleanly."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kills it, as a crash would: at its next start it recovers from its log."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        running, self._process = self._process, None
-        if running is None:
-            return
-        try:
-            os.kill(int((self.data / "held" / "pid").read_text()), number)
-            running.wait(_STOP_SECONDS)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            running.kill()
-
-    def restart(self) -> None:
-        """Starts again on the same data and port."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Kills it and removes its data."""
-        self.kill()
-        shutil.rmtree(self.data, ignore_errors=True)
 
 
 def _programs(progress: Progress) -> tuple[Path, Path]:

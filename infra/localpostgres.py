@@ -10,17 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.errors import InfraError
-from infra.localbroker import LOOPBACK, free_port
-from infra.owned import OwnedProcess, StartedInWith
+from infra.localbroker import LOOPBACK
+from infra.localserver import LocalServer
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 30.0
 _USER = "postgres"
 #: What logical decoding needs, and what makes a small server quick.
 _SETTINGS = {
@@ -37,44 +33,31 @@ _SETTINGS = {
 }
 
 
-class LocalPostgres(StartedInWith):
-    """One server. `start`, `stop`, `kill` and `restart` may follow each other; `close` is final."""
+class LocalPostgres(LocalServer):
+    """One server; a kill is PostgreSQL's immediate shutdown."""
+
+    name, program = "PostgreSQL", "postgres"
+    pid_file = "postmaster.pid"
+    to_stop, to_kill = signal.SIGINT, signal.SIGQUIT
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.programs = _programs()
-        self._settings = {**_SETTINGS, **(settings or {})}
-        self.data = Path(tempfile.mkdtemp(prefix="viewsweep-postgres-"))
-        self.port = free_port()
-        self._process: OwnedProcess | None = None
+        super().__init__({**_SETTINGS, **(settings or {})})
 
     def dsn(self, database: str = _USER) -> str:
         """The address of one of its databases."""
         return f"postgresql://{_USER}@{LOOPBACK}:{self.port}/{database}"
 
-    @property
-    def log(self) -> Path:
-        return self.data / "server.log"
-
-    def start(self) -> None:
-        """Starts it on its data; returns when it answers."""
-        if not (self.data / "held").exists():
-            self._create()
+    def _command(self) -> list[str]:
         arguments = [f"-c{name}={value}" for name, value in self._settings.items()]
-        command = [self._program("postgres"), "-D", str(self.data / "held"), "-p", str(self.port)]
-        self._process = OwnedProcess("postgres", as_user([*command, *arguments]), self.log)
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            if self._process.ended() is not None or time.monotonic() > deadline:
-                said = self._process.last_words()
-                self.kill()
-                raise InfraError(f"PostgreSQL in {self.data} did not start:\n{said}")
-            time.sleep(0.05)
+        server = self._program("postgres")
+        return as_user([server, "-D", str(self.held), "-p", str(self.port), *arguments])
 
     def _create(self) -> None:
         self.log.touch()
         if os.geteuid() == 0:
             _give_to_nobody(self.data)
-        command = [self._program("initdb"), "-D", str(self.data / "held"), "-U", _USER]
+        command = [self._program("initdb"), "-D", str(self.held), "-U", _USER]
         options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         ran = subprocess.run(
             as_user([*command, *options]), capture_output=True, text=True, check=False
@@ -85,38 +68,10 @@ class LocalPostgres(StartedInWith):
     def _answers(self) -> bool:
         """Whether it accepts connections, as its own file says."""
         try:
-            lines = (self.data / "held" / "postmaster.pid").read_text().splitlines()
+            lines = (self.held / self.pid_file).read_text().splitlines()
         except OSError:
             return False
         return len(lines) > 7 and lines[7].strip() == "ready"
-
-    def stop(self) -> None:
-        """Stops it cleanly: its clients are disconnected, their transactions rolled back."""
-        self._signal(signal.SIGINT)
-
-    def kill(self) -> None:
-        """Stops it as a crash would (`immediate`): at its next start it recovers from its log."""
-        self._signal(signal.SIGQUIT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        running, self._process = self._process, None
-        if running is None:
-            return
-        try:
-            os.kill(int((self.data / "held" / "postmaster.pid").read_text().split()[0]), number)
-            running.wait(_STOP_SECONDS)
-        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-            running.kill()
-
-    def restart(self) -> None:
-        """Starts again on the same data and port."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Stops it and removes its data."""
-        self.kill()
-        shutil.rmtree(self.data, ignore_errors=True)
 
     def _program(self, name: str) -> str:
         return str(self.programs / name)
