@@ -29,7 +29,7 @@ from protocols.algebra.frame import Frame
 from protocols.exchange.questions import Query
 from protocols.views.catalog import relation_from_json
 from sources.postgres.connecting import DatabaseConnections
-from sources.postgres.lookup import Lookup
+from sources.postgres.lookup import PostgresLookup
 
 _KEYS = (1, 100, 10_000)
 _COLUMNS = {
@@ -80,7 +80,9 @@ def _measured(
 ) -> dict[str, float]:
     """Way → the median of its milliseconds for look-ups of so many keys."""
     dice = random.Random(keys)
-    lookup = Lookup("public", _ITEM, {name: stored for name, (_, stored) in _COLUMNS.items()})
+    lookup = PostgresLookup(
+        "public", _ITEM, {name: stored for name, (_, stored) in _COLUMNS.items()}
+    )
     spent: dict[str, list[float]] = {"psql": [], "adapter": [], "answer": []}
     for _ in range(repeats):
         wanted = dice.sample(range(1, rows + 1), keys)
@@ -97,7 +99,7 @@ def _query(wanted: list[int]) -> Query[Frame]:
     return Query(relation=_ITEM, columns=_ITEM.column_names, keys=(keys,))
 
 
-def _answer(connections: DatabaseConnections, lookup: Lookup, query: Query[Frame]) -> None:
+def _answer(connections: DatabaseConnections, lookup: PostgresLookup, query: Query[Frame]) -> None:
     with connections.snapshot() as (cursor, _):
         assert len(lookup.rows(cursor, query).data)
 
