@@ -21,7 +21,9 @@ from streaming.settings.configuration import (
 #: A person waits for it.
 _SECONDS = 10.0
 _Slot = Annotated[str, typer.Option(help="The connector's replication slot.")]
-_Publication = Annotated[str, typer.Option(help="The connector's publication.")]
+_Publication = Annotated[
+    str | None, typer.Option(help="The connector's publication, if not the configuration's.")
+]
 _Sources = Annotated[
     list[str] | None, typer.Option("--source", help="Only this one; repeat it for more.")
 ]
@@ -31,7 +33,7 @@ def doctor(
     config: ConfigOption = Path("warehouse.toml"),
     source: _Sources = None,
     slot: _Slot = "viewsweep",
-    publication: _Publication = "viewsweep",
+    publication: _Publication = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
 ) -> None:
     """Report what PostgreSQL and MariaDB sources and their connectors lack, and how to fix it.
@@ -59,7 +61,7 @@ def connector(
     source: Annotated[str, typer.Argument(help="The source, by its name in the configuration.")],
     config: ConfigOption = Path("warehouse.toml"),
     slot: _Slot = "viewsweep",
-    publication: _Publication = "viewsweep",
+    publication: _Publication = None,
 ) -> None:
     """Print the configuration of a database's Debezium connector, without its password."""
     known = read_configuration(config)
@@ -69,7 +71,9 @@ def connector(
     if database.kind == "postgres":
         from sources.postgres import connector as postgres
 
-        form = postgres.connector(settings.name, topic, address, slot, publication)
+        published = publication or database.publication
+        assert published is not None
+        form = postgres.connector(settings.name, topic, address, slot, published)
     else:
         from sources.mariadb import connector as mariadb
 
@@ -105,7 +109,7 @@ def _database(settings: SourceSettings) -> tuple[DatabaseSettings, str]:
 
 
 def _lacks(
-    known: Configuration, settings: SourceSettings, slot: str, publication: str
+    known: Configuration, settings: SourceSettings, slot: str, publication: str | None
 ) -> list[tuple[str, str]]:
     """The things that a source lacks, each with the way to mend it."""
     database, address = _database(settings)
@@ -117,7 +121,7 @@ def _lacks(
 
 
 def _of_postgres(
-    source: str, database: DatabaseSettings, address: str, slot: str, publication: str
+    source: str, database: DatabaseSettings, address: str, slot: str, publication: str | None
 ) -> list[Lack]:
     from sources.postgres.connecting import DatabaseConnections
     from sources.postgres.doctor import examine
@@ -127,7 +131,9 @@ def _of_postgres(
         closing(DatabaseConnections(source, address, _SECONDS)) as connections,
         connections.plain() as cursor,
     ):
-        return list(examine(cursor, source, database.schema, publication, slot))
+        published = publication or database.publication
+        assert published is not None
+        return list(examine(cursor, source, database.schema, published, slot))
 
 
 def _of_mariadb(source: str, database: DatabaseSettings, address: str) -> list[Lack]:

@@ -167,6 +167,8 @@ class Catalog:
     """All relations that a view may name."""
 
     relations: tuple[Relation, ...]
+    #: source.relation, or source.relation.column, that a view cannot use → the reason.
+    left_out: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __iter__(self) -> Iterator[Relation]:
         return iter(self.relations)

@@ -15,3 +15,8 @@ def of_left_out(what: str, reason: str) -> Lack:
     """A table or column that no view can use; its reason may end with the statement."""
     problem, _, mend = reason.partition(": ")
     return Lack(f"{what}: {problem}", mend or "leave it out of views, or cast it in the database")
+
+
+def of_fault(reason: str) -> Lack:
+    """Something that concerns all tables; its reason ends with the statement."""
+    return Lack(*reason.split(": ", 1))

@@ -16,7 +16,7 @@ from sources.debezium.source import SECONDS, DebeziumSource
 from sources.mariadb.connecting import DatabaseConnections
 from sources.mariadb.describing import describe
 from sources.mariadb.logform import MariaDBLogForm, number_of
-from sources.mariadb.lookup import Lookup
+from sources.mariadb.lookup import MariaDBLookup
 from sources.mariadb.statistics import statistics
 
 MARKS = "viewsweep_marks"
@@ -70,7 +70,7 @@ class MariaDBSource(DebeziumSource):
 
     def _asked(self, layout: TableLayout, query: Query[Frame]) -> tuple[Frame, Inclusion]:
         name = layout.relation.name
-        lookup = Lookup(self._connections.database, layout.relation, self._known.types[name])
+        lookup = MariaDBLookup(self._connections.database, layout.relation, self._known.types[name])
         numbers, first = self._numbers, None
         with self._connections.marking() as marking:
             low = marking.connection.recent

@@ -12,6 +12,20 @@ from sources.debezium.schema import (
     described,
 )
 
+#: The name of a publication, if nobody gives another one.
+PUBLICATION = "viewsweep"
+_PUBLICATION = """
+SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s
+"""
+#: Whose filter, since version 15, would keep rows from the topic.
+_PUBLISHED = """
+SELECT p.tablename, to_jsonb(p) ->> 'rowfilter' FROM pg_publication_tables p
+WHERE p.pubname = %s AND p.schemaname = %s
+"""
+_PARTITIONED = """
+SELECT t.relname FROM pg_class t JOIN pg_namespace s ON s.oid = t.relnamespace
+WHERE s.nspname = %s AND t.relkind = 'p'
+"""
 _COLUMNS = """
 SELECT t.relname, t.relreplident = 'f', a.attname, y.typname, y.typtype, a.atttypmod
 FROM pg_class t JOIN pg_namespace s ON s.oid = t.relnamespace
@@ -66,16 +80,17 @@ _MOST_DIGITS = 38
 _HEADER, _SCALE_BITS = 4, 0x7FF
 
 
-def describe(cursor: psycopg.Cursor, source: str, schema: str) -> DescribedSchema:
-    """The relations of a schema that the login may read."""
+def describe(
+    cursor: psycopg.Cursor, source: str, schema: str, publication: str = PUBLICATION
+) -> DescribedSchema:
+    """The relations of a schema that the login may read, and whose changes are published."""
     columns: dict[str, dict[str, FoundColumn]] = {}
     left_out: dict[str, str] = {}
+    published = Published(cursor, schema, publication)
     for table, is_full, name, type_, kind, modifier in cursor.execute(_COLUMNS, (schema,)):
-        if not is_full:
-            left_out[table] = (
-                f"its changes do not show whole rows: ALTER TABLE {schema}.{table} REPLICA IDENTITY"
-                " FULL"
-            )
+        lack = published.lack_of(table) if is_full else _no_whole_rows(schema, table)
+        if lack is not None:
+            left_out[table] = lack
             continue
         found = _type_of(type_, kind, modifier)
         if found is None:
@@ -85,6 +100,57 @@ def describe(cursor: psycopg.Cursor, source: str, schema: str) -> DescribedSchem
     keys, references = _keys(cursor, schema)
     indexes: dict[str, list[str]] = dict(cursor.execute(_INDEXES, (schema,)).fetchall())
     return described(source, schema, columns, keys, references, indexes, left_out)
+
+
+def _no_whole_rows(schema: str, table: str) -> str:
+    return f"its changes do not show whole rows: ALTER TABLE {schema}.{table} REPLICA IDENTITY FULL"
+
+
+class Published:
+    """The tables whose changes a publication shows: of any other, a view would miss them."""
+
+    def __init__(self, cursor: psycopg.Cursor, schema: str, publication: str) -> None:
+        self._schema, self._name = schema, publication
+        found = cursor.execute(_PUBLICATION, (publication,)).fetchone()
+        #: The fault of the publication itself.
+        self.fault = None if found and found[0] else self._fault(found is not None)
+        self._filters: dict[str, str | None] = dict(
+            cursor.execute(_PUBLISHED, (publication, schema)).fetchall()
+        )
+        partitioned = cursor.execute(_PARTITIONED, (schema,)).fetchall()
+        self._partitioned = {table for (table,) in partitioned}
+
+    def _fault(self, is_there: bool) -> str:
+        if not is_there:
+            made = f"CREATE PUBLICATION {self._name} FOR ALL TABLES"
+            return f"there is no publication {self._name}: {made}"
+        every = "'insert, update, delete, truncate'"
+        return (
+            f"publication {self._name} leaves out some operations: ALTER PUBLICATION {self._name}"
+            f" SET (publish = {every})"
+        )
+
+    def lack_of(self, table: str) -> str | None:
+        """The reason why changes of a table do not all come, with the statement that mends it."""
+        name = f"{self._schema}.{table}"
+        if self.fault is not None:
+            return self.fault
+        if table not in self._filters:
+            if table in self._partitioned:
+                return (
+                    f"publication {self._name} shows its partitions instead: ALTER PUBLICATION"
+                    f" {self._name} SET (publish_via_partition_root = true)"
+                )
+            return (
+                f"publication {self._name} does not have it: ALTER PUBLICATION {self._name} ADD"
+                f" TABLE {name}"
+            )
+        if self._filters[table] is not None:
+            return (
+                f"publication {self._name} leaves out some of its rows: ALTER PUBLICATION"
+                f" {self._name} DROP TABLE {name}, then ADD TABLE {name} without WHERE"
+            )
+        return None
 
 
 def _type_of(name: str, kind: str, modifier: int) -> tuple[str, str] | None:

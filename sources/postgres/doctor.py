@@ -1,13 +1,13 @@
 """Finds what a PostgreSQL database and its connector lack, and the statement that mends it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from sources.debezium.lack import Lack, of_left_out
-from sources.postgres.describing import describe
+from sources.debezium.lack import Lack, of_fault, of_left_out
+from sources.postgres.describing import Published, describe
 
 _OLDEST = 130_000
 _MEGABYTE = 2**20
@@ -19,10 +19,6 @@ SELECT t.relname FROM pg_class t JOIN pg_namespace s ON s.oid = t.relnamespace
 WHERE s.nspname = %s AND t.relkind IN ('r', 'p') AND NOT has_table_privilege(t.oid, 'SELECT')
 ORDER BY t.relname
 """
-_PUBLICATION = """
-SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s
-"""
-_PUBLISHED = "SELECT tablename FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s"
 _SLOT = """
 SELECT active, wal_status, pg_current_wal_lsn() - confirmed_flush_lsn FROM pg_replication_slots
 WHERE slot_name = %s AND database = current_database()
@@ -38,10 +34,13 @@ def examine(
     cursor: psycopg.Cursor, source: str, schema: str, publication: str, slot: str
 ) -> Iterator[Lack]:
     """Finds what the database lacks to be a source; any login may ask for it."""
-    described = describe(cursor, source, schema)
+    described = describe(cursor, source, schema, publication)
+    fault = Published(cursor, schema, publication).fault
     yield from _server(cursor)
-    yield from _tables(cursor, schema, described.left_out)
-    yield from _publication(cursor, schema, publication, described.tables)
+    if fault is not None:
+        yield of_fault(fault)
+    others = {what: reason for what, reason in described.left_out.items() if reason != fault}
+    yield from _tables(cursor, schema, others)
     yield from _slot(cursor, slot)
     yield from _transactions(cursor)
 
@@ -73,28 +72,6 @@ def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) ->
             f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view uses this table",
         )
     yield from (of_left_out(*each) for each in left_out.items())
-
-
-def _publication(
-    cursor: psycopg.Cursor, schema: str, name: str, tables: Iterable[str]
-) -> Iterator[Lack]:
-    found = cursor.execute(_PUBLICATION, (name,)).fetchone()
-    if found is None:
-        yield Lack(f"there is no publication {name}", f"CREATE PUBLICATION {name} FOR ALL TABLES")
-        return
-    if not found[0]:
-        every = "'insert, update, delete, truncate'"
-        yield Lack(
-            f"publication {name} leaves out some operations",
-            f"ALTER PUBLICATION {name} SET (publish = {every})",
-        )
-    published = {table for (table,) in cursor.execute(_PUBLISHED, (name, schema)).fetchall()}
-    for table in tables:
-        if table not in published:
-            yield Lack(
-                f"publication {name} does not have table {schema}.{table}",
-                f"ALTER PUBLICATION {name} ADD TABLE {schema}.{table}, if a view uses this table",
-            )
 
 
 def _slot(cursor: psycopg.Cursor, name: str) -> Iterator[Lack]:

@@ -13,10 +13,10 @@ from sources.debezium.numbering import Numbered, Numbering
 from sources.debezium.schema import DescribedSchema
 from sources.debezium.source import SECONDS, DebeziumSource
 from sources.postgres.connecting import DatabaseConnections
-from sources.postgres.describing import describe
+from sources.postgres.describing import PUBLICATION, describe
 from sources.postgres.inclusion import inclusion
 from sources.postgres.logform import PostgresLogForm
-from sources.postgres.lookup import Lookup
+from sources.postgres.lookup import PostgresLookup
 from sources.postgres.statistics import statistics
 
 _MOMENT = 0.02
@@ -34,15 +34,17 @@ class PostgresSource(DebeziumSource):
         name: str,
         topics: Sequence[str],
         connections: DatabaseConnections,
-        schema: str,
         seconds: float,
+        schema: str = "public",
+        publication: str = PUBLICATION,
     ) -> None:
         super().__init__(name, topics, seconds)
         self._connections, self._schema = connections, schema
+        self._publication = publication
 
     def _read_schema(self, seconds: float) -> DescribedSchema:
         with self._connections.plain(seconds) as cursor:
-            return describe(cursor, self.name, self._schema)
+            return describe(cursor, self.name, self._schema, self._publication)
 
     def _marked(self, numbering: Numbering, seconds: float) -> Numbered:
         with self._connections.snapshot(seconds) as (_, snapshot):
@@ -80,7 +82,7 @@ class PostgresSource(DebeziumSource):
 
     def _asked(self, layout: TableLayout, query: Query[Frame]) -> tuple[Frame, Inclusion]:
         name = layout.relation.name
-        lookup = Lookup(self._schema, layout.relation, self._known.types[name])
+        lookup = PostgresLookup(self._schema, layout.relation, self._known.types[name])
         with self._connections.snapshot() as (cursor, snapshot):
             rows = lookup.rows(cursor, query)
             self._numbers.expect(snapshot.message)

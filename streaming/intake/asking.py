@@ -191,7 +191,13 @@ def versions_in(described: Mapping[str, Description]) -> dict[str, int]:
 
 def catalog_in(described: Mapping[str, Description]) -> Catalog:
     """All relations of all configured sources."""
-    catalog = Catalog(tuple(r for each in described.values() for r in each.relations.values()))
+    left_out = {
+        f"{source}.{what}": reason
+        for source, each in described.items()
+        for what, reason in each.left_out.items()
+    }
+    relations = tuple(r for each in described.values() for r in each.relations.values())
+    catalog = Catalog(relations, left_out)
     if not catalog.relations:
         raise WrongUse("the configured sources hold no relations at all")
     catalog.refuse_impossible_references(whole=False)

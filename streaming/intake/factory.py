@@ -52,9 +52,17 @@ def _postgres(
     from sources.postgres.source import PostgresSource
 
     assert database.schema is not None
+    assert database.publication is not None
     with _naming(settings, database):
         connections = DatabaseConnections(settings.name, address, seconds)
-    return PostgresSource(settings.name, settings.topics, connections, database.schema, seconds)
+    return PostgresSource(
+        settings.name,
+        settings.topics,
+        connections,
+        seconds,
+        database.schema,
+        database.publication,
+    )
 
 
 def _mariadb(

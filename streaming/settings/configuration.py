@@ -26,6 +26,7 @@ _TABLES = {
         "postgres_env",
         "postgres_file",
         "schema",
+        "publication",
         "mariadb_env",
         "mariadb_file",
         "marks",
@@ -60,10 +61,10 @@ _NONE_AT_ZERO = {"executor_rows"}
 #: Whether to keep a copy of a relation: "ask" its source instead, or "full" for all rows in memory.
 Keep: TypeAlias = Literal["ask", "full"]
 DatabaseKind: TypeAlias = Literal["postgres", "mariadb"]
-#: Kind of database → a key that belongs to it alone, and its value if it is left out.
-_OWN_KEYS: Mapping[DatabaseKind, tuple[str, str]] = {
-    "postgres": ("schema", "public"),
-    "mariadb": ("marks", "viewsweep_marks"),
+#: Kind of database → the keys that belong to it alone, and their values if they are left out.
+_OWN_KEYS: Mapping[DatabaseKind, Mapping[str, str]] = {
+    "postgres": {"schema": "public", "publication": "viewsweep"},
+    "mariadb": {"marks": "viewsweep_marks"},
 }
 #: Key of an address → its kind of database, and the kind of place where the address stands.
 _DATABASES: Mapping[str, tuple[DatabaseKind, str]] = {
@@ -81,6 +82,8 @@ class DatabaseSettings:
     kind: DatabaseKind
     #: The schema of its tables; None for a kind that has none.
     schema: str | None = None
+    #: The publication of its connector; None for a kind that has none.
+    publication: str | None = None
     #: The table of marks; None for a kind that needs none.
     marks: str | None = None
 
@@ -298,17 +301,19 @@ class _Reader:
             problem = "is missing" if not given else f"and {where}.{given[1]} exclude each other"
             self._refuse(f"{where}.{(given or ['address'])[0]}", problem)
         kind, place = _DATABASES.get(given[0], (None, ""))
-        for other, (key, _) in _OWN_KEYS.items():
-            if other != kind and key in table:
-                self._refuse(f"{where}.{key}", f"belongs to {other}_env or {other}_file")
+        for other, keys in _OWN_KEYS.items():
+            for key in keys:
+                if other != kind and key in table:
+                    self._refuse(f"{where}.{key}", f"belongs to {other}_env or {other}_file")
         if kind is None:
             return None
         for key in ("token_env", "tls_roots"):
             if key in table:
                 self._refuse(f"{where}.{key}", "belongs to address; put TLS into the database's")
         address = self._text(table, given[0], where)
-        key, default = _OWN_KEYS[kind]
-        own = {key: self._text(table, key, where, default)}
+        own = {
+            key: self._text(table, key, where, default) for key, default in _OWN_KEYS[kind].items()
+        }
         is_file = place == "file"
         return DatabaseSettings(
             None if is_file else address, self._beside(address) if is_file else None, kind, **own

@@ -34,7 +34,7 @@ def declared(catalog: Catalog, sources: Mapping[str, SourceSettings]) -> Catalog
                 )
     said = {(s.name, name): form for s in known for name, form in s.relations.items()}
     more = {place: _read(catalog, place, form) for place, form in said.items()}
-    whole = Catalog(tuple(_with(relation, more) for relation in catalog))
+    whole = Catalog(tuple(_with(relation, more) for relation in catalog), catalog.left_out)
     for place, relation in more.items():
         for reference in relation.references:
             with_place = _place(*place)

@@ -267,6 +267,8 @@ class From:
         for relation in self.catalog:
             if (relation.source.lower(), relation.name.lower()) == wanted:
                 return relation
+        if (reason := self.catalog.left_out.get(f"{table.db}.{table.name}")) is not None:
+            self.text.refuse(table, f"{table.db}.{table.name} cannot be used: {reason}")
         known = ", ".join(map(str, self.catalog.relations)) or "none at all"
         self.text.refuse(table, f"there is no relation {table.db}.{table.name}; there are: {known}")
 

@@ -68,7 +68,7 @@ class PostgresDatabase(real.RealDatabase):
     def _opened(self, port: int) -> Source:
         dsn = f"postgresql://postgres@{LOOPBACK}:{port}/postgres"
         connections = DatabaseConnections(NAME, dsn, real.SECONDS)
-        return self._kind(NAME, [self.topic], connections, "public", real.SECONDS)
+        return self._kind(NAME, [self.topic], connections, real.SECONDS)
 
     def _connection(self) -> LocalConnect:
         settings = {NAME: connector(NAME, self.topic, self.server.dsn())}

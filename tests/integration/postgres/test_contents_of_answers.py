@@ -12,11 +12,13 @@ from infra.localbroker import LocalBroker
 from infra.localpostgres import LocalPostgres
 from protocols.errors import SourceViolation, Unreachable, WrongUse
 from protocols.exchange.questions import Query
+from protocols.views.sql import parse_view
 from sources.kafka import Kafka
 from sources.postgres.connecting import DatabaseConnections
-from sources.postgres.lookup import Lookup
+from sources.postgres.lookup import PostgresLookup
 from sources.postgres.source import PostgresSource
 from sources.topics import ends_of
+from streaming.intake.asking import catalog_in
 from tests.cases.stories import KEYED
 from tests.harness.databases import DatabaseWorld
 from tests.harness.postgres import PostgresDatabase
@@ -34,21 +36,21 @@ def database(
 
 def opened(database: PostgresDatabase, dsn: str | None = None, seconds: float = 10.0) -> Any:
     connections = DatabaseConnections(database.name, dsn or database.address, seconds)
-    source = PostgresSource(database.name, [database.topic], connections, "public", seconds)
+    source = PostgresSource(database.name, [database.topic], connections, seconds)
     ends = ends_of(Kafka(database.bootstrap), {"": [database.topic]})[""]
     return closing(source), lambda: source.begin(Kafka(database.bootstrap), ends, None)
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happening: Callable[[], None]) -> None:
     """Lets something happen between an answer's rows and the commit of its message."""
-    rows = Lookup.rows
+    rows = PostgresLookup.rows
 
-    def then(self: Lookup, cursor: Any, query: Any) -> Any:
+    def then(self: PostgresLookup, cursor: Any, query: Any) -> Any:
         found = rows(self, cursor, query)
         happening()
         return found
 
-    monkeypatch.setattr(Lookup, "rows", then)
+    monkeypatch.setattr(PostgresLookup, "rows", then)
 
 
 def insert(connection: psycopg.Connection, id_: int) -> None:
@@ -114,6 +116,48 @@ def test_a_table_whose_changes_show_no_whole_rows_is_left_out(database: Postgres
     with closing_ as source:
         begin()
         assert "r" not in source.describe().relations
+
+
+_OTHER = "DROP PUBLICATION viewsweep; CREATE PUBLICATION viewsweep FOR TABLE"
+_PARTS = """
+CREATE TABLE parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE TABLE first_part PARTITION OF parts FOR VALUES FROM (0) TO (100);
+ALTER TABLE parts REPLICA IDENTITY FULL
+"""
+
+
+def test_a_table_whose_changes_are_not_all_published_is_left_out(
+    database: PostgresDatabase,
+) -> None:
+    """Else its view would stay as it is, without a word."""
+    closing_, begin = opened(database)
+    with closing_ as source, database.connected() as connection:
+        begin()
+        assert "r" in source.describe().relations
+        connection.execute("CREATE TABLE other (id bigint PRIMARY KEY)")
+        connection.execute(_PARTS)
+        for statement, table, reason, mend in (
+            (f"{_OTHER} other", "r", "does not have it", "ADD TABLE public.r"),
+            (f"{_OTHER} r WHERE (x > 1)", "r", "leaves out some of its rows", "DROP TABLE"),
+            ("DROP PUBLICATION viewsweep", "r", "there is no publication", "CREATE PUBLICATION"),
+            (
+                "CREATE PUBLICATION viewsweep FOR ALL TABLES",
+                "parts",
+                "shows its partitions instead",
+                "SET (publish_via_partition_root = true)",
+            ),
+        ):
+            connection.execute(statement)
+            found = source.describe()
+            assert table not in found.relations, statement
+            assert reason in found.left_out[table]
+            assert mend in found.left_out[table]
+        connection.execute(found.left_out["parts"].partition(": ")[2])
+        assert "parts" in source.describe().relations
+        with pytest.raises(
+            WrongUse, match=r"a\.other cannot be used: its changes do not show whole"
+        ):
+            parse_view("v", "SELECT id FROM a.other", catalog_in({"a": source.describe()}))
 
 
 def test_wrong_addresses_are_named(database: PostgresDatabase) -> None:

@@ -67,7 +67,7 @@ def test_each_thing_that_is_missing_is_named_and_mended(
         for mend in lacks.values():
             connection.execute(mend)
         code, lacks = doctor(database)
-        assert set(lacks) == {"publication viewsweep does not have table public.r"}
+        assert set(lacks) == {"r: publication viewsweep does not have it"}
         connection.execute(lacks.popitem()[1].partition(",")[0])
         assert doctor(database) == (0, {})
 

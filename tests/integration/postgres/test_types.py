@@ -99,7 +99,7 @@ def test_values_of_all_types_come_as_they_were_committed(
         world.publish()
         database = world.databases["a"]
         connections = DatabaseConnections("a", database.address, 10.0)
-        with closing(PostgresSource("a", [database.topic], connections, "public", 10.0)) as source:
+        with closing(PostgresSource("a", [database.topic], connections, 10.0)) as source:
             kafka = Kafka(database.bootstrap)
             source.begin(kafka, ends_of(kafka, {"": [database.topic]})[""], None)
             with database.connected() as connection:
