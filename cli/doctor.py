@@ -1,6 +1,7 @@
 """`viewsweep sources doctor` and `sources connector`: databases that are asked directly."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from cli.common import ConfigOption
 from protocols.errors import Unreachable, WrongUse
+from protocols.views.sql import relations_named_in
 from sources.debezium.lack import Lack
 from streaming.settings.configuration import (
     Configuration,
@@ -39,22 +41,46 @@ def doctor(
     """Report what PostgreSQL and MariaDB sources and their connectors lack, and how to fix it.
 
     It changes nothing, except for one mark in the database's log, which has to come back through
-    the topic. Exit code 1 if something is missing.
+    the topic. Exit code 1 if something is missing that the configured views need; faults of other
+    tables and columns are only noted.
     """
     known = read_configuration(config)
+    needed = {each for view in known.views.values() for each in relations_named_in(view.sql)}
     found = {each.name: _lacks(known, each, slot, publication) for each in _chosen(known, source)}
     if as_json:
-        forms = {n: [{"what": w, "mend": m} for w, m in each] for n, each in found.items()}
+        forms = {
+            name: [
+                {"what": each.what, "mend": each.mend, "needed": _is_needed(each, name, needed)}
+                for each in lacks
+            ]
+            for name, lacks in found.items()
+        }
         typer.echo(orjson.dumps(forms).decode())
     else:
         for name, lacks in found.items():
-            typer.echo(
-                f"source {name}: {f'{len(lacks)} findings' if lacks else 'nothing is missing'}"
-            )
-            for what, mend in lacks:
-                typer.echo(f"  {what}\n    {mend}")
-    if any(found.values()):
+            _show(name, lacks, needed)
+    if any(_is_needed(each, name, needed) for name, lacks in found.items() for each in lacks):
         sys.exit(1)
+
+
+def _is_needed(lack: Lack, source: str, needed: set[tuple[str, str]]) -> bool:
+    """Whether the views cannot do without it. They name no column that cannot be used."""
+    if lack.about is None:
+        return True
+    return "." not in lack.about and (source.lower(), lack.about.lower()) in needed
+
+
+def _show(source: str, lacks: Sequence[Lack], needed: set[tuple[str, str]]) -> None:
+    missing = [each for each in lacks if _is_needed(each, source, needed)]
+    number = f"{len(missing)} finding{'s' if len(missing) > 1 else ''}"
+    typer.echo(f"source {source}: {number if missing else 'ready, nothing is missing'}")
+    for each in missing:
+        typer.echo(f"  {each.what}\n    {each.mend}")
+    notes = [each for each in lacks if each not in missing]
+    if notes:
+        typer.echo("  notes on tables and columns that no configured view uses:")
+    for each in notes:
+        typer.echo(f"    {each.what}\n      {each.mend}")
 
 
 def connector(
@@ -62,6 +88,9 @@ def connector(
     config: ConfigOption = Path("warehouse.toml"),
     slot: _Slot = "viewsweep",
     publication: _Publication = None,
+    user: Annotated[
+        str, typer.Option(help="The connector's login, which is not that of the look-ups.")
+    ] = "debezium",
 ) -> None:
     """Print the configuration of a database's Debezium connector, without its password."""
     known = read_configuration(config)
@@ -78,7 +107,7 @@ def connector(
         from sources.mariadb import connector as mariadb
 
         form = mariadb.connector(settings.name, topic, address, known.kafka.bootstrap)
-    form["database.password"] = "…"
+    form |= {"database.user": user, "database.password": "…"}
     typer.echo(orjson.dumps(form, option=orjson.OPT_INDENT_2).decode())
 
 
@@ -110,14 +139,14 @@ def _database(settings: SourceSettings) -> tuple[DatabaseSettings, str]:
 
 def _lacks(
     known: Configuration, settings: SourceSettings, slot: str, publication: str | None
-) -> list[tuple[str, str]]:
-    """The things that a source lacks, each with the way to mend it."""
+) -> list[Lack]:
+    """The things that a source lacks."""
     database, address = _database(settings)
     if database.kind == "postgres":
         found = _of_postgres(settings.name, database, address, slot, publication)
     else:
         found = _of_mariadb(settings.name, database, address)
-    return [*((each.what, each.mend) for each in found), *_of_the_topic(known, settings)]
+    return [*found, *_of_the_topic(known, settings)]
 
 
 def _of_postgres(
@@ -148,7 +177,7 @@ def _of_mariadb(source: str, database: DatabaseSettings, address: str) -> list[L
         return list(examine(cursor, source, connections.database, database.marks))
 
 
-def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[str, str]]:
+def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[Lack]:
     """The things that are missing between the database's log and the topic."""
     from sources.topics import ends_of
     from streaming.intake.factory import opened
@@ -159,5 +188,5 @@ def _of_the_topic(known: Configuration, settings: SourceSettings) -> list[tuple[
             ends = ends_of(known.kafka, {settings.name: settings.topics})[settings.name]
             source.begin(known.kafka, ends, None)
         except (Unreachable, WrongUse) as error:
-            return [(str(error), f"see docs/{settings.database.kind}.md")]
+            return [Lack(str(error), f"docs/{settings.database.kind}.md describes the topic")]
     return []

@@ -265,7 +265,7 @@ def _partitions_of(asking: Consumer, kafka: Kafka, source: str, topic: str) -> l
     if metadata is None:
         raise WrongUse(
             f"source {source}: there is no topic {topic!r} on the broker at {kafka.bootstrap};"
-            f" start the source so that it publishes, or set sources.{source}.topic"
+            f" create it, start the source so that it publishes, or correct sources.{source}.topic"
         )
     try:
         refuse_compacted(kafka, topic, _PATIENCE)

@@ -101,7 +101,8 @@ def _indexes(costs: Costs, indexed: Indexes) -> Iterator[str]:
         options = [f"--on {relation.name}={','.join(names)}" for relation, names in own.items()]
         what = "an index" if len(places) == 1 else "an index each"
         yield (
-            f"{what} on {listed(places)}; for a simulated source, while it is stopped:\n"
+            f"{what} on {listed(places)}: CREATE INDEX in a database; for a simulated source,"
+            " while it is stopped:\n"
             f"viewsweep sources index {source}.db {' '.join(options)}"
         )
 

@@ -73,12 +73,17 @@ def plain_lines(sql: str) -> list[str]:
 
 def sources_named_in(sql: str) -> set[str]:
     """The sources that a text seems to name, in lower case; empty if it is not SQL at all."""
+    return {source for source, _ in relations_named_in(sql)}
+
+
+def relations_named_in(sql: str) -> set[tuple[str, str]]:
+    """The relations that a text seems to name, each after its source, in lower case."""
     try:
         statements = sqlglot.parse(sql, read="duckdb")
     except (SqlglotError, RecursionError):
         return set()
     tables = (table for s in statements if s is not None for table in s.find_all(exp.Table))
-    return {table.db.lower() for table in tables if table.db}
+    return {(table.db.lower(), table.name.lower()) for table in tables if table.db}
 
 
 def _inner_join(name: str, sql: str, root: tree.Node) -> View | None:

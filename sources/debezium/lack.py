@@ -9,12 +9,16 @@ class Lack:
 
     what: str
     mend: str
+    #: The table, or the column as table.column, that alone is concerned: without a view over it
+    #: nothing has to be mended.
+    about: str | None = None
 
 
 def of_left_out(what: str, reason: str) -> Lack:
     """A table or column that no view can use; its reason may end with the statement."""
     problem, _, mend = reason.partition(": ")
-    return Lack(f"{what}: {problem}", mend or "leave it out of views, or cast it in the database")
+    mend = mend or "leave it out of views, or cast it in the database"
+    return Lack(f"{what}: {problem}", mend, what)
 
 
 def of_fault(reason: str) -> Lack:

@@ -94,7 +94,8 @@ def describe(
             continue
         found = _type_of(type_, kind, modifier)
         if found is None:
-            left_out[f"{table}.{name}"] = f"its type {type_} is not one that views can hold"
+            shown = f"{type_[1:]}[]" if type_.startswith("_") else type_
+            left_out[f"{table}.{name}"] = f"its type {shown} is not one that views can hold"
         else:
             columns.setdefault(table, {})[name] = FoundColumn(*found, type_)
     keys, references = _keys(cursor, schema)

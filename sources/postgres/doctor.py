@@ -69,7 +69,8 @@ def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) ->
     for (table,) in cursor.execute(_UNREAD, (schema,)).fetchall():
         yield Lack(
             f"the login is not allowed to read table {schema}.{table}",
-            f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}, if a view uses this table",
+            f"GRANT SELECT ON {schema}.{table} TO {_name(cursor)}",
+            table,
         )
     yield from (of_left_out(*each) for each in left_out.items())
 
@@ -77,7 +78,11 @@ def _tables(cursor: psycopg.Cursor, schema: str, left_out: Mapping[str, str]) ->
 def _slot(cursor: psycopg.Cursor, name: str) -> Iterator[Lack]:
     found = cursor.execute(_SLOT, (name,)).fetchone()
     if found is None:
-        yield Lack(f"there is no replication slot {name}", "start the connector, which creates it")
+        yield Lack(
+            f"there is no replication slot {name}",
+            "start the connector, which creates it; if its task fails, its login may lack the"
+            " right: CREATE ROLE debezium LOGIN REPLICATION PASSWORD '…'",
+        )
         return
     active, status, behind = found
     if status == "lost":
