@@ -30,6 +30,7 @@ _COMMANDS = {
     "trace": "cli.trace",
     "explain": "cli.explain",
     "advise": "cli.advise",
+    "rules": "cli.rules",
     "simulate": "cli.simulate",
     "compare": "cli.compare",
     "demo": "cli.demo",

@@ -27,9 +27,9 @@ here asks a source or touches a row. The results are frozen dataclasses that pri
     references        the relations that a SELECT names, at its top and in its subqueries
     boundcolumns      which of their columns the view's columns fix
     safety            duplicates, and which updates can be followed change by change
-    rules             the statements that would follow them in a single database
 
 The middle parts are P.-Å. Larson and J. Zhou, "Efficient Maintenance of Materialized Outer-Join
 Views" (ICDE 2007); the last one is S. Ceri and J. Widom, "Deriving Production Rules for Incremental
-View Maintenance" (VLDB 1991). Where a printed rule is wrong, the file that holds it says so.
+View Maintenance" (VLDB 1991); its rules are in `protocols/rules`. Where a printed rule is wrong,
+the file that holds it says so.
 """

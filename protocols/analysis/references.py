@@ -16,6 +16,7 @@ not cover is kept only as the relations that it mentions, which are `elsewhere`.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
@@ -23,6 +24,7 @@ from sqlglot import exp
 from protocols.algebra import expressions as ex
 from protocols.views.binding.grouping import has_aggregate
 from protocols.views.binding.resolved import Occurrence, Resolved, SubqueryTest, selects
+from protocols.views.binding.select import Item
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog, Relation
 
@@ -70,6 +72,8 @@ class Selected:
     """One SELECT of a view."""
 
     references: tuple[TableReference, ...]
+    #: What it shows, with each `*` written out.
+    items: tuple[Item, ...] = field(compare=False)
     #: The columns that it shows unchanged.
     shown: tuple[str, ...]
     #: The conditions that all have to hold.
@@ -82,13 +86,11 @@ class Selected:
     places: tuple[exp.Expr, ...] = field(compare=False)
 
 
-def selects_of(sql: str, catalog: Catalog) -> tuple[Selected, ...]:
-    """The SELECTs of a view: one, or all that UNION or INTERSECT connect (Section 8).
+def selects_of(text: Text, query: exp.Query, catalog: Catalog) -> tuple[Selected, ...]:
+    """The SELECTs of a view: one, or all that set operators connect (Section 8).
 
     ViewRefused names the part of the view that the criteria do not cover.
     """
-    text = Text(sql)
-    query = text.query()
     for select in _selects(text, query):
         beyond = _beyond(select)
         if beyond is not None:
@@ -99,13 +101,13 @@ def selects_of(sql: str, catalog: Catalog) -> tuple[Selected, ...]:
 
 def _selects(text: Text, query: exp.Expr) -> Iterator[exp.Select]:
     query = query.unnest()
-    if isinstance(query, exp.Union | exp.Intersect):
+    if isinstance(query, exp.SetOperation):
         yield from _selects(text, query.left)
         yield from _selects(text, query.right)
     elif isinstance(query, exp.Select):
         yield query
     else:
-        text.refuse(query, "only SELECT, UNION and INTERSECT are looked at for safe references")
+        text.refuse(query, "safe references are looked for in SELECT and set operations only")
 
 
 def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
@@ -136,9 +138,10 @@ def _selected(select: Resolved) -> Selected:
             subqueries.append(_subquery(test))
         else:
             elsewhere += test.select.below
-    shown = (value.name for value in select.shown if isinstance(value, ex.Column))
+    shown = (i.value.name for i in select.shown if isinstance(i.value, ex.Column))
     return Selected(
         _references(select.occurrences),
+        select.shown,
         tuple(dict.fromkeys(shown)),
         select.conditions,
         tuple(subqueries),
@@ -165,8 +168,8 @@ def _subquery(test: SubqueryTest) -> Subquery:
         "negative" if test.negated != test.asked.every else "positive",
         _references(select.occurrences),
         select.conditions,
-        test.compared or (),
-        () if test.compared is None else (_compare(test, *test.compared),),
+        tuple(chain.from_iterable(test.compared)),
+        tuple(_compare(test, *pair) for pair in test.compared),
         test.at,
         tuple(each.at for each in select.occurrences),
     )

@@ -11,7 +11,7 @@ subquery a row that comes makes rows of the view go, and the other way round:
 
 Two things are added to the paper. NOT IN and … ALL become true when the last row goes, and unknown
 by a NULL; so for DU-safety the values that they compare must never be NULL. And after a deletion
-that is not DU-safe it must be checked whether another row still excludes (see `rules`).
+it must always be checked whether another row still excludes (`protocols/rules`).
 """
 
 from collections.abc import Collection
@@ -28,6 +28,7 @@ from protocols.analysis.boundcolumns import (
 from protocols.analysis.dependencies import inner_join
 from protocols.analysis.references import Selected, Subquery, TableReference, selects_of
 from protocols.analysis.wording import listed, value_text
+from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog
 
 #: How a change is followed: from the change alone, with a look at the rows of the view or of the
@@ -95,7 +96,8 @@ class SelectAnalysis:
 
 def analysed(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...]:
     """Analyses each SELECT of a view; ViewRefused names the part that the criteria do not cover."""
-    return tuple(analysis_of(select) for select in selects_of(sql, catalog))
+    text = Text(sql)
+    return tuple(analysis_of(select) for select in selects_of(text, text.query(), catalog))
 
 
 def analysis_of(select: Selected) -> SelectAnalysis:
@@ -163,13 +165,13 @@ def _elsewhere(reference: TableReference) -> Safety:
 def _safety(
     reference: TableReference, place: Place, safe: tuple[bool, bool], because: str
 ) -> Safety:
-    """A verdict, with how changes are followed under it (5.4, 6.2 and 7.2)."""
+    """A verdict, with how rules follow changes under it (`protocols/rules`)."""
     insert_safe, delete_safe = safe
-    inserted: Way = "alone" if insert_safe else "anew" if place == "negative" else "with a look"
-    deleted: Way = "alone" if delete_safe else "with a look" if place == "negative" else "anew"
-    updated: Way = "alone" if insert_safe and delete_safe else "anew"
-    if place == "elsewhere":
-        inserted = deleted = "anew"
+    otherwise: Way = "anew" if place == "elsewhere" else "with a look"
+    inserted: Way = "alone" if insert_safe else otherwise
+    # What a negative subquery excluded may be excluded by a row that came with the deletion.
+    deleted: Way = "alone" if delete_safe and place != "negative" else otherwise
+    updated: Way = "alone" if inserted == deleted == "alone" else otherwise
     name, relation = reference.name, str(reference.relation)
     return Safety(
         name, relation, place, insert_safe, delete_safe, inserted, deleted, updated, because

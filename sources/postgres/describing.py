@@ -81,14 +81,19 @@ _HEADER, _SCALE_BITS = 4, 0x7FF
 
 
 def describe(
-    cursor: psycopg.Cursor, source: str, schema: str, publication: str = PUBLICATION
+    cursor: psycopg.Cursor, source: str, schema: str, publication: str | None = PUBLICATION
 ) -> DescribedSchema:
-    """The relations of a schema that the login may read, and whose changes are published."""
+    """The relations of a schema that the login may read, and whose changes are published.
+
+    Without a `publication` it does not matter what is published.
+    """
     columns: dict[str, dict[str, FoundColumn]] = {}
     left_out: dict[str, str] = {}
-    published = Published(cursor, schema, publication)
+    published = None if publication is None else Published(cursor, schema, publication)
     for table, is_full, name, type_, kind, modifier in cursor.execute(_COLUMNS, (schema,)):
-        lack = published.lack_of(table) if is_full else _no_whole_rows(schema, table)
+        lack = None
+        if published is not None:
+            lack = published.lack_of(table) if is_full else _no_whole_rows(schema, table)
         if lack is not None:
             left_out[table] = lack
             continue

@@ -7,13 +7,14 @@ in the whole view.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from sqlglot import exp
 
 from protocols.algebra.expressions import Condition, Expression, conjuncts
 from protocols.views import tree
 from protocols.views.binding.conditions import SubqueryQuestion, asked, bare, row_of, without_not
-from protocols.views.binding.select import Binder, Select
+from protocols.views.binding.select import Binder, Item, Select
 from protocols.views.binding.sources import Common
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner
@@ -38,8 +39,8 @@ class SubqueryTest:
     #: Whether NOT stands before it.
     negated: bool
     asked: SubqueryQuestion
-    #: The value that is compared, and the item of the subquery; None for EXISTS.
-    compared: tuple[Expression, Expression] | None
+    #: Each value that is compared, with its item of the subquery; none for EXISTS.
+    compared: tuple[tuple[Expression, Expression], ...]
     select: "Resolved"
 
 
@@ -54,7 +55,7 @@ class Resolved:
     tests: tuple[SubqueryTest, ...]
     #: The relations of all other subqueries in conditions and values.
     elsewhere: tuple[Occurrence, ...]
-    shown: tuple[Expression, ...]
+    shown: tuple[Item, ...]
 
     @property
     def below(self) -> tuple[Occurrence, ...]:
@@ -106,30 +107,31 @@ def _resolved(select: Select, links: tuple[exp.Expr, ...]) -> Resolved:
 
 
 def _test(select: Select, part: exp.Expr) -> SubqueryTest | None:
-    """A conjunct that asks a subquery without groups and compares no further subqueries or rows."""
+    """A conjunct that asks a subquery without groups and compares no further subqueries."""
     node, negated = without_not(part)
     question = asked(node)
-    if question is None or (question.value is not None and row_of(question.value) is not None):
+    if question is None:
         return None
     within, inner = select.inners[id(bare(question.query))]
     sides = _sides(question, inner)
     if within.grouping is not None or any(
-        each.find(exp.Query) is not None for each in (*sides, *inner.links)
+        each.find(exp.Query, exp.Star) is not None
+        for each in (*chain.from_iterable(sides), *inner.links)
     ):
         return None
-    scalars = (select.of_both(), inner.of_both)
-    compared = None
-    if sides:
-        value, item = (s.typed(each)[0] for s, each in zip(scalars, sides, strict=True))
-        compared = value, item
+    around, below = select.of_both(), inner.of_both
+    compared = tuple((around.typed(one)[0], below.typed(other)[0]) for one, other in sides)
     read = _resolved(within, tuple(inner.links))
     return SubqueryTest(part, negated, question, compared, read)
 
 
-def _sides(question: SubqueryQuestion, inner: Inner) -> tuple[exp.Expr, ...]:
+def _sides(question: SubqueryQuestion, inner: Inner) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The values and items that are compared; of rows, value by value."""
     if question.value is None:
-        return ()
-    return question.value, inner.select.expressions[0].unalias()
+        return []
+    values = row_of(question.value) or [question.value]
+    items = [each.unalias() for each in inner.select.expressions]
+    return list(zip(values, items, strict=True))
 
 
 def _occurrences(

@@ -131,7 +131,7 @@ class Select:
         self.conjuncts: list[tuple[exp.Expr, Condition | None]] = []
         #: The subqueries of its conditions, as first read, by the identity of their nodes.
         self.inners: dict[int, tuple[Select, Inner]] = {}
-        self.shown: list[Expression] = []
+        self.shown: list[Item] = []
 
     def bound(self) -> Bound:
         """Reads the whole SELECT."""
@@ -140,7 +140,7 @@ class Select:
             self.filter(where.this)
         self.group()
         items = list(self._items())
-        self.shown = [item.value for item in items]
+        self.shown = items
         if self.select.args.get("distinct"):
             return self._distinct(items)
         columns = tuple(

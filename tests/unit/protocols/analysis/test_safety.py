@@ -70,7 +70,7 @@ def test_section_5_5_ff_res_needs_distinct_and_its_reference_res_is_not_safe() -
     assert not _analysis(FF_RES_DISTINCT).duplicates.possible
     psgr, res = _analysis(FF_RES_DISTINCT).references
     assert (psgr.inserted, psgr.deleted, psgr.updated) == ("alone", "alone", "alone")
-    assert (res.inserted, res.deleted, res.updated) == ("with a look", "anew", "anew")
+    assert (res.inserted, res.deleted, res.updated) == ("with a look", "with a look", "with a look")
     assert str(res) == (
         "res is not safe: none of its keys is bound (res_id, (psgr_id, flight_id), "
         "(flight_id, seat)); with res.res_id one would be"
@@ -118,13 +118,24 @@ def test_other_comparisons_with_any_bind_nothing(operator: str) -> None:
     assert (ff.place, ff.insert_safe) == ("positive", False)
 
 
+def test_section_6_3_in_over_several_columns_binds_each_of_them() -> None:
+    sql = "SELECT * FROM air.res WHERE ({}) IN (SELECT {} FROM air.flight)"
+    both = sql.format("flight_id, seat", "flight_no, day")
+    assert str(_verdict(both, "flight")) == (
+        "flight is safe: its key (flight_no, day) is bound by correlation"
+    )
+    assert not _verdict(sql.format("flight_id", "flight_no"), "flight").insert_safe
+
+
 # -- Section 7 -------------------------------------------------------------------------------------
 
 
 def test_section_7_3_the_nested_reference_of_bad_flight_is_i_safe_and_du_safe() -> None:
     flight = _verdict(BAD_FLIGHT, "flight")
     assert (flight.insert_safe, flight.delete_safe) == (True, True)
-    assert (flight.inserted, flight.deleted, flight.updated) == ("alone", "alone", "alone")
+    assert flight.inserted == "alone"
+    # The same statement may insert a row that excludes the same rows.
+    assert (flight.deleted, flight.updated) == ("with a look", "with a look")
     assert str(flight) == "flight is DU-safe: its key flight_id is bound by correlation"
 
 
@@ -133,7 +144,11 @@ def test_definition_7_1_a_subquery_may_only_speak_of_bound_columns() -> None:
     sql = BAD_FLIGHT.replace("SELECT res_id", "SELECT DISTINCT seat")
     flight = _verdict(sql, "flight")
     assert (flight.insert_safe, flight.delete_safe) == (False, False)
-    assert (flight.inserted, flight.deleted, flight.updated) == ("anew", "with a look", "anew")
+    assert (flight.inserted, flight.deleted, flight.updated) == (
+        "with a look",
+        "with a look",
+        "with a look",
+    )
     assert str(flight) == (
         "flight is not I-safe: its subquery mentions res.flight_id, which is not bound; show it"
     )
@@ -142,7 +157,11 @@ def test_definition_7_1_a_subquery_may_only_speak_of_bound_columns() -> None:
 def test_definition_7_3_du_safety_needs_a_key_as_well() -> None:
     sql = BAD_FLIGHT.replace("flight.flight_id = res.flight_id", "flight.day = res.seat")
     flight = _verdict(sql, "flight")
-    assert (flight.inserted, flight.deleted, flight.updated) == ("alone", "with a look", "anew")
+    assert (flight.inserted, flight.deleted, flight.updated) == (
+        "alone",
+        "with a look",
+        "with a look",
+    )
     assert str(flight).startswith(
         "flight is I-safe, but not DU-safe: none of its keys is bound (flight_id, (flight_no, day))"
     )
@@ -250,7 +269,6 @@ def test_section_8_each_select_of_a_union_is_looked_at_by_itself() -> None:
         ("SELECT a FROM (SELECT seat AS a FROM air.res) q", "in subqueries of FROM"),
         ("SELECT seat FROM air.reservation", r"no relation air\.reservation; there are: air\.fli"),
         ("SELECT chair FROM air.res", "no relation in FROM has a column 'chair'"),
-        ("SELECT seat FROM air.res EXCEPT SELECT day FROM air.flight", "only SELECT, UNION and"),
     ],
 )
 def test_what_the_criteria_do_not_speak_of_is_refused(sql: str, message: str) -> None:
