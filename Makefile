@@ -49,6 +49,8 @@ soak: setup
 	$(BIN)/python -m bench.answers --database postgres
 	$(BIN)/python -m bench.answers --database mariadb
 	$(BIN)/python -m bench.databasecrashes --on mixed
+	$(BIN)/python -m bench.rules campaign
+	$(BIN)/python -m bench.rules writers
 
 # The tables of the README and the pictures beside them.
 tables: setup

@@ -28,30 +28,32 @@ def is_positive(formula: Formula, branch: int, positive: bool = True) -> bool | 
     return right if left is None else left
 
 
-def equal(one: str, other: str, never_null: bool, *, of_one_type: bool = True) -> str:
-    """The condition that two values are the same, NULL being equal to NULL.
-
-    Arrays are compared in this way, and can be hashed and indexed; the other half can use an index
-    on the plain column.
-    """
-    if never_null:
-        return f"{one} = {other}"
-    plain = f"({one} = {other} OR ({one} IS NULL AND {other} IS NULL))"
-    return f"ARRAY[{one}] = ARRAY[{other}] AND {plain}" if of_one_type else plain
-
-
 def same_row(view: RuledView, one: str, other: str) -> str:
     """The condition that two rows with the view's columns are the same."""
-    alike = isinstance(view.formula, int)
-    return " AND ".join(
-        equal(
-            f"{one}.{quoted(each.name)}",
-            f"{other}.{quoted(each.name)}",
-            each.never_null,
-            of_one_type=alike,
-        )
+    pairs = [
+        (f"{one}.{quoted(each.name)}", f"{other}.{quoted(each.name)}", each.never_null)
         for each in view.columns
-    )
+    ]
+    return _all_equal(pairs, hashed=isinstance(view.formula, int))
+
+
+def _all_equal(pairs: Sequence[tuple[str, str, bool]], *, hashed: bool) -> str:
+    """The condition that pairs of values are equal, given whether one of each is never NULL.
+
+    If all can be NULL, a join by them would compare every two rows. So they are compared as arrays
+    as well, which are equal if their NULLs are, and which can be hashed and indexed.
+    """
+    alone = hashed and not any(never_null for *_, never_null in pairs)
+    return " AND ".join(equal(*pair, as_arrays=alone) for pair in pairs)
+
+
+def equal(one: str, other: str, never_null: bool, *, as_arrays: bool) -> str:
+    """The condition that two values are the same, NULL being equal to NULL."""
+    if never_null:
+        return f"{one} = {other}"
+    # Unlike IS NOT DISTINCT FROM this can use an index.
+    plain = f"({one} = {other} OR ({one} IS NULL AND {other} IS NULL))"
+    return f"ARRAY[{one}] = ARRAY[{other}] AND {plain}" if as_arrays else plain
 
 
 def _holds(view: RuledView, formula: Formula, branch: int, has_it: bool | None) -> str | bool:
@@ -70,16 +72,14 @@ def _has(branch: Branch, columns: Sequence[Column], alone: bool) -> str:
     select = over(branch, columns, {})
     select.set("expressions", [exp.Literal.number(1)])
     select.set("distinct", None)
-    values = [value.sql("postgres") for value in item_values(branch)]
-    known = branch.never_null
-    for value, never_null, column in zip(values, known, columns, strict=True):
-        same = equal(
-            f"({value})",
-            f"{ROW}.{quoted(column.name)}",
-            never_null or column.never_null,
-            of_one_type=alone,
+    pairs = [
+        (f"({value.sql('postgres')})", f"{ROW}.{quoted(column.name)}", never or column.never_null)
+        for value, column, never in zip(
+            item_values(branch), columns, branch.never_null, strict=True
         )
-        restricted(select, exp.maybe_parse(same, dialect="postgres"))
+    ]
+    same = _all_equal(pairs, hashed=alone)
+    restricted(select, exp.maybe_parse(same, dialect="postgres"))
     return f"EXISTS (\n{select.sql('postgres', pretty=True)})"
 
 
