@@ -27,6 +27,7 @@ _COMMANDS = {
     "run": "cli.run",
     "status": "cli.status",
     "check": "cli.check",
+    "audit": "cli.audit",
     "trace": "cli.trace",
     "explain": "cli.explain",
     "advise": "cli.advise",

@@ -75,7 +75,7 @@ def stretch(
     root = _root(view)
     # The sweep applies the condition to its change again, so it needs the condition's columns.
     tested = columns_of(root.condition) if root.condition else ()
-    rows, last = yield from _page(mailbox, root, after, limit, 0, tested)
+    rows, last = yield from page(mailbox, root, after, limit, 0, tested)
     sweep = Sweep(view, mailbox)
     part, _ = yield from sweep.view_change(plan(view, root), rows, position=0, before=0)
     return FirstStatePart(None if part is None else total([part]), last)
@@ -90,9 +90,9 @@ def in_pages(limit: int) -> Reading[Frame]:
         if keys is not None or not atom.relation.key:
             rows = yield from asof(mailbox, atom, keys, cut, position)
             return rows
-        rows, last = yield from _page(mailbox, atom, None, limit, cut)
+        rows, last = yield from page(mailbox, atom, None, limit, cut)
         while last is not None:
-            more, last = yield from _page(mailbox, atom, last, limit, cut)
+            more, last = yield from page(mailbox, atom, last, limit, cut)
             rows = rows.plus(more)
         return rows.select(atom.renaming)
 
@@ -105,7 +105,7 @@ def _root(view: View) -> Atom:
     return next(keyed, view.atoms[0])
 
 
-def _page(
+def page(
     mailbox: Mailbox[D],
     atom: Atom,
     after: Key | None,
@@ -120,7 +120,7 @@ def _page(
     relation, condition = atom.relation, atom.condition
     needed = {*atom.columns, *relation.key, *further}
     columns = tuple(column for column in relation.column_names if column in needed)
-    page = Page(after, limit) if relation.key else None
-    question: Query[D] = Query(relation, columns, condition, None, page)
+    wanted = Page(after, limit) if relation.key else None
+    question: Query[D] = Query(relation, columns, condition, None, wanted)
     (found,) = yield [question]
     return at_cut(mailbox, question, found, cut), found.last_key

@@ -219,8 +219,8 @@ def test_errors_that_the_condition_of_the_atom_excludes_are_caught(
 
 def test_an_uncorrected_page_of_the_first_state_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     right = "at_cut(mailbox, question, found, cut), found.last_key"
-    uncorrected = planted(firststate._page, right, "found.rows, found.last_key")
-    monkeypatch.setattr(firststate, "_page", uncorrected)
+    uncorrected = planted(firststate.page, right, "found.rows, found.last_key")
+    monkeypatch.setattr(firststate, "page", uncorrected)
     assert _hunted().of("wrong")
 
 
