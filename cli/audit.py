@@ -44,7 +44,7 @@ def audit(
     chosen = configuration.views.values() if view is None else [configuration.view(view)]
     amount = Amount(FRACTION if fraction is None else fraction, rows)
     stopping = threading.Event()
-    found = [audit_view(configuration, each, amount, report, stopping) for each in chosen]
+    found = [audit_view(configuration, each.name, amount, report, stopping) for each in chosen]
     if json:
         form = [each.to_json() for each in found]
         sys.stdout.write(orjson.dumps(form if view is None else form[0]).decode() + "\n")

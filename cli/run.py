@@ -87,6 +87,8 @@ def _say_how_it_ended(status: JobStatus) -> None:
     for each in status.views:
         how = "stopped" if each.failed is None else "failed"
         report(f"view {each.name}: {how} at position {each.position:,}")
+        if each.audit is not None and not each.audit.holds:
+            report(f"audit: {each.audit}")
     if status.behind != "-":
         report(f"behind the topics: {status.behind}")
 

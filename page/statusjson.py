@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streaming.figures.answers import AnswerFigures
+from streaming.figures.audited import audited_from
 from streaming.figures.heldback import HeldBack, Waiting
 from streaming.figures.measuring import Behind
 from streaming.figures.status import JobStatus, SourceStatus, ViewStatus, Wait
@@ -36,7 +37,8 @@ def _source(name: str, form: Mapping[str, Any]) -> SourceStatus:
 
 def _view(name: str, form: Mapping[str, Any]) -> ViewStatus:
     held = None if form["held_back"] is None else _held_back(form["held_back"])
-    return ViewStatus(**{**form, "name": name, "held_back": held})
+    audit = None if form["audit"] is None else audited_from(form["audit"])
+    return ViewStatus(**{**form, "name": name, "held_back": held, "audit": audit})
 
 
 def _held_back(form: Mapping[str, Any]) -> HeldBack:

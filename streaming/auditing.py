@@ -23,7 +23,7 @@ from streaming.figures.audited import Audited
 from streaming.figures.measuring import Measures
 from streaming.intake.asking import Sources, refuse_reset, versions_in
 from streaming.intake.reading import Reading, nothing_received
-from streaming.settings.configuration import Configuration, ViewSettings
+from streaming.settings.configuration import Configuration
 from warehouse.audited import AuditedTables
 from warehouse.definition import stored_view
 from warehouse.standing import Standing
@@ -46,14 +46,14 @@ class Amount:
 
 def audit(
     configuration: Configuration,
-    settings: ViewSettings,
+    name: str,
     amount: Amount,
     report: Callable[[str], None],
     stopping: threading.Event,
 ) -> Audited:
-    """Audits a view at the position of its last commit."""
+    """Audits the view of this name at the position of its last commit."""
     began, at = time.monotonic(), time.time()
-    view = stored_view(configuration.warehouse / settings.name)
+    view = stored_view(configuration.warehouse / name)
     tables = AuditedTables(configuration.warehouse, view)
     measures = Measures()
     with ExitStack() as made:

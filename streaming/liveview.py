@@ -74,6 +74,7 @@ def facts(status: JobStatus) -> dict[str, str]:
     held = ", ".join(held.missing for held in status.held_back)
     failed = ", ".join(view.name for view in status.views if view.failed is not None)
     silent = ", ".join(source.name for source in status.sources if source.reachable is False)
+    wrong = ", ".join(view.name for view in status.views if view.audit and not view.audit.holds)
     large = status.batches_on_executors
     return {
         **_positions(status),
@@ -87,6 +88,7 @@ def facts(status: JobStatus) -> dict[str, str]:
         "view rows": f"{status.view_rows:,}",
         **({"waits for": "; ".join(map(str, status.waits))} if status.waits else {}),
         **({"failed": failed} if failed else {}),
+        **({"an audit found wrong rows in": wrong} if wrong else {}),
         **({"no answer from": silent} if silent else {}),
         **({"held back for": held} if held else {}),
         **({"batches on executors": f"{large:,} of {status.batches:,}"} if large else {}),

@@ -68,6 +68,15 @@ class Audited:
         }
 
 
+def audited_from(form: Mapping[str, Any]) -> Audited:
+    """The audit whose `to_json` this is; the values of rows are as JSON has them."""
+    known = {name: value for name, value in form.items() if name != "verdict"}
+    rows = [Difference(**{**each, "row": tuple(each["row"])}) for each in form["differences"]]
+    at = datetime.datetime.fromisoformat(form["at"]).timestamp()
+    more = {"at": at, "differences": tuple(rows), "troubles": tuple(form["troubles"])}
+    return Audited(**{**known, **more})
+
+
 def in_words(difference: Difference) -> str:
     """`current` has (1, 'p') 2 times instead of once."""
     row = shown_row(difference.row)

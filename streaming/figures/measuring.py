@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from streaming.figures.answers import AnswersBySource
+from streaming.figures.audited import Audited
 from streaming.figures.heldback import HeldBack
 
 Phase: TypeAlias = Literal["checking", "first state", "starting Spark", "keeping", "ending"]
@@ -122,6 +123,8 @@ class Measures:
     held_back: dict[str, HeldBack] = field(default_factory=dict)
     #: Source → how far the views are behind; empty until that is known.
     behind: dict[str, Behind] = field(default_factory=dict)
+    #: View → its last audit, or the last one that found something.
+    audits: dict[str, Audited] = field(default_factory=dict)
     freshness: Freshness = field(default_factory=Freshness)
     answers: AnswersBySource = field(default_factory=AnswersBySource)
     _noting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)

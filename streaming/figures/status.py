@@ -10,6 +10,7 @@ from typing import Any
 
 from protocols.exchange.inclusion import Reads
 from streaming.figures.answers import AnswerFigures
+from streaming.figures.audited import Audited
 from streaming.figures.heldback import HeldBack
 from streaming.figures.measuring import Behind, Measures, Phase
 
@@ -52,6 +53,8 @@ class ViewStatus:
     held_back: HeldBack | None
     #: The reason why the job keeps it no longer; None while it does.
     failed: str | None
+    #: Its last audit in this job, or the last one that found something; None before the first.
+    audit: Audited | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class JobStatus:
 
 def _of_view(view: ViewStatus) -> dict[str, Any]:
     held = None if view.held_back is None else view.held_back.to_json()
-    form = {**vars(view), "vector": dict(view.vector), "held_back": held}
+    audit = None if view.audit is None else view.audit.to_json()
+    form = {**vars(view), "vector": dict(view.vector), "held_back": held, "audit": audit}
     del form["name"]
     return form
 

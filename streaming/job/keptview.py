@@ -221,6 +221,7 @@ class KeptView:
             committed_at=self._storing.committed_at,
             held_back=None if self.failed else self._measures.held_back.get(self.view.name),
             failed=self.failed,
+            audit=self._measures.audits.get(self.view.name),
         )
 
     @property

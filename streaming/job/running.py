@@ -32,6 +32,7 @@ from sources.topics import refuse_lost
 from streaming.figures.answers import AnswerFigures
 from streaming.figures.status import SourceStatus, ViewStatus
 from streaming.intake.reading import Reading, nothing_received, offsets_from
+from streaming.job.audits import Audits
 from streaming.job.checked import Checked
 from streaming.job.context import Context
 from streaming.job.firststate import FirstState
@@ -90,6 +91,9 @@ class Running:
                 context.stopping,
             )
             self._watching.start(checked.sources.watched())
+            every = context.configuration.job.audit_every
+            if every is not None:
+                Audits(context, every, self._kept_now).start()
             self._made = made.pop_all()
 
     # -- before the first batch ------------------------------------------------------------------
@@ -150,6 +154,10 @@ class Running:
     def views(self) -> Sequence[KeptView]:
         """All views, also those that have failed."""
         return self._views.all
+
+    def _kept_now(self) -> list[str]:
+        """The names of the views that have not failed; any thread may ask."""
+        return [view.view.name for view in self._views.kept]
 
     @property
     def failure(self) -> BaseException | None:

@@ -16,6 +16,7 @@ from sources.kafka import Kafka
 from streaming.settings.kafkasection import KEYS, kafka_in
 from streaming.settings.pagesection import KEYS as PAGE_KEYS
 from streaming.settings.pagesection import PageSettings, page_in
+from streaming.settings.periods import seconds_of
 from streaming.settings.sqlfiles import sql_in
 
 _TABLES = {
@@ -49,6 +50,7 @@ _TABLES = {
         "upkeep_every_seconds",
         "readers_minutes",
         "patience_seconds",
+        "audit_every",
     },
 }
 #: The directory, beside the views, of Spark's checkpoints for jobs with several views.
@@ -171,6 +173,8 @@ class JobSettings:
     readers_minutes: float = 10.0
     #: How long a source or a topic that does not answer is asked again before the job gives up.
     patience_seconds: float = 60.0
+    #: The seconds from one audit of the views to the next; None for no audits.
+    audit_every: float | None = None
 
 
 @dataclass(frozen=True)
@@ -383,8 +387,13 @@ class _Reader:
     def _job(self) -> JobSettings:
         table = self._table(self._content, "job", "")
         defaults = JobSettings()
-        values = {key: self._positive(table, key, getattr(defaults, key)) for key in _TABLES["job"]}
-        return JobSettings(**values)
+        numbers = _TABLES["job"] - {"audit_every"}
+        values = {key: self._positive(table, key, getattr(defaults, key)) for key in numbers}
+        try:
+            every = seconds_of(table["audit_every"]) if "audit_every" in table else None
+        except WrongUse as error:
+            self._refuse("job.audit_every", str(error))
+        return JobSettings(**values, audit_every=every)
 
     def _positive(self, table: dict[str, Any], key: str, default: Any, where: str = "job") -> Any:
         value = table.get(key, default)

@@ -17,6 +17,10 @@ from deltalake import DeltaTable
 
 from cli import main as commandline
 from infra.localbroker import LocalBroker
+from page.statusjson import status_from
+from streaming.figures.status import JobStatus
+from streaming.liveview import facts
+from tests.harness.waiting import eventually
 from tests.harness.world import World, start
 
 
@@ -153,3 +157,31 @@ def test_wrong_use_is_said(audit: Auditing) -> None:
         code, found = audit(*options)
         assert code == 2
         assert "fraction" in found["err"]
+
+
+def _differs(status: JobStatus) -> bool:
+    audited = status.views[0].audit
+    return audited is not None and not audited.holds
+
+
+def test_a_job_audits_its_views_by_itself(audit: Auditing) -> None:
+    world = audit.world
+    with world.job(protocol="batched-sweep", audit_every='"1s"') as job:
+        start(job)
+        eventually(lambda: job.status().views[0].audit is not None, "an audit was made")
+        found = job.status().views[0].audit
+        assert found is not None
+        assert found.holds
+        assert found.questions > 0
+        DeltaTable(audit.table / "changes").update({"t": "'forged'"}, predicate="id > 0")
+        eventually(lambda: _differs(job.status()), "the audit found it")
+        status = job.status()
+        found = status.views[0].audit
+        assert found is not None
+        assert "an audit found wrong rows in" in facts(status)
+        assert any("forged" in report for report in world.reports)
+        form = orjson.loads(orjson.dumps(status.to_json()))
+        assert form["views"]["v"]["audit"]["verdict"] == "differs"
+        back = status_from(form).views[0].audit
+        assert back is not None
+        assert (back.differences, back.position) == (found.differences, found.position)

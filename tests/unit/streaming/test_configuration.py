@@ -180,6 +180,9 @@ WRONG = {
     ),
     "views.second.history_hours has to be a number above 0, not -1": GOOD.replace("48", "-1"),
     "views.second.history_hours has to be a number above 0, not 'all'": GOOD.replace("48", "'all'"),
+    'job.audit_every has to be a time such as "90s", "10m", "1h" or "2d", not 60': GOOD.replace(
+        "readers_minutes = 0.5", "audit_every = 60"
+    ),
     "job.readers_minutes has to be a number above 0, not 0": GOOD.replace("0.5", "0"),
     "job.upkeep_every_seconds has to be a number above 0, not 0": GOOD.replace("= 5", "= 0"),
     "job.page_rows has to be a whole number above 0, not -1": GOOD + "page_rows = -1",
@@ -255,3 +258,10 @@ def test_another_protocol_may_be_chosen_and_must_exist(directory: Path) -> None:
         WrongUse, match=r"there is no protocol .magic.; choose one of: sweep, .*naive"
     ):
         view.with_protocol("magic")
+
+
+def test_audits_are_made_every_so_often_if_wanted(directory: Path) -> None:
+    assert read_configuration(written(directory, GOOD)).job.audit_every is None
+    for text, seconds in (("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)):
+        content = GOOD.replace("readers_minutes = 0.5", f'audit_every = "{text}"')
+        assert read_configuration(written(directory, content)).job.audit_every == seconds
