@@ -133,3 +133,30 @@ def audited(
     mailbox = Mailbox(asked.received, vector, position)
     audit = Audit(view, mailbox, Held(data), asked, random)
     return audit.look_at(lambda _: rows), asked
+
+
+@dataclass
+class Hunt:
+    """The audits of states that a planted defect has made wrong."""
+
+    #: Wrong states, and those that an audit of all rows, or of some, calls wrong.
+    wrong: int = 0
+    found: int = 0
+    found_by_stretches: int = 0
+    #: The rows that these had looked at when they found the first difference.
+    looked_at: list[int] = field(default_factory=list)
+
+    def over(self, outcome: Outcome, view: AnyView, contents: Any, random: Random) -> None:
+        """Audits each wrong state of a run; `contents` has the view at any vector."""
+        for state in states(view, outcome):
+            _, vector, rows = state
+            held = FRAMES.rows(Frame(rows)).counts
+            if dict(held) == contents.at(vector):
+                continue
+            self.wrong += 1
+            whole, _ = audited(view, outcome, state, 10**6, random)
+            self.found += bool(whole.wrong or whole.troubles)
+            some, _ = audited(view, outcome, state, max(1, int(rows[COUNT].sum()) - 1), random)
+            if some.wrong or some.troubles:
+                self.found_by_stretches += 1
+                self.looked_at.append(some.first_after or some.rows)

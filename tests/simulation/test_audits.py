@@ -15,6 +15,7 @@ from protocols.simulation.campaign import Campaign, Family
 from protocols.simulation.journal import Outcome
 from protocols.simulation.setting import setting_of
 from protocols.views.tree import AnyView
+from tests.harness.plantedinruns import SLIPS, hunted
 from tests.harness.simulatedaudits import audited, states
 
 BATCHED = PROTOCOLS["batched-sweep"]
@@ -85,3 +86,10 @@ def test_stretches_find_most_damaged_rows_too() -> None:
             caught += found.wrong > 0
     assert damages > 10
     assert caught * 3 > damages
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_planted_defect_is_found(name: str) -> None:
+    hunt = hunted(name, range(60), enough=1)
+    assert hunt.wrong, "vacuous: the defect made no state wrong"
+    assert hunt.found == hunt.wrong
