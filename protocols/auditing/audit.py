@@ -18,18 +18,19 @@ import polars as pl
 
 from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import Frame
-from protocols.auditing.handles import Cover, Handle, covers_of
-from protocols.auditing.stretches import Stretch, drawn, whole, worked_out
+from protocols.auditing.handles import Cover, Handle, Root, covers_of
+from protocols.auditing.stretches import Stretch, drawn, following, whole, worked_out
 from protocols.errors import SourceViolation, ViewsweepError
 from protocols.exchange.mailbox import Mailbox
 from protocols.exchange.questions import Question, Snapshot
+from protocols.exchange.stretch import Key
 from protocols.exchange.together import finish
 from protocols.operators.keys import ALL, Keys, These
 from protocols.operators.placed import without
 from protocols.views.tree import AnyView
 
-#: The values of a stretch, at most.
-AT_ONCE = 1000
+#: The values of a stretch, at most: of one drawn at random, and of one of all.
+AT_ONCE, IN_ORDER = 2_500, 10_000
 #: Of the rows that differ so many are named.
 NAMED = 20
 #: A view may lack nearly all its rows, so the number of stretches has a limit of its own.
@@ -113,13 +114,18 @@ class Audit:
     def _look_at(self, rows: int, stopping: Callable[[], bool]) -> None:
         there = self.found.of
         covers = covers_of(self._view)
-        if not covers or rows >= there > 0:
+        if not covers:
             self._compare(ALL, self._due_in_all)
-            self.found.stretches += 1
             return
         self._left = self._handles(covers)
+        if rows >= there:
+            for handle, values in self._left:
+                self._look_at_all(handle, values, stopping)
+            return
         most = _FEW * (len(self._left) + -(-rows // self._values_for(rows, there)))
-        while self.found.rows < rows and self.found.stretches < most and not stopping():
+        for _ in range(most):
+            if self.found.rows >= rows or stopping():
+                break
             self._look_at_one(self._values_for(rows - self.found.rows, there))
             if not any(left.height for _, left in self._left):
                 break
@@ -152,9 +158,39 @@ class Audit:
         task = drawn(self._mailbox, handle, left, size, self._random)
         stretch = finish(task, self._ask)
         self._left[place] = handle, without(left, stretch.values, list(handle.columns))
+        self._compare_stretch(stretch)
+
+    def _look_at_all(
+        self, handle: Handle, left: pl.DataFrame, stopping: Callable[[], bool]
+    ) -> None:
+        """Looks at all values of a handle: those that its roots have, then what is `left`."""
+        columns = list(handle.columns)
+        looked_at = left.clear()
+        for root in handle.roots:
+            for stretch in self._ranges(handle, root, left):
+                if stopping():
+                    return
+                for part in stretch.without(looked_at).parts(IN_ORDER):
+                    self._compare_stretch(part)
+                looked_at = pl.concat([looked_at, without(stretch.values, looked_at, columns)])
+        for part in Stretch(without(left, looked_at, columns)).parts(IN_ORDER):
+            if stopping():
+                return
+            self._compare_stretch(part)
+
+    def _ranges(self, handle: Handle, root: Root, stored: pl.DataFrame) -> Iterator[Stretch]:
+        """The stretches of a root's relation, page by page."""
+        after: Key | None = None
+        while True:
+            task = following(self._mailbox, handle, root, stored, after, IN_ORDER)
+            stretch, after = finish(task, self._ask)
+            yield stretch
+            if after is None:
+                return
+
+    def _compare_stretch(self, stretch: Stretch) -> None:
         if not stretch.values.is_empty():
             self._compare(These(stretch.values), lambda: self._due(stretch))
-        self.found.stretches += 1
 
     def _due_in_all(self) -> pl.DataFrame:
         return finish(whole(self._view, self._mailbox), self._ask)
@@ -164,6 +200,7 @@ class Audit:
 
     def _compare(self, keys: Keys, work_out: Callable[[], pl.DataFrame]) -> None:
         """Compares each table with the rows that it has to have."""
+        self.found.stretches += 1
         stored, due = self._stored.of(keys), work_out()
         numbers = [int(rows[COUNT].abs().sum()) for rows in (due, *stored.values())]
         self.found.rows += max(numbers)

@@ -5,6 +5,7 @@ and their answers are corrected to the position. Operators remember nothing here
 memory of the job shows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -21,6 +22,7 @@ from protocols.maintenance.firststate import in_pages, page
 from protocols.maintenance.tree_sweep import contents, tree_at_work
 from protocols.operators.keys import These
 from protocols.operators.operator import Span
+from protocols.operators.placed import without
 from protocols.views.tree import AnyView
 
 #: A relation that has to be read whole is read in pages of so many rows.
@@ -33,9 +35,13 @@ class Stretch:
 
     values: pl.DataFrame
 
-    def __str__(self) -> str:
-        names = ", ".join(self.values.columns)
-        return f"{self.values.height:,} values of ({names})"
+    def without(self, others: pl.DataFrame) -> "Stretch":
+        """Its values that are not among the others."""
+        return Stretch(without(self.values, others, self.values.columns))
+
+    def parts(self, limit: int) -> Iterator["Stretch"]:
+        """The stretch in parts of at most so many values."""
+        yield from map(Stretch, self.values.iter_slices(limit))
 
 
 def whole(view: AnyView, mailbox: Mailbox[Frame]) -> Maintenance[Frame, pl.DataFrame]:
@@ -77,6 +83,23 @@ def drawn(
     after = yield from _near(mailbox, root, shown.head(1), random)
     there, _ = yield from _page(mailbox, root, after, limit)
     return _stretch(handle, there, shown)
+
+
+def following(
+    mailbox: Mailbox[Frame],
+    handle: Handle,
+    root: Root,
+    stored: pl.DataFrame,
+    after: Key | None,
+    limit: int,
+) -> Maintenance[Frame, tuple[Stretch, Key | None]]:
+    """The stretch of the root's next page after a key, and the key after which the next begins.
+
+    If its values are keys, it is a range, with all that the view shows there.
+    """
+    there, last = yield from _page(mailbox, root, after, limit)
+    shown = _between(stored, root, after, last) if root.keyed else stored.clear()
+    return _stretch(handle, there, shown), last
 
 
 def _stretch(handle: Handle, there: pl.DataFrame, shown: pl.DataFrame) -> Stretch:
