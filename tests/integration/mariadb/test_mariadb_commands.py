@@ -75,6 +75,12 @@ def test_a_view_is_examined_inspected_and_kept_by_spark(
         with world.job() as job:
             job.check()
             assert world.assert_complete(ViewTables(tmp_path / "tables", job.view)) > 10
+        # The view is behind now, and so are the numbers that it knows.
+        world.commit_at_random(random.Random(7), 20)
+        world.wait_until_published()
+        for amount in (("--fraction", "1"), ("--rows", "5")):
+            code, text = said("audit", "v", "--config", file, *amount)
+            assert (code, "HOLDS" in text) == (0, True), text
 
 
 @pytest.mark.parametrize(

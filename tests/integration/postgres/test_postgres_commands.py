@@ -60,6 +60,12 @@ def test_a_view_is_inspected_explained_and_kept_by_spark(
             "check", tmp_path / "trace.jsonl", "--level", "complete-in-delivery-order"
         )
         assert (code, "VALID" in text) == (0, True), text
+        # The view is behind now, and so are the numbers that it knows.
+        world.commit_at_random(random.Random(7), 20)
+        world.wait_until_published()
+        for amount in (("--fraction", "1"), ("--rows", "5")):
+            code, text = said("audit", "v", "--config", file, *amount)
+            assert (code, "HOLDS" in text) == (0, True), text
 
 
 @pytest.mark.parametrize(
