@@ -24,7 +24,7 @@ demo: setup
 # something real. The order of the files is that of tests/conftest.py; xdist's own begins with those
 # of many tests, and so ends with the slowest.
 test: setup
-	$(MAKE) --no-print-directory --jobs 2 lint .venv/classes
+	$(MAKE) --no-print-directory --jobs 3 lint .venv/classes .venv/browser
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # With it each of the many starts of Spark and of brokers costs a third less. A Java that cannot make
@@ -32,6 +32,11 @@ test: setup
 .venv/classes: .venv/ready
 	-$(BIN)/python -m infra.classarchives
 	@touch $@
+
+# The browser that the page is tested in, from apt-get if there is none. Without one its tests fail and
+# say how to get it.
+.venv/browser: .venv/ready
+	-$(BIN)/python -m infra.browser && touch $@
 
 lint: setup
 	$(BIN)/ruff check

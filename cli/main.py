@@ -26,6 +26,7 @@ _INTERRUPTED = 130
 _COMMANDS = {
     "run": "cli.run",
     "status": "cli.status",
+    "page": "cli.page",
     "check": "cli.check",
     "audit": "cli.audit",
     "trace": "cli.trace",

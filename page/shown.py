@@ -14,6 +14,6 @@ from streaming.settings.configuration import Configuration
 def shown(configuration: Configuration, report: Callable[[str], None], job: Job) -> Iterator[None]:
     """The page of the job, at the address that its configuration names."""
     assert configuration.page is not None, "the command asked whether there is one"
-    with serving(site(JobHere(job)), configuration.page) as url:
+    with serving(site(JobHere(job), configuration), configuration.page) as url:
         report(f"the page of this job: {url}")
         yield

@@ -8,6 +8,7 @@ from page.asking import status_at
 from protocols.errors import ViewsweepError
 from streaming.figures.status import JobStatus
 from streaming.job.job import Job
+from streaming.job.recording import Recording
 from streaming.settings.pagesection import PageSettings
 
 
@@ -17,6 +18,11 @@ class Watched(Protocol):
     @property
     def here(self) -> bool:
         """Whether the job is in this process, which knows the answers to its last questions."""
+        ...
+
+    @property
+    def recording(self) -> Recording | None:
+        """The answers to these questions, if they are kept."""
         ...
 
     def status(self) -> JobStatus | None:
@@ -32,6 +38,10 @@ class JobHere:
     def __init__(self, job: Job) -> None:
         self._job = job
 
+    @property
+    def recording(self) -> Recording | None:
+        return self._job.recording
+
     def status(self) -> JobStatus | None:
         return self._job.status()
 
@@ -40,6 +50,7 @@ class JobElsewhere:
     """A job that shows itself at an address, or does not; asked once a second at most."""
 
     here = False
+    recording = None
     _EVERY_SECONDS = 1.0
 
     def __init__(self, page: PageSettings | None, token: str | None) -> None:

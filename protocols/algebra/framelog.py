@@ -87,13 +87,13 @@ class FrameLog:
         return sum(part.bytes for part in self._parts)
 
     def between(self, after: int, upto: int) -> Frame | None:
-        found = self._found(after, upto)
+        found = self.versioned(after, upto)
         if found is None:
             return None
         return Frame(picked(found, [name for name in found.columns if name != VERSION]))
 
     def placed(self, after: int, upto: int, positions: Sequence[int]) -> Frame | None:
-        found = self._found(after, upto)
+        found = self.versioned(after, upto)
         if found is None:
             return None
         index = found.get_column(VERSION).to_numpy() - (after + 1)
@@ -101,8 +101,8 @@ class FrameLog:
         columns = [found.get_column(name) for name in found.columns if name != VERSION]
         return Frame(pl.DataFrame([*columns, place]))
 
-    def _found(self, after: int, upto: int) -> pl.DataFrame | None:
-        """The changes with `after < version <= upto`; None when there are none."""
+    def versioned(self, after: int, upto: int) -> pl.DataFrame | None:
+        """The changes with `after < version <= upto`, each with its version; None for none."""
         first = bisect_right(self._ends, after)
         found = []
         for part in self._parts[first:]:

@@ -10,6 +10,7 @@ from streaming.figures.measuring import Measures
 from streaming.figures.status import JobStatus, status_of
 from streaming.job.checked import Checked
 from streaming.job.context import Context, Report
+from streaming.job.recording import Recording
 from streaming.job.running import Running
 from streaming.job.sweeping import Cluster
 from streaming.settings.configuration import Configuration, ViewSettings
@@ -25,7 +26,8 @@ class Job:
         report: Report,
         executors: Cluster | None = None,
     ) -> None:
-        self._context = Context(configuration, report)
+        recording = None if configuration.page is None else Recording()
+        self._context = Context(configuration, report, recording=recording)
         self._settings = tuple(settings)
         self._executors = executors
         self._checked: Checked | None = None
@@ -37,6 +39,11 @@ class Job:
     def measures(self) -> Measures:
         """The figures that its threads note."""
         return self._context.measures
+
+    @property
+    def recording(self) -> Recording | None:
+        """The answers of the last positions, if they are kept."""
+        return self._context.recording
 
     def check(self) -> Checked:
         """Checks everything that can be checked before any work is begun."""

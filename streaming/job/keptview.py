@@ -36,6 +36,7 @@ from streaming.figures.status import ViewStatus
 from streaming.intake.reading import Reading
 from streaming.job.context import Context
 from streaming.job.installs import placed, shown_in
+from streaming.job.recording import RecordedAnswer
 from streaming.job.slices import Batch, batch_of
 from streaming.job.storedview import StoredView
 from streaming.job.storing import Commit, Storing
@@ -68,6 +69,7 @@ class KeptView:
         self._reading = reading
         self._measures = context.measures
         self._report = context.report
+        self._recording = context.recording
         #: The error that ended the view; none while it is kept.
         self.failure: BaseException | None = None
         #: The standing of the view, with the commits that were handed over and are not made yet.
@@ -142,6 +144,8 @@ class KeptView:
     ) -> None:
         """Notes the questions asked for a position, to be written to `progress`."""
         question = wanted.question
+        if self._recording is not None:
+            self._recording.answered(self.view.name, RecordedAnswer(question, answer, found))
         if answer.copied:
             self._measures.answers_of_copies += 1
             return
@@ -256,6 +260,9 @@ class KeptView:
         standing = Standing(last, vector, self._tokens(vector), self._digests(vector))
         changes = placed(self.view, installs)
         written, self._written = self._written, []
+        if self._recording is not None:
+            logs = {r: self._reading.received.logs[r] for r in self.view.relations}
+            self._recording.installed(self.view.name, self.standing.vector, order, logs)
         shown = shown_in(installs, len(np.unique(order.position)))
         delivered = self._delivered(order, installs, shown)
         self.standing = standing

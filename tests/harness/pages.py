@@ -5,15 +5,20 @@ import dataclasses
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from page.serving import serving
+from page.site import site
+from protocols.maintenance.registry import DEFAULT
+from sources.kafka import Kafka
 from streaming.figures.answers import AnswerFigures
 from streaming.figures.measuring import Behind, Measures
 from streaming.figures.status import JobStatus, SourceStatus, ViewStatus, status_of
+from streaming.settings.configuration import Configuration, JobSettings, ViewSettings
 from streaming.settings.pagesection import PageSettings
 
 LOOPBACK = PageSettings("127.0.0.1", 0)
@@ -67,12 +72,23 @@ class Fixed:
     """Stands for a job whose status is given."""
 
     here = True
+    recording = None
 
     def __init__(self, status: JobStatus | None) -> None:
         self.given = status
 
     def status(self) -> JobStatus | None:
         return self.given
+
+
+def site_of(
+    status: JobStatus | None, views: Iterable[str] = (), lake: Path = Path("no lake")
+) -> ASGIApp:
+    """The site about a job with this status, which keeps views of these names in a lake."""
+    settings = {name: ViewSettings(name, Path("v.sql"), "SELECT 1", DEFAULT) for name in views}
+    kafka = Kafka("127.0.0.1:9")
+    known = Configuration(Path("warehouse.toml"), lake, kafka, {}, settings, JobSettings())
+    return site(Fixed(status), known)
 
 
 def a_status() -> JobStatus:

@@ -13,11 +13,10 @@ import pytest
 
 from page.asking import status_at
 from page.serving import serving
-from page.site import site
 from protocols.errors import Unreachable, WrongUse
 from streaming.settings.pagesection import PageSettings
 from tests.harness.certificates import make_certificates
-from tests.harness.pages import LOOPBACK, Fixed, Served, a_status, served
+from tests.harness.pages import LOOPBACK, Served, a_status, served, site_of
 
 TOKEN = "a token of a page"
 PATHS = ["/status.json", "/metrics", "/readyz", "/"]
@@ -34,7 +33,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> PageSettings:
 def page(certified: PageSettings) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PAGE_TOKEN", TOKEN)
-        with served(site(Fixed(a_status())), certified) as page:
+        with served(site_of(a_status()), certified) as page:
             trusting = ssl.create_default_context(cafile=str(certified.certificate_file))
             trusting.check_hostname = False
             trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -76,7 +75,7 @@ def test_an_endless_form_is_refused(page: Served) -> None:
 
 
 def test_on_loopback_a_request_under_another_name_is_refused() -> None:
-    with served(site(Fixed(a_status()))) as page:
+    with served(site_of(a_status())) as page:
         port = page.url.rpartition(":")[2]
         for good in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost", f"[::1]:{port}"):
             assert page.get("/readyz", Host=good).code == 503
@@ -85,7 +84,7 @@ def test_on_loopback_a_request_under_another_name_is_refused() -> None:
 
 
 def test_a_browser_may_run_only_scripts_from_here() -> None:
-    with served(site(Fixed(a_status()))) as page:
+    with served(site_of(a_status())) as page:
         headers = page.get("/readyz").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -107,7 +106,7 @@ def test_off_loopback_a_page_without_token_or_tls_is_refused(
 
 
 def _serve(settings: PageSettings) -> None:
-    with serving(site(Fixed(None)), settings):
+    with serving(site_of(None), settings):
         pass
 
 

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from page.health import troubles, unready
-from page.site import site
 from streaming.figures.status import JobStatus, Wait
-from tests.harness.pages import Fixed, Response, a_status, served
+from tests.harness.pages import Response, a_status, served, site_of
 
 
 def ready(status: JobStatus | None) -> Response:
-    with served(site(Fixed(status))) as page:
+    with served(site_of(status)) as page:
         assert page.get("/healthz").code == 200
         return page.get("/readyz")
 
@@ -58,5 +57,5 @@ def test_a_long_wait_is_a_trouble_but_the_job_is_ready() -> None:
 
 @pytest.mark.parametrize("path", ["/status.json", "/readyz"])
 def test_without_a_job_there_is_no_status(path: str) -> None:
-    with served(site(Fixed(None))) as page:
+    with served(site_of(None)) as page:
         assert page.get(path).code == 503

@@ -10,11 +10,10 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from page.site import site
 from streaming.figures.answers import AnswerFigures
 from streaming.figures.heldback import HeldBack
 from streaming.figures.status import JobStatus
-from tests.harness.pages import Fixed, Served, a_status, served
+from tests.harness.pages import Served, a_status, served, site_of
 from tests.harness.places import ROOT
 
 MONITORING = ROOT / "examples" / "monitoring"
@@ -22,7 +21,7 @@ MONITORING = ROOT / "examples" / "monitoring"
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[Served]:
-    with served(site(Fixed(a_status()))) as page:
+    with served(site_of(a_status())) as page:
         yield page
 
 
@@ -31,7 +30,7 @@ def families(text: str) -> dict[str, Metric]:
 
 
 def exported(status: JobStatus | None) -> dict[str, Metric]:
-    with served(site(Fixed(status))) as page:
+    with served(site_of(status)) as page:
         return families(page.get("/metrics").text)
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from page.site import site
 from page.statusjson import status_from
 from page.watched import JobElsewhere
 from streaming.figures.heldback import HeldBack, Waiting
 from streaming.figures.status import JobStatus
 from streaming.settings.pagesection import PageSettings
-from tests.harness.pages import Fixed, a_status, served
+from tests.harness.pages import a_status, served, site_of
 from tests.harness.running import ended
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
@@ -49,7 +48,7 @@ def test_a_status_survives_its_json_form() -> None:
 
 
 def test_a_job_elsewhere_is_asked_at_its_address() -> None:
-    with served(site(Fixed(everything()))) as page:
+    with served(site_of(everything())) as page:
         port = int(page.url.rpartition(":")[2])
         assert JobElsewhere(PageSettings("127.0.0.1", port), None).status() == everything()
     assert JobElsewhere(PageSettings("127.0.0.1", port), None).status() is None
@@ -72,7 +71,7 @@ def configured(directory: Path, port: int | None) -> Path:
 def test_the_command_shows_the_job_its_views_and_what_is_wrong(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(site(Fixed(everything()))) as page:
+    with served(site_of(everything())) as page:
         file = configured(directory, int(page.url.rpartition(":")[2]))
         code, out, _ = ended(["status", "-c", file], capsys, monkeypatch)
         assert code == 1, "a view is held back"
@@ -88,7 +87,7 @@ def test_the_command_succeeds_for_a_job_that_keeps_all_views(
 ) -> None:
     status = a_status()
     sources = tuple(dataclasses.replace(each, reachable=True) for each in status.sources)
-    with served(site(Fixed(dataclasses.replace(status, sources=sources)))) as page:
+    with served(site_of(dataclasses.replace(status, sources=sources))) as page:
         file = configured(directory, int(page.url.rpartition(":")[2]))
         assert ended(["status", "-c", file], capsys, monkeypatch)[0] == 0
 
@@ -96,7 +95,7 @@ def test_the_command_succeeds_for_a_job_that_keeps_all_views(
 def test_the_command_says_that_no_job_is_there(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(site(Fixed(None))) as page:
+    with served(site_of(None)) as page:
         port = int(page.url.rpartition(":")[2])
         code, _, said = ended(["status", "-c", configured(directory, port)], capsys, monkeypatch)
         assert code == 3

@@ -1,0 +1,1 @@
+"""The page over real sources, in a real browser."""
