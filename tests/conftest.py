@@ -22,6 +22,7 @@ _FIRST = (
     "simulation/test_planted_defects.py",
     "integration/system/test_live_run.py",
     "integration/bench/test_hostile.py",
+    "integration/page/test_browser.py",
     "integration/system/test_large_transaction.py",
     "property/test_self_maintenance.py",
     "conformance/test_postgres.py",

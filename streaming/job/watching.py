@@ -156,7 +156,7 @@ class Watching:
         """`statuses`: source → a call that asks it, giving up after so many seconds."""
         for source, status in statuses.items():
             presence = Presence(f"source {source}", "its updates wait", self._report)
-            ask = partial(_status, status)
+            ask = partial(self._ask, source, status)
             self._begin(f"watching {source}", partial(self._look_at, source, presence, ask))
         self._begin("watching the broker", self._look_at_broker)
 
@@ -166,6 +166,15 @@ class Watching:
     def _look_at(self, source: str, presence: Presence, ask: Callable[[], object]) -> None:
         while not self._stopping.wait(_EVERY_SECONDS):
             self._measures.reachable[source] = presence.attempt(ask)
+
+    def _ask(self, source: str, status: Callable[[float], object]) -> None:
+        """Asks for a status; a wrong answer is an answer too, and its users will report it."""
+        try:
+            status(_ANSWER_SECONDS)
+        except ViewsweepError as error:
+            if isinstance(error, Unreachable):
+                self._measures.answers.failed(source, str(error))
+                raise
 
     def _look_at_broker(self) -> None:
         broker = Presence(
@@ -213,12 +222,3 @@ class Watching:
                 self._report(str(what))
                 said = True
             self._held[view] = what, since, said
-
-
-def _status(status: Callable[[float], object]) -> None:
-    """Asks for a status; a wrong answer is an answer too, and its users will report it."""
-    try:
-        status(_ANSWER_SECONDS)
-    except ViewsweepError as error:
-        if isinstance(error, Unreachable):
-            raise

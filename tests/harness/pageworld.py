@@ -87,8 +87,6 @@ def shown_world(directory: Path, bootstrap: str) -> Iterator[ShownWorld]:
     """The job has taken several batches, whose answers contained all later ones."""
     with World(directory, bootstrap, f"{directory.name}-page", KEYED) as world:
         world.publish()
-        world.sources["b"].commit(("s", (90, 50, 50), 1))
-        world.sources["c"].commit(("u", (50, "k"), 1))
         world.commit_at_random(random.Random(1), 20)
         world.wait_until_published()
         configuration = read_configuration(_written(world))
@@ -98,8 +96,10 @@ def shown_world(directory: Path, bootstrap: str) -> Iterator[ShownWorld]:
             with served(site(JobHere(job), configuration)) as page:
                 start(job)
                 shown = ShownWorld(world, configuration, job, page)
-                world.sources["a"].commit(("r", (99, 50, SCRIPT), 1))
                 world.commit_at_random(random.Random(2), 120)
+                world.sources["b"].commit(("s", (90, 50, 50), 1))
+                world.sources["c"].commit(("u", (50, "k"), 1))
+                world.sources["a"].commit(("r", (99, 50, SCRIPT), 1))
                 world.wait_until_published()
                 found = records(bootstrap, job.offsets)
                 for batch in cut(found, random.Random(3), _BATCHES):
