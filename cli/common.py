@@ -1,4 +1,4 @@
-"""Options that several commands share, and the line that reports progress."""
+"""What several commands share: options, the messages about progress, packages of an extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from cli.events import report as report
 from protocols.errors import WrongUse
 
 ConfigOption = Annotated[
@@ -17,11 +16,6 @@ ConfigOption = Annotated[
         "--config", "-c", help="The configuration file: sources, broker, warehouse and views."
     ),
 ]
-
-
-def report(message: str) -> None:
-    """Prints a line of progress on stderr."""
-    Console(stderr=True).print(escape(message), highlight=False, soft_wrap=True)
 
 
 @contextmanager

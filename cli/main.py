@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
+from cli.events import complain
 from cli.reports import message_of, without_tracebacks
 from infra.errors import InfraError
 from protocols.errors import ViewsweepError
@@ -82,22 +81,22 @@ def options(
 
 def main() -> None:
     """The entry point: runs the command and turns errors into messages and exit codes."""
-    without_tracebacks(_complain)
+    without_tracebacks(complain)
     try:
         command_line(sys.argv[1:])(standalone_mode=True)
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except InfraError as error:
-        _complain(str(error))
+        complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except BaseException as error:
         message, code = message_of(error)
-        _complain(message)
+        complain(message)
     if code == _INTERRUPTED:
-        _complain("stopped; what was committed stays, and the same command goes on")
+        complain("stopped; what was committed stays, and the same command goes on")
     _leave(code)
 
 
@@ -110,16 +109,11 @@ def _leave(code: int) -> NoReturn:
     except BrokenPipeError:
         pass  # the reader has seen enough
     except OSError as error:
-        _complain(f"not all of the output could be written: {error.strerror}")
+        complain(f"not all of the output could be written: {error.strerror}")
         code = code or ViewsweepError.exit_code
     with contextlib.suppress(OSError):
         sys.stderr.flush()
     os._exit(code)
-
-
-def _complain(message: str) -> None:
-    with contextlib.suppress(OSError):
-        Console(stderr=True).print(f"[red]viewsweep:[/red] {escape(message)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

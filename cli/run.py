@@ -12,8 +12,10 @@ import orjson
 import typer
 
 from cli.common import ConfigOption, page_packages, report
+from cli.events import LogForm, write_as
 from protocols.errors import Unreachable
 from protocols.maintenance.registry import PROTOCOLS
+from protocols.telling import Told
 from streaming.figures.heldback import HeldBack
 from streaming.figures.status import JobStatus
 from streaming.settings.configuration import Configuration, read_configuration
@@ -47,17 +49,26 @@ def run(
     json: Annotated[
         bool, typer.Option("--json", help="The run's figures on stdout, as one line of JSON.")
     ] = False,
+    log: Annotated[
+        LogForm,
+        typer.Option(help="What stderr gets: text, or json with one event a line (docs/page.md)."),
+    ] = LogForm.TEXT,
 ) -> None:
     """Keep the views up to date: the streaming job. Ctrl-C stops it within two seconds."""
+    write_as(log)
     configuration = read_configuration(config)
     chosen = list(configuration.views.values()) if view is None else [configuration.view(view)]
     views = [each if protocol is None else each.with_protocol(protocol) for each in chosen]
     # Imported here: Spark takes seconds to import, and no other command needs it.
+    from streaming.eventlines import EventLines
+    from streaming.liveview import LiveView
     from streaming.spark.sparkjob import run as run_job
     from streaming.spark.sparkprocess import spark_process
 
     with spark_process():
-        status, failure = run_job(configuration, views, report, once, _page(configuration))
+        line = LiveView if log is LogForm.TEXT else partial(EventLines, tell=report)
+        shown = _page(configuration)
+        status, failure = run_job(configuration, views, report, once, shown, line)
     _write(status, summary, json)
     _say_how_it_ended(status)
     if failure is not None:
@@ -86,9 +97,10 @@ def _write(status: JobStatus, summary: Path | None, json: bool) -> None:
 def _say_how_it_ended(status: JobStatus) -> None:
     for each in status.views:
         how = "stopped" if each.failed is None else "failed"
-        report(f"view {each.name}: {how} at position {each.position:,}")
+        words = f"view {each.name}: {how} at position {each.position:,}"
+        report(Told(words, view=each.name, position=each.position))
         if each.audit is not None and not each.audit.holds:
-            report(f"audit: {each.audit}")
+            report(Told(f"audit: {each.audit}", view=each.name))
     if status.behind != "-":
         report(f"behind the topics: {status.behind}")
 
@@ -101,4 +113,4 @@ def _say_what_waits(held: Collection[HeldBack], once: bool) -> None:
             " arrived in the topics"
         )
     for each in held:
-        report(str(each))
+        report(Told(str(each), view=each.view))

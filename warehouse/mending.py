@@ -19,6 +19,7 @@ from pathlib import Path
 import orjson
 
 from protocols.errors import Unreachable
+from protocols.telling import Told
 from protocols.views.tree import AnyView
 from warehouse import delta
 from warehouse.definition import TABLES, is_kept, read_definition, refuse_another_view
@@ -35,7 +36,7 @@ def mend(root: Path, view: AnyView, report: Report) -> None:
     refuse_another_view(directory, view)
 
     def say(message: str) -> None:
-        report(f"view {view.name}: {message}")
+        report(Told(f"view {view.name}: {message}", view=view.name))
 
     mend_logs(directory, say)
     if delta.table_at(directory / "changes") is None:

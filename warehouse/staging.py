@@ -22,6 +22,7 @@ from protocols.algebra.delta import COUNT
 from protocols.algebra.frame import empty_frame
 from protocols.algebra.types import ColumnType
 from protocols.errors import SourceViolation, ViewsweepError, WrongUse
+from protocols.telling import Told
 from warehouse import delta
 from warehouse.counts import shown
 from warehouse.definition import refuse_another_view
@@ -135,10 +136,11 @@ def staging_of(
             refuse(staging.standing)
     except ViewsweepError as error:
         why = str(error).partition(". ")[0]
-        report(
+        words = (
             f"view {tables.view.name}: its first state was interrupted and cannot be continued,"
             f" so it is read again: {why}"
         )
+        report(Told(words, view=tables.view.name))
         discard_pages(tables)
         return Staging(tables, key)
     return staging

@@ -24,6 +24,7 @@ from deltalake import DeltaTable
 
 from protocols.errors import WrongUse
 from protocols.exchange.deliveries import Deliveries, Numbers
+from protocols.telling import Told
 from protocols.views.tree import AnyView
 from warehouse import delta, files
 from warehouse.changes import ChangesTable
@@ -55,7 +56,7 @@ class ViewTables:
 
         def say(what: str) -> None:
             """Reports damage and its repair."""
-            report(f"view {view.name}: {what}")
+            report(Told(f"view {view.name}: {what}", view=view.name))
 
         self._changes = ChangesTable(self.directory, view)
         self._progress = ProgressTable(self.directory, self._changes, say)

@@ -29,6 +29,7 @@ from types import TracebackType
 from deltalake import DeltaTable
 
 from protocols.errors import ViewsweepError
+from protocols.telling import Told
 from warehouse import delta
 from warehouse.definition import TABLES
 from warehouse.tables import ViewTables
@@ -176,7 +177,8 @@ class Upkeep:
         try:
             tidy(self._tables, self._settings.history_hours)
         except ViewsweepError as error:
-            self._report(f"view {self._tables.view.name}: upkeep is put off: {error}")
+            name = self._tables.view.name
+            self._report(Told(f"view {name}: upkeep is put off: {error}", view=name))
         finally:
             self._tidied.set()
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from protocols.algebra.frame import Frame
 from protocols.errors import SourceViolation, Unreachable, ViewsweepError, WrongUse, about
 from protocols.exchange.questions import Answer, Joint, Question
+from protocols.telling import Told
 from protocols.views.catalog import Catalog, Relation
 from protocols.views.statistics import Statistics
 from sources.kafka import Kafka
@@ -117,13 +118,14 @@ class Sources:
                         " command again when the source is back"
                     ) from None
                 if pause == _FIRST_PAUSE:
-                    self._report(f"{error}; trying again for {self._patience:g} s")
+                    words = f"{error}; trying again for {self._patience:g} s"
+                    self._report(Told(words, source=source))
                 if self._stopping.wait(min(pause, left)):
                     raise Stopped from None
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if pause > _FIRST_PAUSE:
-                    self._report(f"source {source} answers again")
+                    self._report(Told(f"source {source} answers again", source=source))
                 return result
 
     def watched(self) -> dict[str, Callable[[float], object]]:

@@ -25,6 +25,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from protocols.errors import SourceViolation, Unreachable
 from protocols.exchange.holdback import legal_below
+from protocols.telling import Told
 from protocols.views.tree import AnyView
 from sources.partitions import Ends, Partition, Token, token_of
 from sources.port import Description, Parts
@@ -77,12 +78,13 @@ class Beginnings:
                 continue
             tokens[source] = found[source].token_before(version + 1)
             digests[source] = self._sources.digests(source, [version])[version]
-            self._report(
+            words = (
                 f"view {view.name}: begins at version {version} of source {source}, which stands at"
                 f" {vector[source]}: version {version + 1} is a part of global transaction"
                 f" {found[source].parts[version + 1].id!r}, which is not whole, or is mixed with"
                 " one that is not"
             )
+            self._report(Told(words, view=view.name, source=source))
         return Standing(0, below, tokens, digests)
 
     def _token(self, source: str) -> Token:

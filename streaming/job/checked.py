@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
+from protocols.telling import Told
 from sources.history import UNKNOWN
 from sources.partitions import Ends
 from sources.topics import ends_of
@@ -89,4 +90,4 @@ class Checked:
 
 
 def _about(report: Callable[[str], None], view: str, message: str) -> None:
-    report(f"view {view}: {message}")
+    report(Told(f"view {view}: {message}", view=view))

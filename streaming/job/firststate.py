@@ -10,6 +10,7 @@ from protocols.exchange.questions import Query, Question, Snapshot
 from protocols.exchange.together import finish
 from protocols.maintenance.firststate import next_stretch, root_of
 from protocols.operators.memory import Memories
+from protocols.telling import Told
 from protocols.views.catalog import Relation
 from streaming.figures.measuring import Measures
 from streaming.intake.reading import Reading
@@ -45,7 +46,8 @@ class FirstState:
         if self._staging.standing is None:
             self._staging.begin(begins())
         else:
-            report(f"view {view.name}: going on with the first state, {self._rows}")
+            words = f"view {view.name}: going on with the first state, {self._rows}"
+            report(Told(words, view=view.name))
         assert self._staging.standing is not None
         #: The vector that it is read at.
         self.standing = self._staging.standing
@@ -61,7 +63,8 @@ class FirstState:
             task = next_stretch(self._view, mailbox, staging.last_key, limit, self._memories)
             part = finish(task, ask)
             staging.add(None if part.rows is None else part.rows.data, part.last_key)
-            self._report(f"view {self._view.name}: first state, {self._rows} so far")
+            words = f"view {self._view.name}: first state, {self._rows} so far"
+            self._report(Told(words, view=self._view.name))
         staging.finish()
         self._tables.follow()
 

@@ -27,6 +27,7 @@ from protocols.exchange.protocol import Install
 from protocols.exchange.questions import Answer, Snapshot
 from protocols.failures import as_ours
 from protocols.operators.memory import Memories
+from protocols.telling import Told
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from sources.partitions import Offsets, Token
@@ -205,11 +206,12 @@ class KeptView:
                 ],
             }
         )
-        self._report(
+        words = (
             f"view {self.view.name}: positions {slices[0].slice.first} to {slices[-1].slice.last}"
             f" swept in {len(slices)} slices by {len({each.executor for each in slices})} executors"
             f" in {done.seconds:.1f} s"
         )
+        self._report(Told(words, view=self.view.name, position=slices[-1].slice.last))
 
     def status(self) -> ViewStatus:
         """The state of the view; any thread may call it."""

@@ -25,6 +25,7 @@ from protocols.errors import SourceViolation
 from protocols.exchange.copying import Copying
 from protocols.exchange.driver import Driver
 from protocols.operators.memory import Memories
+from protocols.telling import Told
 from protocols.views.catalog import Relation
 from sources.history import UNKNOWN
 from sources.partitions import Ends, Offsets, Token
@@ -104,7 +105,8 @@ class Running:
         standing = self._checked.standings.get(name)
         if standing is not None:
             stored.resume()
-            self._context.report(f"view {name}: going on from position {standing.position}")
+            words = f"view {name}: going on from position {standing.position}"
+            self._context.report(Told(words, view=name, position=standing.position))
             return standing, memories
         self._context.measures.phase = "first state"
         with self._context.measures.first_state():
@@ -144,11 +146,10 @@ class Running:
         """Reports the progress of a copy, which answers as soon as it is complete."""
         if complete:
             self._context.measures.copies[str(relation)] = rows
-            self._context.report(
-                f"copy of {relation}: {rows:,} rows; it answers for the source from now on"
-            )
+            words = f"copy of {relation}: {rows:,} rows; it answers for the source from now on"
         else:
-            self._context.report(f"copy of {relation}: {rows:,} rows so far")
+            words = f"copy of {relation}: {rows:,} rows so far"
+        self._context.report(Told(words, source=relation.source, rows=rows))
 
     @property
     def views(self) -> Sequence[KeptView]:

@@ -14,6 +14,7 @@ from protocols.errors import ViewsweepError
 from protocols.exchange.driver import Driver
 from protocols.exchange.maintained import Asker
 from protocols.failures import as_ours
+from protocols.telling import Told
 from streaming.job.context import Report
 from streaming.job.keptview import KeptView
 from streaming.stopping import Stopped
@@ -75,6 +76,9 @@ class Views:
         if len(self.all) > 1:
             names = " and ".join(view.view.name for view in failing)
             rest = "the others go on" if self.kept else "no view is left"
-            self._report(f"view {names} failed, and {rest}: {as_ours(error)}")
+            words = f"view {names} failed, and {rest}: {as_ours(error)}"
+            self._report(
+                Told(words, view=names, source=" and ".join(as_ours(error).sources) or None)
+            )
         if not self.kept:
             raise self.failure

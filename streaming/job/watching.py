@@ -15,6 +15,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from protocols.errors import Unreachable, ViewsweepError
+from protocols.telling import Told
 from sources.kafka import Kafka
 from sources.partitions import Partition
 from sources.topics import consumer
@@ -48,8 +49,15 @@ class Presence:
     """
 
     def __init__(
-        self, name: str, consequence: str, report: Report, clock: Callable[[], float] = time.time
+        self,
+        name: str,
+        consequence: str,
+        report: Report,
+        clock: Callable[[], float] = time.time,
+        source: str | None = None,
     ) -> None:
+        """`source`: the one that it is about, if it is about one."""
+        self._source = source
         self._name = name
         self._consequence = consequence
         self._report = report
@@ -75,12 +83,14 @@ class Presence:
         if not self._said and self._clock() - self._since >= _SILENT_SECONDS:
             self._said = True
             since = time.strftime("%H:%M:%S", time.localtime(self._since))
-            self._report(f"{self._name} does not answer since {since}; {self._consequence}")
+            words = f"{self._name} does not answer since {since}; {self._consequence}"
+            self._report(Told(words, source=self._source))
 
     def _answered(self) -> None:
         if self._since is not None and self._said:
             away = self._clock() - self._since
-            self._report(f"{self._name} answers again after {away:.0f} s")
+            words = f"{self._name} answers again after {away:.0f} s"
+            self._report(Told(words, source=self._source))
         self._since, self._said = None, False
 
 
@@ -155,7 +165,8 @@ class Watching:
     def start(self, statuses: Mapping[str, Callable[[float], object]]) -> None:
         """`statuses`: source → a call that asks it, giving up after so many seconds."""
         for source, status in statuses.items():
-            presence = Presence(f"source {source}", "its updates wait", self._report)
+            name, consequence = f"source {source}", "its updates wait"
+            presence = Presence(name, consequence, self._report, source=source)
             ask = partial(self._ask, source, status)
             self._begin(f"watching {source}", partial(self._look_at, source, presence, ask))
         self._begin("watching the broker", self._look_at_broker)
@@ -213,12 +224,12 @@ class Watching:
         for view in self._held.keys() - held.keys():
             _, _, said = self._held.pop(view)
             if said:
-                self._report(f"view {view} holds nothing back any more")
+                self._report(Told(f"view {view} holds nothing back any more", view=view))
         for view, what in held.items():
             before, since, said = self._held.get(view, (what, now, False))
             if before.transactions != what.transactions:
                 since, said = now, False
             if not said and now - since >= _HELD_SECONDS:
-                self._report(str(what))
+                self._report(Told(str(what), view=view))
                 said = True
             self._held[view] = what, since, said

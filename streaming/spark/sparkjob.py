@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol, Self
 
 import orjson
 from pyspark.errors import StreamingQueryException
@@ -45,22 +46,36 @@ _TEND_EVERY_SECONDS = 2.0
 _SPARK_SECONDS = 10.0
 
 
+class Line(Protocol):
+    """Shows the progress of a job."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def look(self) -> None:
+        """Called often; shows something new when it is time."""
+        ...
+
+
 def run(
     configuration: Configuration,
     views: Sequence[ViewSettings],
     report: Callable[[str], None],
     once: bool = False,
     beside: Callable[[Job], AbstractContextManager[object]] = nullcontext,
+    line: Callable[[Callable[[], JobStatus]], Line] = LiveView,
 ) -> tuple[JobStatus, BaseException | None]:
     """Keeps the views until SIGINT or SIGTERM; with `once`, until the topics' ends are installed.
 
-    `beside` is entered with the job before its first step, and left after the last one. Returns
-    the status at the end, and the error of the first view that failed while others went on.
+    `beside` is entered with the job before its first step, and left after the last one; `line`
+    shows its progress. Returns the status at the end, and the error of the first view that failed
+    while others went on.
     KeyboardInterrupt if it was stopped before it read the topics.
     """
     session: Future[SparkSession] = Future()
     job = Job(configuration, views, report, Executors(session.result))
-    with beside(job), told_by_signals(job.stopping) as told, LiveView(job.status) as live:
+    with beside(job), told_by_signals(job.stopping) as told, line(job.status) as live:
         work = begun(partial(_keep, job, configuration, report, session, once), "job")
         ended = wait_for(work, told, live.look)
     try:
