@@ -37,6 +37,14 @@ _SYNONYMS = {
     "TEXT": "VARCHAR",
     "BOOL": "BOOLEAN",
 }
+#: Types that a column may be declared with; its values are kept in a wider one.
+_WIDER = {
+    **dict.fromkeys(("INTEGER", "INT", "INT4", "SMALLINT", "INT2", "TINYINT"), "BIGINT"),
+    **dict.fromkeys(("REAL", "FLOAT4"), "DOUBLE"),
+    **dict.fromkeys(("CHARACTER VARYING", "STRING"), "VARCHAR"),
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
+}
+_SHORT_TEXT = re.compile(r"(VARCHAR|CHARACTER VARYING) ?\( ?[0-9]+ ?\)")
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TEXT_FORMS = {
     "DECIMAL": re.compile(
@@ -129,6 +137,20 @@ def column_type(name: str) -> ColumnType:
         if 1 <= precision <= 38 and scale <= precision:
             return ColumnType(f"DECIMAL({precision},{scale})")
     raise ValueError(f"unknown type {name!r}; there are {TYPES}")
+
+
+def declared_type(name: str) -> ColumnType:
+    """The type that keeps the values of a column declared so: INTEGER as BIGINT, REAL as DOUBLE.
+
+    In a view these names would mean more: CAST(x AS SMALLINT) fails for large numbers.
+    """
+    upper = " ".join(name.upper().split())
+    upper = _SHORT_TEXT.sub("VARCHAR", upper)
+    try:
+        return column_type(_WIDER.get(upper, upper))
+    except ValueError:
+        more = "INTEGER and SMALLINT are kept as BIGINT, REAL as DOUBLE, VARCHAR(n) as VARCHAR"
+        raise ValueError(f"unknown type {name!r}; there are {TYPES}; {more}") from None
 
 
 def _odd_double(value: float) -> str:

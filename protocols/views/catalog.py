@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from protocols.algebra.types import ColumnType, column_type
+from protocols.algebra.types import ColumnType, declared_type
 from protocols.errors import WrongUse
 from protocols.forms import refuse_unknown_fields
 from protocols.views.constraints import (
@@ -145,7 +145,7 @@ def relation_from_json(source: str, name: str, form: Mapping[str, Any]) -> Relat
     if not isinstance(columns, Mapping) or not columns:
         raise WrongUse(f'{where}: "columns" must map column names to types')
     try:
-        typed = tuple((column, column_type(str(type_))) for column, type_ in columns.items())
+        typed = tuple((column, declared_type(str(type_))) for column, type_ in columns.items())
     except ValueError as error:
         raise WrongUse(f"{where}: {error}") from None
     reserved = [column for column, _ in typed if column.startswith("_")]

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from protocols.algebra.types import TYPES, ColumnType, column_type
+from protocols.algebra.types import TYPES, ColumnType, column_type, declared_type
 from protocols.errors import WrongUse
 from protocols.views.catalog import Relation, relation_from_json
 from sources.simulated.rows import quoted
@@ -103,7 +103,7 @@ def _given(where: str, types: Mapping[str, str], found: Mapping[str, str]) -> di
                 f"{where}: there is no column {column!r}; choose one of: {', '.join(found)}"
             )
     try:
-        return {column: column_type(name) for column, name in types.items()}
+        return {column: declared_type(name) for column, name in types.items()}
     except ValueError as error:
         raise WrongUse(f"{where}: {error}") from None
 

@@ -223,7 +223,7 @@ def test_what_is_no_scenario_is_refused(form: Any) -> None:
             {"a": {"relations": {"r": {"columns": {"x": "BIGINT"}, "key": "x"}}}},
             "key must be a list",
         ),
-        ({"a": {"relations": {"r": {"columns": {"x": "INT"}}}}}, "unknown type 'INT'"),
+        ({"a": {"relations": {"r": {"columns": {"x": "MONEY"}}}}}, "unknown type 'MONEY'"),
         ({"a": {"relations": {"r": {"columns": {}}}}}, "must map column names to types"),
         ({"a": {"relations": {"r": {"columns": {"_x": "BIGINT"}}}}}, "leading _ are reserved"),
     ],

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from protocols.errors import WrongUse
-from protocols.views.catalog import Relation, catalog_from_json, relation_from_json
+from protocols.errors import ViewRefused, WrongUse
+from protocols.views.catalog import Catalog, Relation, catalog_from_json, relation_from_json
+from protocols.views.sql import parse_view
 from protocols.views.statistics import Statistics, statistics_in
 from sources.simulated.loading import load_relation
 
@@ -206,3 +207,15 @@ def test_in_a_part_of_a_catalog_a_foreign_key_may_lead_elsewhere() -> None:
     for here in ("shop", "else.shop", "trade.shop"):
         with pytest.raises(WrongUse, match="there is no relation"):
             catalog_from_json(sources({**far, "references": here}), whole=False)
+
+
+def test_narrow_types_are_kept_in_wider_ones() -> None:
+    """INTEGER is what most columns of most databases are."""
+    declared = {"a": "INTEGER", "b": "smallint", "c": "REAL", "d": "varchar(20)", "e": "int4"}
+    declared |= {"f": "character varying (3)", "g": "TIMESTAMP WITHOUT TIME ZONE"}
+    relation = relation_from_json("s", "r", {"columns": declared})
+    kept = ["BIGINT", "BIGINT", "DOUBLE", "VARCHAR", "BIGINT", "VARCHAR", "TIMESTAMP"]
+    assert [type_.name for _, type_ in relation.columns] == kept
+    # A view that casts means the narrow type, with its overflow.
+    with pytest.raises(ViewRefused, match="unknown type"):
+        parse_view("v", "SELECT CAST(a AS SMALLINT) AS x FROM s.r", Catalog((relation,)))
