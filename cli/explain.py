@@ -29,6 +29,7 @@ from protocols.explaining.explanation import Explanation
 from protocols.explaining.explanation import explain as explained
 from protocols.explaining.page import page
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect, dialect_named
 from streaming.settings.sqlfiles import sql_in
 
 
@@ -40,6 +41,12 @@ class ExplainOptions:
     config: Config = None
     catalog: CatalogFile = None
     workload: Workload = None
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            help="duckdb or postgres: where they differ about numbers, the view means this one."
+        ),
+    ] = None
     json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False
     svg: Annotated[
         Path | None, typer.Option(help="Draw the view's tree and graphs into this file.")
@@ -58,7 +65,7 @@ def explain(options: ExplainOptions) -> None:
     if options.json and options.mermaid:
         raise WrongUse("give either --json or --mermaid, not both")
     known = described(options.config, options.catalog, options.workload)
-    found = _explained(options.view, known.catalog, known.indexes)
+    found = _explained(options.view, known.catalog, known.indexes, dialect_named(options.dialect))
     if options.svg is not None:
         write(options.svg, as_svg(found.drawing))
         report(f"{options.svg}: drawn")
@@ -119,9 +126,11 @@ def _cells(construct: Construct) -> tuple[str, str, str]:
     return construct.name, construct.verdict, construct.questions
 
 
-def _explained(file: Path, catalog: Catalog, indexed: Indexes) -> Explanation:
+def _explained(
+    file: Path, catalog: Catalog, indexed: Indexes, dialect: Dialect | None
+) -> Explanation:
     sql = sql_in(file)
     try:
-        return explained(file.stem, sql, catalog, indexed)
+        return explained(file.stem, sql, catalog, indexed, dialect)
     except ViewRefused as error:
         raise WrongUse(f"{file}: {error}") from None

@@ -208,7 +208,7 @@ def _lines(view: AnyView, tables: ViewTables, protocol: str, past: _Past) -> Ite
     progress = tables.progress()
     vector = _first_vector(tables, progress)
     states = _states(view, tables)
-    yield run_line(protocol, view.sql, Catalog(view.relations), past.initial)
+    yield run_line(protocol, view.sql, Catalog(view.relations), past.initial, dialect=view.dialect)
     commits = _Commits(past)
     for source, version in vector.items():
         yield from commits.up_to(source, version)

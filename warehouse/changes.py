@@ -53,7 +53,8 @@ class ChangesTable:
     def begin(self, rows: pl.DataFrame, standing: Standing, keep_minutes: float) -> None:
         """The first state, at position 0, in one commit."""
         placed = rows.with_columns(pl.lit(standing.position, pl.Int64).alias(POSITION))
-        name = f"changes of the view {self._view.name!r}, kept by viewsweep"
+        spoken = f", in the dialect {self._view.dialect}" if self._view.dialect else ""
+        name = f"changes of the view {self._view.name!r}{spoken}, kept by viewsweep"
         numbers = standing.numbers()
         delta.append(self.path, placed, numbers, description=name, keep_minutes=keep_minutes)
         self.table = delta.table_at(self.path)

@@ -13,6 +13,7 @@ import orjson
 
 from protocols.errors import WrongUse
 from protocols.views.catalog import catalog_from_json
+from protocols.views.dialects import dialect_named
 from protocols.views.sql import parse_view, plain_lines
 from protocols.views.tree import AnyView
 
@@ -27,7 +28,8 @@ def definition_of(view: AnyView) -> dict[str, Any]:
     sources: dict[str, Any] = {source: {"relations": {}} for source in view.sources}
     for relation in view.relations:
         sources[relation.source]["relations"][relation.name] = relation.schema()
-    return {"format": FORMAT, "view": view.name, "sql": view.sql, "sources": sources}
+    form = {"format": FORMAT, "view": view.name, "sql": view.sql, "sources": sources}
+    return form if view.dialect is None else {**form, "dialect": view.dialect}
 
 
 def write_definition(directory: Path, view: AnyView) -> None:
@@ -68,7 +70,8 @@ def stored_view(directory: Path) -> AnyView:
     if definition is None:
         raise WrongUse(f"there is no view in {directory}; 'viewsweep run' creates it")
     catalog = catalog_from_json(definition["sources"])
-    return parse_view(definition["view"], definition["sql"], catalog)
+    dialect = dialect_named(definition.get("dialect"))
+    return parse_view(definition["view"], definition["sql"], catalog, dialect)
 
 
 def refuse_another_view(directory: Path, view: AnyView) -> None:
@@ -80,6 +83,11 @@ def refuse_another_view(directory: Path, view: AnyView) -> None:
     way_out = "Give the new view another name, or remove that directory to start again"
     if (difference := _difference(stored["sql"], view.sql)) is not None:
         raise WrongUse(f"{directory} holds a view with different SQL: {difference}. {way_out}")
+    if (before := stored.get("dialect")) != view.dialect:
+        raise WrongUse(
+            f"{directory} holds the view in the dialect {before or 'of all databases'}, and now it"
+            f" is to be {view.dialect or 'that of all databases'}. {way_out}"
+        )
     for relation in view.relations:
         before = stored["sources"].get(relation.source, {}).get("relations", {})
         if (

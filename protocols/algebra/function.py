@@ -46,7 +46,8 @@ class Function:
     #: error.
     value: Callable[..., Any]
     #: (type of the result, texts of the arguments) → the text in DuckDB's SQL.
-    sql: Callable[[ColumnType, Sequence[str]], str]
+    #: None if DuckDB has no such function: then no source evaluates it.
+    sql: Callable[[ColumnType, Sequence[str]], str] | None
     #: (type of the result, columns) → the column; None falls back to `value`, value by value.
     column: Callable[..., pl.Series | None] | None = None
     #: The result is NULL if any argument is. If false, `value` receives None like any other value.

@@ -30,6 +30,7 @@ from protocols.analysis.references import Selected, Subquery, TableReference, se
 from protocols.analysis.wording import listed, value_text
 from protocols.views.binding.statement import Text
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect
 
 #: How a change is followed: from the change alone, with a look at the rows of the view or of the
 #: relations, or by computing the whole view again.
@@ -94,9 +95,11 @@ class SelectAnalysis:
         return "\n".join(map(str, (self.duplicates, *self.references)))
 
 
-def analysed(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...]:
+def analysed(
+    sql: str, catalog: Catalog, dialect: Dialect | None = None
+) -> tuple[SelectAnalysis, ...]:
     """Analyses each SELECT of a view; ViewRefused names the part that the criteria do not cover."""
-    text = Text(sql)
+    text = Text(sql, dialect)
     return tuple(analysis_of(select) for select in selects_of(text, text.query(), catalog))
 
 

@@ -40,7 +40,7 @@ class VersionHistory:
 
     def __init__(self, trace: Trace, order: DeliveryOrder) -> None:
         self.order = order
-        self.text: ViewText = view_text(trace.run.view, trace.run.catalog)
+        self.text: ViewText = view_text(trace.run.view, trace.run.catalog, trace.run.dialect)
         self.versions = Versions(trace, self.text, order)
         self.view = ViewRows(self.text, self.versions)
         self._plain = Evaluation(self.text, self.versions, self.view)

@@ -23,9 +23,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from protocols.checking.argumenttypes import Arguments
 from protocols.checking.doublesums import with_exact_sums
+from protocols.checking.postgresnumbers import with_postgres_numbers
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, Relation
+from protocols.views.dialects import Dialect
 from protocols.views.naming import item_names
 
 _SPJ: tuple[type[exp.Expr], ...] = (
@@ -98,8 +101,8 @@ class ViewText:
     query: exp.Expr
     atoms: tuple[RelationInText, ...]
     is_spj: bool
-    #: Whether it calls the functions of `doublesums.py`.
-    adds_doubles: bool = False
+    #: Whether it calls the functions of `pythonfunctions.py`.
+    calls_python: bool = False
 
     @property
     def fits_lateral(self) -> bool:
@@ -144,7 +147,7 @@ class ViewText:
         return query.where(*conditions, dialect="duckdb").sql("duckdb")
 
 
-def view_text(sql: str, catalog: Catalog) -> ViewText:
+def view_text(sql: str, catalog: Catalog, dialect: Dialect | None = None) -> ViewText:
     """Reads a view's SQL; WrongUse says why it cannot be read."""
     try:
         statements = sqlglot.parse(sql, dialect="duckdb")
@@ -162,8 +165,11 @@ def view_text(sql: str, catalog: Catalog) -> ViewText:
         RelationInText(i, alias, relation)
         for i, (alias, relation) in enumerate(zip(aliases, relations, strict=True))
     )
-    adds_doubles = with_exact_sums(query, lambda marked: _over(marked, atoms, _nothing))
-    return ViewText(query, atoms, _is_spj(query), adds_doubles)
+    is_spj = _is_spj(query)
+    taken = Arguments(lambda marked: _over(marked, atoms, _nothing))
+    like_postgres = dialect == "postgres" and with_postgres_numbers(query, taken)
+    adds_doubles = with_exact_sums(query, taken)
+    return ViewText(query, atoms, is_spj, like_postgres or adds_doubles)
 
 
 def _over(

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Any
 
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect
 
 Row = tuple[Any, ...]
 
@@ -47,6 +48,7 @@ class RunLine:
     catalog: Catalog
     initial: Mapping[tuple[str, str], tuple[Row, ...]]
     seed: int | None = None
+    dialect: Dialect | None = None
     line: int = field(default=0, compare=False)
 
 

@@ -27,6 +27,7 @@ from protocols.checking.trace import (
 )
 from protocols.errors import WrongUse
 from protocols.views.catalog import Catalog, catalog_from_json
+from protocols.views.dialects import dialect_named
 
 
 def read_trace(lines: Iterable[str | bytes]) -> Trace:
@@ -107,6 +108,7 @@ class _Reader:
             self.catalog,
             initial,
             seed if isinstance(seed, int) else None,
+            dialect_named(form.get("dialect")),
             number,
         )
 

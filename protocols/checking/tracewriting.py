@@ -19,6 +19,7 @@ from protocols.checking.trace import (
     StateLine,
 )
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect
 
 
 def run_line(
@@ -27,6 +28,7 @@ def run_line(
     catalog: Catalog,
     initial: Mapping[tuple[str, str], Iterable[Sequence[Any]]],
     seed: int | None = None,
+    dialect: Dialect | None = None,
 ) -> bytes:
     """The first line; `initial` maps (source, relation) to its rows."""
     sources: dict[str, Any] = {source: {"relations": {}} for source in catalog.sources}
@@ -39,6 +41,8 @@ def run_line(
     form: dict[str, Any] = {"type": "run", "protocol": protocol}
     if seed is not None:
         form["seed"] = seed
+    if dialect is not None:
+        form["dialect"] = dialect
     return _encoded({**form, "view": view, "sources": sources})
 
 
@@ -117,7 +121,9 @@ def write_trace(lines: Iterable[Line]) -> Iterator[bytes]:
 def _written(line: Line) -> bytes:
     match line:
         case RunLine():
-            return run_line(line.protocol, line.view, line.catalog, line.initial, line.seed)
+            return run_line(
+                line.protocol, line.view, line.catalog, line.initial, line.seed, line.dialect
+            )
         case CommitLine():
             changes = ((change.relation, change.row, change.count) for change in line.changes)
             return commit_line(line.source, line.version, changes, line.global_id)

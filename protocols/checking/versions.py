@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from protocols.checking.changes import Ints
-from protocols.checking.doublesums import forget_exact_sums, know_exact_sums
 from protocols.checking.order import DeliveryOrder
 from protocols.checking.plans import NotEvaluated, executed, judging
+from protocols.checking.pythonfunctions import forget_functions, know_functions
 from protocols.checking.rewriting import ViewText
 from protocols.checking.trace import Row, Trace, shown_row
 from protocols.errors import WrongUse
@@ -36,12 +36,12 @@ class Versions:
         # In memory; nothing is spilled.
         self._db = judging(duckdb.connect(":memory:"))
         self._db.execute("SET preserve_insertion_order = false")
-        if text.adds_doubles:
-            know_exact_sums(self._db)
+        if text.calls_python:
+            know_functions(self._db)
         self._load(trace)
 
     def close(self) -> None:
-        forget_exact_sums(self._db)
+        forget_functions(self._db)
         self._db.close()
 
     # Loading

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from protocols.errors import ViewRefused
 from protocols.explaining.costs import Costs, RelationCosts, costs_of
 from protocols.views.catalog import catalog_from_json
+from protocols.views.dialects import Dialect
 from protocols.views.sql import parse_view
 
 #: The relations of the examples.
@@ -39,6 +40,9 @@ CATALOG = catalog_from_json(
     }
 )
 
+_QUOTIENTS = "quotients of exact numbers, `ROUND` of `DOUBLE`: with a `dialect`"
+#: Constructs of views that speak a dialect.
+DIALECTS: dict[str, Dialect] = {_QUOTIENTS: "duckdb"}
 #: Construct → a view with it. Joins are customers c and orders o, at two sources.
 EXAMPLES: dict[str, str] = {
     "`JOIN … ON`, `JOIN … USING`, comma joins": """
@@ -62,6 +66,9 @@ EXAMPLES: dict[str, str] = {
                weight / 2 AS half, id % 7 AS rest,
                GREATEST(id, customer) AS most, LEAST(id, customer) AS least
         FROM sales.orders""",
+    _QUOTIENTS: """
+        SELECT customer, SUM(amount) / COUNT(*) AS mean, ROUND(AVG(weight), 2) AS w
+        FROM sales.orders GROUP BY customer""",
     "strings: `||`, `CONCAT`, `UPPER`, `LOWER`, `LENGTH`, `SUBSTRING`, `LEFT`, `RIGHT`, `TRIM`,"
     " `REPLACE`, `STARTS_WITH`, `STRPOS`": """
         SELECT id, UPPER(name) || LOWER(name) AS a, CONCAT(name, '!') AS b, LENGTH(name) AS n,
@@ -189,7 +196,7 @@ def constructs() -> Iterator[Construct]:
     """Reads and follows all examples."""
     for name, sql in EXAMPLES.items():
         try:
-            costs = costs_of(parse_view("example", sql, CATALOG))
+            costs = costs_of(parse_view("example", sql, CATALOG, DIALECTS.get(name)))
         except ViewRefused as error:
             yield Construct(name, sql, error.reason, None)
         else:

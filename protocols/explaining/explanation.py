@@ -29,6 +29,7 @@ from protocols.explaining.picture import Branch, branch, drawing, forest
 from protocols.maintenance.registry import PROTOCOLS, Entry
 from protocols.views import tree
 from protocols.views.catalog import Catalog, ForeignKey
+from protocols.views.dialects import Dialect
 from protocols.views.sql import as_written, parse_view
 from protocols.views.tree import AnyView, TreeView
 
@@ -98,9 +99,15 @@ class Explanation:
         }
 
 
-def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = None) -> Explanation:
+def explain(
+    name: str,
+    sql: str,
+    catalog: Catalog,
+    indexed: Indexes | None = None,
+    dialect: Dialect | None = None,
+) -> Explanation:
     """Explains a view; ViewRefused says why it cannot be kept. `indexed` comes from the sources."""
-    view = parse_view(name, sql, catalog)
+    view = parse_view(name, sql, catalog, dialect)
     root, costs, keys = root_of(view), costs_of(view), keys_of(view)
     return Explanation(
         view,
@@ -111,9 +118,9 @@ def explain(name: str, sql: str, catalog: Catalog, indexed: Indexes | None = Non
         memories(root),
         outer_joins(root, catalog.foreign_keys),
         tuple(k for k in catalog.foreign_keys if {k.child, k.parent} <= set(view.relations)),
-        tuple(sorted(padded(as_written(sql, catalog)) - padded(root))),
+        tuple(sorted(padded(as_written(sql, catalog, dialect)) - padded(root))),
         keys,
-        _safety(sql, catalog),
+        _safety(sql, catalog, dialect),
         advice(root, costs, keys, indexed or {}),
     )
 
@@ -160,9 +167,11 @@ def _word(node: tree.Node) -> str | None:
             return None
 
 
-def _safety(sql: str, catalog: Catalog) -> tuple[SelectAnalysis, ...] | str:
+def _safety(
+    sql: str, catalog: Catalog, dialect: Dialect | None
+) -> tuple[SelectAnalysis, ...] | str:
     try:
-        return analysed(sql, catalog)
+        return analysed(sql, catalog, dialect)
     except ViewRefused as error:
         return error.reason
 

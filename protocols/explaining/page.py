@@ -36,8 +36,13 @@ def page(found: Explanation) -> str:
     for heading, lines in sections:
         indented = [f"  {line}".rstrip() for line in lines]
         if indented:
-            texts.append("\n".join([heading or f"View {found.view.name}", *indented]))
+            texts.append("\n".join([heading or _title(found), *indented]))
     return "\n\n".join(texts) + "\n"
+
+
+def _title(found: Explanation) -> str:
+    spoken = f", in the dialect {found.view.dialect}" if found.view.dialect else ""
+    return f"View {found.view.name}{spoken}"
 
 
 def _kept_by(found: Explanation) -> Iterator[str]:

@@ -73,7 +73,9 @@ def value_text(value: ex.Expression, named: Naming) -> str:
             return text if plain and constant is not None else f"CAST({text} AS {type_.name})"
         case ex.Call(function, arguments, type_):
             texts = [value_text(argument, named) for argument in arguments]
-            return f"CAST({FUNCTIONS[function].sql(type_, texts)} AS {type_.name})"
+            spelled = FUNCTIONS[function].sql
+            assert spelled is not None, "advice is about views without a dialect"
+            return f"CAST({spelled(type_, texts)} AS {type_.name})"
         case ex.Case(branches, default, _):
             whens = " ".join(
                 f"WHEN {condition_text(when, named)} THEN {value_text(then, named)}"

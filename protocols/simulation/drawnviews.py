@@ -13,6 +13,7 @@ from protocols.maintenance.registry import Entry
 from protocols.simulation.drawn import LINKED, Maker, Place, Shaped, join_some, places
 from protocols.simulation.drawnsql import NoQuery, drawn_query
 from protocols.views.catalog import catalog_from_json
+from protocols.views.dialects import Dialect
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 
@@ -33,9 +34,11 @@ def view_scenario(
     for source, name in schema:
         form = maker.relation(source, name)
         sources.setdefault(source, {"relations": {}})["relations"][name] = form
+    dialect = _dialect(seed)
     form = {
         "name": f"view {seed}",
-        "view": _view(rng, schema, sources, Counter() if refused is None else refused),
+        "view": _view(rng, schema, sources, dialect, Counter() if refused is None else refused),
+        **({} if dialect is None else {"dialect": dialect}),
         "sources": sources,
         "updates": [maker.update() for _ in range(updates)],
     }
@@ -44,6 +47,12 @@ def view_scenario(
     if entry.transactions == "global" and rng.random() < 0.4:
         join_some(rng, form["updates"])
     return Shaped("view", form)
+
+
+def _dialect(seed: int | str) -> Dialect | None:
+    """Drawn with a generator of its own, so that the other draws of a seed stay the same."""
+    rng = Random(f"dialect {seed}")
+    return rng.choice(("duckdb", "postgres")) if rng.random() < 0.12 else None
 
 
 def _with_one_zero(form: Any) -> Any:
@@ -73,7 +82,11 @@ def _schema(rng: Random) -> dict[Place, dict[str, str]]:
 
 
 def _view(
-    rng: Random, schema: dict[Place, dict[str, str]], sources: Any, refused: Counter[str]
+    rng: Random,
+    schema: dict[Place, dict[str, str]],
+    sources: Any,
+    dialect: Dialect | None,
+    refused: Counter[str],
 ) -> str:
     relations = {f"{source}.{name}": columns for (source, name), columns in schema.items()}
     catalog = catalog_from_json(sources)
@@ -81,7 +94,9 @@ def _view(
     for _ in range(_ATTEMPTS):
         try:
             sql = drawn_query(rng, relations, rng.choice(_ROOM), keyed)
-            if isinstance(parse_view("view", sql, catalog), TreeView):
+            if dialect is not None:
+                sql = sql.replace(" % 2)", " / 2)").replace(" % 3)", " / 2.5)")
+            if isinstance(parse_view("view", sql, catalog, dialect), TreeView):
                 return sql
             refused["an inner join"] += 1
         except (NoQuery, ViewRefused) as error:

@@ -19,9 +19,10 @@ from protocols.simulation.possible import (
     refuse_other_modifications,
 )
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
+from protocols.views.dialects import Dialect, dialect_named
 
 #: The fields of a scenario.
-FIELDS = ("name", "view", "beside", "sources", "updates")
+FIELDS = ("name", "view", "dialect", "beside", "sources", "updates")
 #: The rows of the relations of a source at one version.
 Contents = Mapping[Relation, Bag]
 
@@ -50,6 +51,8 @@ class Scenario:
     updates: tuple[Update, ...]
     #: SQL of further views that are kept beside it.
     beside: tuple[str, ...] = ()
+    #: The dialect of all these texts.
+    dialect: Dialect | None = None
 
 
 def scenario_from_json(form: Any) -> Scenario:
@@ -78,7 +81,8 @@ def scenario_from_json(form: Any) -> Scenario:
     name, beside = str(form.get("name", "")), form.get("beside", [])
     if not isinstance(beside, list) or not all(isinstance(sql, str) for sql in beside):
         raise WrongUse('"beside" has to be a list of further views, each a SELECT')
-    return Scenario(name, form["view"], catalog, initial, tuple(updates), tuple(beside))
+    dialect = dialect_named(form.get("dialect"))
+    return Scenario(name, form["view"], catalog, initial, tuple(updates), tuple(beside), dialect)
 
 
 def after(before: Contents, changes: Contents) -> dict[Relation, Bag]:

@@ -14,6 +14,7 @@ from protocols.simulation.algebras import ALGEBRAS, Algebra
 from protocols.simulation.scenario import Scenario
 from protocols.simulation.source import MemorySource
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect
 from protocols.views.sql import parse_view
 from protocols.views.tree import AnyView, TreeView
 
@@ -43,9 +44,9 @@ def settings_of(scenario: Scenario, protocol: Entry, algebra: str) -> tuple[Sett
 
 
 @lru_cache(maxsize=64)
-def parsed(name: str, sql: str, catalog: Catalog) -> AnyView:
+def parsed(name: str, sql: str, catalog: Catalog, dialect: Dialect | None) -> AnyView:
     """A view, parsed once: the scenarios of a shrinking differ in their rows and updates only."""
-    return parse_view(name, sql, catalog)
+    return parse_view(name, sql, catalog, dialect)
 
 
 @lru_cache(maxsize=16)
@@ -53,14 +54,14 @@ def beside_of(scenario: Scenario, number: int, protocol: Entry) -> Setting:
     """One of the further views, kept by the same protocol if it can."""
     sql = scenario.beside[number]
     alone = replace(scenario, name=f"{scenario.name or 'view'} {number + 2}", view=sql, beside=())
-    view = parsed(alone.name, sql, scenario.catalog)
+    view = parsed(alone.name, sql, scenario.catalog, scenario.dialect)
     return setting_of(alone, protocol if protocol.keeps(view) else _BESIDE, "bag")
 
 
 @lru_cache(maxsize=16)
 def setting_of(scenario: Scenario, protocol: Entry, algebra: str) -> Setting:
     """The parts that all runs over a scenario share; WrongUse if its view cannot be kept."""
-    view = parsed(scenario.name or "view", scenario.view, scenario.catalog)
+    view = parsed(scenario.name or "view", scenario.view, scenario.catalog, scenario.dialect)
     protocol.refuse_view(view)
     participants: dict[str, set[str]] = {}
     for update in scenario.updates:
@@ -92,7 +93,9 @@ def run_event(setting: Setting, seed: int | None) -> trace.RunLine:
         )
         for relation, rows in scenario.initial.items()
     }
-    return trace.RunLine(setting.entry.name, scenario.view, scenario.catalog, initial, seed)
+    return trace.RunLine(
+        setting.entry.name, scenario.view, scenario.catalog, initial, seed, scenario.dialect
+    )
 
 
 def commit_event(source: MemorySource, at: int = 0) -> trace.CommitLine:

@@ -18,8 +18,8 @@ import duckdb
 
 from protocols.algebra.bag import Bag, Row
 from protocols.algebra.types import ColumnType
-from protocols.checking.doublesums import know_exact_sums
 from protocols.checking.plans import executed, judging
+from protocols.checking.pythonfunctions import know_functions
 from protocols.checking.rewriting import ViewText, view_text
 from protocols.simulation.algebras import one_nan
 from protocols.simulation.source import MemorySource
@@ -35,10 +35,10 @@ class SqlContents:
         self._schema: Mapping[str, ColumnType] = view.schema
         # The text may name relations that the view does not need.
         there = (relation for source in sources.values() for relation in source.relations)
-        self._text: ViewText = view_text(view.sql, Catalog(tuple(there)))
+        self._text: ViewText = view_text(view.sql, Catalog(tuple(there)), view.dialect)
         self._sql = self._text.over(_name)
-        if self._text.adds_doubles:
-            know_exact_sums(_database())
+        if self._text.calls_python:
+            know_functions(_database())
         # Temporary tables belong to a cursor.
         self._db = _database().cursor()
         #: Relation → its contents at different versions, each with the table that holds them.

@@ -7,12 +7,13 @@ digits in a DECIMAL than a BIGINT. Its values are kept as BIGINT, so it is a `Sq
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from types import EllipsisType
 from typing import TypeAlias
 
 from sqlglot import exp
 
-from protocols.algebra.expressions import Expression
+from protocols.algebra.expressions import Condition, Expression, Literal
 from protocols.algebra.numbertypes import (
     INTEGER,
     MOST_DIGITS,
@@ -78,6 +79,11 @@ FROM_DIGITS: dict[str, Callable[[str], object]] = {
 }
 
 
+#: orjson writes 254 levels.
+_MOST_LEVELS = 240
+_MOST_PARTS = 20_000
+
+
 def number_type(text: str) -> SqlType | None:
     """The type that DuckDB gives a number in the text; None if it has too many digits for us."""
     if "e" in text.lower():
@@ -89,6 +95,31 @@ def number_type(text: str) -> SqlType | None:
     if -(2**31) <= int(text) < 2**31:
         return INTEGER
     return BIGINT if -(2**63) <= int(text) < 2**63 else None
+
+
+def written_out(text: str) -> str:
+    """A number with an exponent as PostgreSQL reads it: as digits, with a point."""
+    if "e" not in text.lower():
+        return text
+    digits = format(Decimal(text), "f")
+    return digits if "." in digits else digits + "."
+
+
+def of_type(constant: Operand, type_: ColumnType) -> Literal:
+    """A constant as a value of a type; raises ValueError or KeyError if it is none."""
+    value: object = constant.constant
+    if isinstance(value, Number):
+        value = FROM_DIGITS[type_.family](value)
+    return Literal(type_.decode(value), type_)
+
+
+def too_large(what: Condition | Expression) -> str | None:
+    """The reason why an expression cannot be sent to a source, or evaluated; None if it can."""
+    if what.levels > _MOST_LEVELS:
+        return "is nested too deeply"
+    if what.size > _MOST_PARTS:
+        return f"has more than {_MOST_PARTS} parts once COALESCE and the like are written out"
+    return None
 
 
 def kept(type_: SqlType) -> ColumnType:

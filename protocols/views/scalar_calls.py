@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.functions import FUNCTIONS
-from protocols.algebra.numbertypes import INTEGER
-from protocols.algebra.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, VARCHAR, decimal_type
-from protocols.views.operands import Number, Operand, kept
+from protocols.algebra.numbertypes import INTEGER, is_number
+from protocols.algebra.types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, decimal_type
+from protocols.views.dialects import SAY_WHICH
+from protocols.views.operands import Number, Operand, kept, type_name
 
 if TYPE_CHECKING:
     from protocols.views.scalars import ScalarReader
@@ -54,7 +55,7 @@ def _sum(scalars: "ScalarReader", node: exp.Add | exp.Sub) -> Operand:
         return _shifted(scalars, node, scalars.operand(node.right), node.left, sign)
     left, right = scalars.operand(node.left), scalars.operand(node.right)
     if left.type == right.type == DATE and sign == -1:
-        return scalars.call(node, "days between", left, right)
+        return _counted(scalars, scalars.call(node, "days between", left, right))
     if right.type == DATE and sign == 1:
         left, right = right, left
     if left.type == DATE:
@@ -66,6 +67,16 @@ def _sum(scalars: "ScalarReader", node: exp.Add | exp.Sub) -> Operand:
             " both values, and compute it when you read the view",
         )
     return scalars.call(node, "+" if sign == 1 else "-", left, right)
+
+
+def _counted(scalars: "ScalarReader", count: Operand) -> Operand:
+    """A number of days or letters, which is an INTEGER in PostgreSQL."""
+    return replace(count, type=INTEGER) if scalars.dialect == "postgres" else count
+
+
+def _number_of(name: str, *places: str) -> Reader:
+    read = _plain(name, *places)
+    return lambda scalars, node: _counted(scalars, read(scalars, node))
 
 
 def _days_later(
@@ -114,9 +125,13 @@ def _extract(scalars: "ScalarReader", node: exp.Extract) -> Operand:
     if part not in _PARTS:
         parts = ", ".join(_PARTS).upper()
         scalars.refuse(node, f"EXTRACT({part.upper()} …): the databases agree about {parts}")
-    return scalars.call(node, part, scalars.operand(node.expression))
+    found = scalars.call(node, part, scalars.operand(node.expression))
+    if scalars.dialect == "postgres":
+        return Operand(node, scalars.as_(found, _PART), _PART)
+    return found
 
 
+_PART = decimal_type(19, 0)
 _PARTS = ("year", "quarter", "month", "week", "day", "dow", "isodow", "doy", "hour", "minute")
 
 
@@ -220,22 +235,63 @@ def _escape(scalars: "ScalarReader", node: exp.Escape) -> Operand:
 # ------------------------------------------------------------------------------------------ rest
 
 
-def _round(scalars: "ScalarReader", node: exp.Round) -> Operand:
-    """Reads ROUND of a DECIMAL: a cast to fewer digits after the point."""
-    arguments = list(map(scalars.operand, scalars.arguments(node, "this", "decimals")))
-    number, digits = arguments[0], arguments[1].constant if len(arguments) > 1 else Number("0")
-    if number.type is None or number.type.family != "DECIMAL":
+def _division(scalars: "ScalarReader", node: exp.Div) -> Operand:
+    """Reads a quotient: of exact numbers, it depends on the dialect."""
+    left, right = map(scalars.operand, scalars.arguments(node, "this", "expression"))
+    types = [side.type for side in (left, right) if side.type is not None]
+    if not types or not all(is_number(type_) and type_ != DOUBLE for type_ in types):
+        return scalars.call(node, "/", left, right)
+    if scalars.dialect == "duckdb":
+        doubles = (Operand(o.node, scalars.as_(o, DOUBLE), DOUBLE) for o in (left, right))
+        return scalars.call(node, "/", *doubles)
+    if scalars.dialect is None:
+        names = " / ".join(type_name(side.type) for side in (left, right))
         scalars.refuse(
             node,
-            "ROUND is kept for DECIMAL: a DOUBLE is rounded half up by DuckDB and half to even by"
-            " PostgreSQL, and a BIGINT is whole; write CAST(x * 100 AS BIGINT) for a DOUBLE in"
-            " hundredths",
+            f"{names} is a DOUBLE in DuckDB, but truncated or rounded in PostgreSQL; cast one side"
+            f" to DOUBLE, or {SAY_WHICH}",
         )
+    exact = "exact " if any(type_.family == "DECIMAL" for type_ in types) else ""
+    return scalars.call(node, f"{exact}quotient", left, right)
+
+
+def _round(scalars: "ScalarReader", node: exp.Round) -> Operand:
+    """Reads ROUND: of a DECIMAL, a cast to fewer digits after the point."""
+    arguments = list(map(scalars.operand, scalars.arguments(node, "this", "decimals")))
+    number, digits = arguments[0], arguments[1].constant if len(arguments) > 1 else Number("0")
     if not isinstance(digits, Number) or not digits.isdigit():
         scalars.refuse(node, "the digits of ROUND have to be a constant and not negative")
+    if number.type is None or number.type.family != "DECIMAL":
+        return _round_other(scalars, node, number, int(digits), len(arguments) > 1)
     precision, scale = number.type.precision_and_scale
     type_ = decimal_type(precision, min(int(digits), scale))
     return Operand(node, scalars.as_(number, type_), type_)
+
+
+def _round_other(
+    scalars: "ScalarReader", node: exp.Round, number: Operand, digits: int, are_given: bool
+) -> Operand:
+    if number.type in (INTEGER, BIGINT):
+        scalars.refuse(node, "ROUND of a whole number is the number itself; leave ROUND out")
+    if scalars.dialect is None:
+        scalars.refuse(
+            node,
+            "a DOUBLE is rounded half up by DuckDB and half to even by PostgreSQL; write"
+            f" CAST(x * 100 AS BIGINT) for hundredths, or {SAY_WHICH}",
+        )
+    if scalars.dialect == "duckdb":
+        if digits > _MOST_ROUNDED:
+            scalars.refuse(node, f"ROUND of a DOUBLE takes up to {_MOST_ROUNDED} digits")
+        return scalars.call(node, "round", number, _number(node, digits))
+    if are_given:
+        scalars.refuse(
+            node, "PostgreSQL rounds a DOUBLE to no digits only; write CAST(x * 100 AS BIGINT)"
+        )
+    return scalars.call(node, "round half to even", number)
+
+
+#: Powers of ten up to here are DOUBLEs.
+_MOST_ROUNDED = 22
 
 
 def _extreme(name: str) -> Reader:
@@ -252,7 +308,7 @@ CALLS: dict[type[exp.Expr], Reader] = {
     exp.Add: _sum,
     exp.Sub: _sum,
     exp.Mul: _plain("*", "this", "expression"),
-    exp.Div: _plain("/", "this", "expression"),
+    exp.Div: _division,
     exp.Mod: _plain("%", "this", "expression"),
     exp.Neg: _plain("negate", "this"),
     exp.Abs: _plain("abs", "this"),
@@ -265,14 +321,14 @@ CALLS: dict[type[exp.Expr], Reader] = {
     exp.Concat: _concat,
     exp.Upper: _plain("upper", "this"),
     exp.Lower: _plain("lower", "this"),
-    exp.Length: _plain("length", "this"),
+    exp.Length: _number_of("length", "this"),
     exp.Substring: _substring,
     exp.Left: _end("left"),
     exp.Right: _end("right"),
     exp.Trim: _trim,
     exp.Replace: _plain("replace", "this", "expression", "replacement"),
     exp.StartsWith: _plain("starts_with", "this", "expression"),
-    exp.StrPosition: _plain("strpos", "this", "substr"),
+    exp.StrPosition: _number_of("strpos", "this", "substr"),
     exp.Like: _like,
     exp.Escape: _escape,
     exp.Extract: _extract,

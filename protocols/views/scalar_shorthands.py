@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from protocols.algebra import expressions as ex
 from protocols.algebra.types import DOUBLE, SqlType
+from protocols.views.dialects import SAY_WHICH
 from protocols.views.operands import Operand, kept
 
 if TYPE_CHECKING:
@@ -30,25 +31,33 @@ def is_(scalars: "ScalarReader", node: exp.Is) -> ex.Condition:
 
 def between(scalars: "ScalarReader", node: exp.Between) -> ex.Condition:
     middle, low, high = (scalars.operand(node.args[name]) for name in ("this", "low", "high"))
-    _check_pairwise(scalars, node, (middle, low, high))
+    middle, low, high = _of_kinds(scalars, node, (middle, low, high))
     above = scalars.comparison(node, middle, ">=", low)
     return ex.And((above, scalars.comparison(node, middle, "<=", high)))
 
 
 def in_(scalars: "ScalarReader", node: exp.In) -> ex.Condition:
     wanted, choices = scalars.operand(node.this), list(map(scalars.operand, node.expressions))
-    _check_pairwise(scalars, node, (wanted, *choices))
+    wanted, *choices = _of_kinds(scalars, node, (wanted, *choices))
     equal = [scalars.comparison(node, wanted, "=", choice) for choice in choices]
     parts = tuple(_one_test(list(run)) for _, run in groupby(equal, _tested))
     return parts[0] if len(parts) == 1 else ex.Or(parts)
 
 
-def _check_pairwise(scalars: "ScalarReader", node: exp.Expr, operands: Sequence[Operand]) -> None:
-    """Refuses DOUBLE among other types: DuckDB compares all as DOUBLE, PostgreSQL pair by pair."""
+def _of_kinds(
+    scalars: "ScalarReader", node: exp.Expr, operands: Sequence[Operand]
+) -> Sequence[Operand]:
+    """DOUBLE among other types: DuckDB compares all as DOUBLE, PostgreSQL pair by pair."""
     types = {o.type for o in operands if o.type is not None and not o.is_constant}
-    if DOUBLE in types and len(types) > 1:
+    if DOUBLE not in types or len(types) == 1 or scalars.dialect == "postgres":
+        return operands
+    if scalars.dialect is None:
         names = " and ".join(sorted(type_.name for type_ in types))
-        scalars.refuse(node, f"{names} meet here, which databases compare differently; cast them")
+        scalars.refuse(
+            node,
+            f"{names} meet here, which databases compare differently; cast them, or {SAY_WHICH}",
+        )
+    return [o if o.is_open else Operand(o.node, scalars.as_(o, DOUBLE), DOUBLE) for o in operands]
 
 
 def not_distinct(scalars: "ScalarReader", node: exp.Binary) -> ex.Condition:

@@ -21,7 +21,7 @@ from protocols.algebra.expressions_reference import value_of
 from protocols.algebra.function import Unfit
 from protocols.algebra.functions import FUNCTIONS, check_call
 from protocols.algebra.functions_casts import by_way_of
-from protocols.algebra.numbertypes import INTEGER, MOST_DIGITS
+from protocols.algebra.numbertypes import INTEGER, MOST_DIGITS, is_number
 from protocols.algebra.types import (
     BIGINT,
     BOOLEAN,
@@ -33,6 +33,7 @@ from protocols.algebra.types import (
 )
 from protocols.errors import NoValue
 from protocols.views import scalar_shorthands as shorthands
+from protocols.views.dialects import SAY_WHICH, Dialect
 from protocols.views.operands import (
     FROM_DIGITS,
     Number,
@@ -41,7 +42,10 @@ from protocols.views.operands import (
     digits_lost,
     kept,
     number_type,
+    of_type,
+    too_large,
     type_name,
+    written_out,
 )
 from protocols.views.scalar_calls import CALLS
 from protocols.views.scalar_refusals import reason_against
@@ -67,9 +71,6 @@ _CONDITIONS = (
 )
 #: sqlglot's notes on how a dialect evaluates a node; here DuckDB's way is meant.
 _NOTES = {"typed", "safe", "ignore_nulls", "coalesce"}
-#: orjson writes 254 levels.
-_MOST_LEVELS = 240
-_MOST_PARTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class ScalarReader:
     column: Callable[[exp.Column], tuple[str, SqlType]]
     refuse: Callable[[exp.Expr, str], NoReturn]
     special: Callable[[exp.Expr], tuple[ex.Expression, SqlType] | None]
+    dialect: Dialect | None = None
 
     def typed(self, node: exp.Expr) -> tuple[ex.Expression, SqlType]:
         """The value that a node means, and its type in SQL: INTEGER as well."""
@@ -156,26 +158,28 @@ class ScalarReader:
     def comparison(self, node: exp.Expr, left: Operand, op: str, right: Operand) -> ex.Comparison:
         """Brings both sides to one type; a constant beside a column has to be one of its type."""
         self._check_exponents((left, right))
-        constants = left.is_constant and right.is_constant
-        if right.is_constant and not constants and (right.is_open or left.is_column):
-            return ex.Comparison(left.expression, op, self._constant(right, left))
-        if left.is_constant and not constants and (left.is_open or right.is_column):
-            return ex.Comparison(self._constant(left, right), op, right.expression)
+        if left.is_constant != right.is_constant:
+            constant, other = (right, left) if right.is_constant else (left, right)
+            if constant.is_open or other.is_column:
+                literal = self._constant(constant, other)
+                if literal is not None and right.is_constant:
+                    return ex.Comparison(left.expression, op, literal)
+                if literal is not None:
+                    return ex.Comparison(literal, op, right.expression)
         common = common_type(left.type, right.type)
         if common is None:
             self._refuse_two_types(node, "are compared", left, right)
         return ex.Comparison(self.as_(left, common), op, self.as_(right, common))
 
-    def _constant(self, constant: Operand, other: Operand) -> ex.Literal:
-        """A constant in the type of the other side."""
+    def _constant(self, constant: Operand, other: Operand) -> ex.Literal | None:
+        """A constant in the type of the other side; None for two kinds of numbers."""
         assert other.type is not None
         type_ = kept(other.type)
-        value: object = constant.constant
         try:
-            if isinstance(value, Number):
-                value = FROM_DIGITS[type_.family](value)
-            return ex.Literal(type_.decode(value), type_)
+            return of_type(constant, type_)
         except (ValueError, KeyError):
+            if isinstance(constant.constant, Number) and is_number(type_):
+                return None
             which = "the column" if other.is_column else "the other side"
             text = constant.node.sql("duckdb")
             not_one = f"{text} is not a {type_.name}, which {which} is"
@@ -230,6 +234,7 @@ class ScalarReader:
     def _literal(self, node: exp.Expr, text: str) -> Operand:
         if isinstance(node, exp.Literal) and node.is_string:
             return Operand(node, ex.Literal(text, VARCHAR), VARCHAR, text)
+        text = written_out(text) if self.dialect == "postgres" else text
         type_ = number_type(text)
         if type_ is None:
             more = f"the number {text} has more digits than a BIGINT or a DECIMAL"
@@ -330,7 +335,9 @@ class ScalarReader:
 
     def _check_exponents(self, operands: Sequence[Operand]) -> None:
         """Refuses a number with an exponent unless it stands beside a DOUBLE, which it then is."""
-        if any(o.type == DOUBLE and not o.has_exponent for o in operands):
+        if self.dialect is not None or any(
+            o.type == DOUBLE and not o.has_exponent for o in operands
+        ):
             return
         for operand in operands:
             if operand.has_exponent:
@@ -338,7 +345,7 @@ class ScalarReader:
                 self.refuse(
                     operand.node,
                     f"{text} is a DOUBLE in DuckDB and none in PostgreSQL;"
-                    f" write CAST({text} AS DOUBLE)",
+                    f" write CAST({text} AS DOUBLE), or {SAY_WHICH}",
                 )
 
     def as_(self, operand: Operand, type_: SqlType) -> ex.Expression:
@@ -361,12 +368,8 @@ class ScalarReader:
 
     def _check_extent(self, node: exp.Expr, what: ex.Condition | ex.Expression) -> None:
         """Refuses a node that is too large to send to a source or to evaluate."""
-        way_out = "write it in steps, as queries in WITH"
-        if what.levels > _MOST_LEVELS:
-            self.refuse(node, f"this is nested too deeply; {way_out}")
-        if what.size > _MOST_PARTS:
-            more = f"has more than {_MOST_PARTS} parts once COALESCE and the like are written out"
-            self.refuse(node, f"this {more}; {way_out}")
+        if (reason := too_large(what)) is not None:
+            self.refuse(node, f"this {reason}; write it in steps, as queries in WITH")
 
     def arguments(self, node: exp.Expr, *places: str) -> list[exp.Expr]:
         """The values at these places of a node; refuses a node that has more."""

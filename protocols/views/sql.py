@@ -12,6 +12,7 @@ from protocols.views.binding.select import Binder
 from protocols.views.binding.statement import Text
 from protocols.views.binding.understood import refuse_others
 from protocols.views.catalog import Catalog
+from protocols.views.dialects import Dialect
 from protocols.views.normal.columns import narrowed
 from protocols.views.normal.filters import pushed
 from protocols.views.normal.innerjoins import gathered
@@ -20,18 +21,18 @@ from protocols.views.tree import AnyView, TreeView
 from protocols.views.view import OutputColumn, View
 
 
-def parse_view(name: str, sql: str, catalog: Catalog) -> AnyView:
+def parse_view(name: str, sql: str, catalog: Catalog, dialect: Dialect | None = None) -> AnyView:
     """Reads SQL over these relations into a view; ViewRefused says why a view cannot be kept."""
-    text = Text(sql)
+    text = Text(sql, dialect)
     try:
         return _read(name, text, catalog)
     except RecursionError:
         text.refuse_nesting()
 
 
-def as_written(sql: str, catalog: Catalog) -> tree.Node:
+def as_written(sql: str, catalog: Catalog, dialect: Dialect | None = None) -> tree.Node:
     """The tree as the text says it, before anything is moved or simplified."""
-    text = Text(sql)
+    text = Text(sql, dialect)
     node, _ = Binder(text, catalog).query(text.query(), {})
     return node
 
@@ -54,8 +55,8 @@ def _read(name: str, text: Text, catalog: Catalog) -> AnyView:
     if not any(isinstance(each, tree.Core) for each in tree.nodes(node)):
         text.refuse(query, "this view names no relation, so it would never change")
     root = narrowed(gathered(tests_below, binder.names, unlinked), {e.name for e in columns})
-    inner = _inner_join(name, text.sql, root)
-    return TreeView(name, text.sql, root) if inner is None else inner
+    inner = _inner_join(name, text, root)
+    return TreeView(name, text.sql, root, text.dialect) if inner is None else inner
 
 
 def plain_lines(sql: str) -> list[str]:
@@ -86,7 +87,7 @@ def relations_named_in(sql: str) -> set[tuple[str, str]]:
     return {(table.db.lower(), table.name.lower()) for table in tables if table.db}
 
 
-def _inner_join(name: str, sql: str, root: tree.Node) -> View | None:
+def _inner_join(name: str, text: Text, root: tree.Node) -> View | None:
     """The view as a plain inner join, if it is one."""
     if not isinstance(root, tree.Compute) or not isinstance(root.input, tree.Core):
         return None
@@ -99,4 +100,4 @@ def _inner_join(name: str, sql: str, root: tree.Node) -> View | None:
         for name, value, type_ in root.values
         if isinstance(value, Column)
     )
-    return View(name, sql, core.atoms, core.links, core.residuals, outputs)
+    return View(name, text.sql, core.atoms, core.links, core.residuals, outputs, text.dialect)

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 from protocols.algebra.expressions import Column, Comparison, Condition, Expression, conjuncts, same
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
+from protocols.views.dialects import Dialect
 from protocols.views.view import View
 
 
@@ -233,6 +234,8 @@ class TreeView:
     name: str
     sql: str
     root: Node
+    #: None if it says only what the databases agree on.
+    dialect: Dialect | None = None
 
     @property
     def schema(self) -> dict[str, ColumnType]:

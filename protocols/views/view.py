@@ -22,6 +22,7 @@ from protocols.algebra.expressions import (
 )
 from protocols.algebra.types import ColumnType
 from protocols.views.catalog import Relation
+from protocols.views.dialects import Dialect
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class View:
     links: tuple[Link, ...]
     residuals: tuple[Condition, ...]
     outputs: tuple[OutputColumn, ...]
+    #: None if it says only what the databases agree on.
+    dialect: Dialect | None = None
 
     def __hash__(self) -> int:
         return hash((self.name, self.sql))

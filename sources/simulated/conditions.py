@@ -120,7 +120,9 @@ def value_to_sql(expression: Expression, place: Callable[[str], str], parameters
             parameters.append(bound(constant, type_))
             return f"?::{type_.name}"
         case Call(function, arguments, type_):
-            text = FUNCTIONS[function].sql(type_, list(map(inner, arguments)))
+            spelled = FUNCTIONS[function].sql
+            assert spelled is not None, f"no source is asked for {function}"
+            text = spelled(type_, list(map(inner, arguments)))
             return f"CAST({text} AS {type_.name})"
         case Case(branches, default, _):
             texts = [

@@ -26,7 +26,7 @@ class StoredView:
         report: Callable[[str], None],
     ) -> None:
         self.entry: Entry = protocol(settings.protocol)
-        self.view = parse_view(settings.name, settings.sql, catalog)
+        self.view = parse_view(settings.name, settings.sql, catalog, settings.dialect)
         self.entry.refuse_view(self.view)
         self._refuse_copies(configuration)
         mend(configuration.warehouse, self.view, report)

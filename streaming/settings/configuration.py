@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, TypeAlias, get_args
 from protocols.errors import WrongUse
 from protocols.maintenance.registry import DEFAULT, protocol
 from protocols.views.catalog import Catalog, refuse_source_name
+from protocols.views.dialects import Dialect, dialect_named
 from protocols.views.sql import sources_named_in
 from sources.kafka import Kafka
 from streaming.settings.kafkasection import KEYS, kafka_in
@@ -37,7 +38,7 @@ _TABLES = {
         "keep",
         "relations",
     },
-    "views": {"sql", "protocol", "history_hours"},
+    "views": {"sql", "protocol", "history_hours", "dialect"},
     "page": PAGE_KEYS,
     "job": {
         "records_per_batch",
@@ -138,6 +139,8 @@ class ViewSettings:
     protocol: str
     #: For how long each past state can be read; None for ever.
     history_hours: float | None = None
+    #: The dialect of its SQL; None if it has only what all databases agree on.
+    dialect: Dialect | None = None
 
     def with_protocol(self, name: str) -> "ViewSettings":
         """The same view, kept by another protocol; WrongUse if there is none of that name."""
@@ -382,7 +385,11 @@ class _Reader:
         history = table.get("history_hours")
         if history is not None:
             history = self._positive(table, "history_hours", 0.0, where)
-        return ViewSettings(name, file, sql, chosen, history)
+        try:
+            dialect = dialect_named(table.get("dialect"))
+        except WrongUse as error:
+            self._refuse(f"{where}.dialect", str(error))
+        return ViewSettings(name, file, sql, chosen, history, dialect)
 
     def _job(self) -> JobSettings:
         table = self._table(self._content, "job", "")

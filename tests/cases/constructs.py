@@ -139,6 +139,52 @@ GROUPS = {
     "a join with ROLLUP": "SELECT r.id, w.n FROM a.r JOIN (SELECT k, count(*) AS n FROM b.s"
     " GROUP BY ROLLUP (k)) w ON w.k IS NOT DISTINCT FROM r.k",
 }
+#: Name → dialect, view.
+DIALECTS = {
+    "quotients and ROUND of DuckDB": (
+        "duckdb",
+        "SELECT id, k / 2 AS a, p / 3 AS b, round(f, 1) AS c, 1e3 * f AS e, round(f) AS g FROM a.r"
+        " WHERE id / 2 > 0.5 OR f IN (k, 2)",
+    ),
+    "quotients of aggregates of DuckDB": (
+        "duckdb",
+        "SELECT k, sum(p) / count(*) AS a, sum(CASE WHEN t THEN 1 ELSE 0 END) / count(*) AS s"
+        " FROM a.r GROUP BY k",
+    ),
+    "a join by a quotient of DuckDB": (
+        "duckdb",
+        "SELECT s.m FROM b.s JOIN a.r ON r.k = s.k WHERE r.f BETWEEN s.m AND 10 OR s.m / r.id > 1",
+    ),
+    "quotients of whole numbers of PostgreSQL": (
+        "postgres",
+        "SELECT id, -k / 2 AS a, length(x) / 2 AS l, round(f) AS c, f IN (k, 2) AS i FROM a.r"
+        " WHERE id / 2 > 0.5",
+    ),
+    "exact quotients of PostgreSQL": (
+        "postgres",
+        "SELECT id, p / 3 AS b, 1e3 * p AS d, extract(year FROM d) / 7 AS e FROM a.r"
+        " WHERE p / id > 0.3",
+    ),
+    "quotients of aggregates of PostgreSQL": (
+        "postgres",
+        "SELECT k, sum(p) / count(*) AS a, sum(CASE WHEN t THEN 1 ELSE 0 END) / count(*) AS s,"
+        " sum(length(x)) / 2 AS i FROM a.r GROUP BY k",
+    ),
+    "AVG of PostgreSQL": (
+        "postgres",
+        "SELECT x, avg(f) AS f, avg(p) AS p, avg(DISTINCT p) AS h, avg(p) FILTER (WHERE t) AS j"
+        " FROM a.r GROUP BY x",
+    ),
+    "dates of PostgreSQL": (
+        "postgres",
+        "SELECT sum(r.d - DATE '2024-01-01') / 7 AS w, avg(k) AS a FROM a.r",
+    ),
+    "a subquery of PostgreSQL": (
+        "postgres",
+        "SELECT m, (SELECT avg(p) FROM a.r WHERE r.k = s.k) AS n FROM b.s WHERE m * 2 / 3 = 6"
+        " OR m IS NULL",
+    ),
+}
 LINKS = {
     "a link in all arms of OR": "SELECT r.id, s.m FROM a.r, b.s WHERE (r.k = s.k AND r.x = 'ab') OR"
     " (S.k = r.K AND s.m > 5) OR (s.y = 'x' AND (r.k = s.k))",

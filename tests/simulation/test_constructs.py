@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from protocols.algebra import functions_dialects
 from protocols.explaining.explanation import explain
 from protocols.explaining.page import page
 from protocols.maintenance.registry import PROTOCOLS
@@ -23,10 +24,11 @@ from protocols.views.binding.grouping import Grouping
 from protocols.views.binding.sources import From
 from protocols.views.binding.subqueries import Subqueries
 from protocols.views.catalog import catalog_from_json
-from tests.cases.constructs import GROUPS, LINKS, NAMES, SOURCES, UPDATES
+from protocols.views.dialects import dialect_named
+from tests.cases.constructs import DIALECTS, GROUPS, LINKS, NAMES, SOURCES, UPDATES
 from tests.harness.campaigns import planted
 
-VIEWS = {**NAMES, **LINKS, **GROUPS}
+VIEWS = {**NAMES, **LINKS, **GROUPS, **{name: sql for name, (_, sql) in DIALECTS.items()}}
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +43,7 @@ def _nothing_known_from_before() -> Iterator[None]:
 
 def _judged(name: str, seed: int, algebra: str = "frame") -> Judged:
     form = {"name": name, "view": VIEWS[name], "sources": SOURCES, "updates": UPDATES}
+    form |= {"dialect": DIALECTS[name][0]} if name in DIALECTS else {}
     schedule = Schedule(seed=seed, algebra=algebra)
     entry = PROTOCOLS["batched-sweep"]
     return judged_run(scenario_from_json(form), entry, schedule, double_check=True)
@@ -58,7 +61,8 @@ def test_it_is_kept_as_duckdb_says(name: str, seed: int, algebra: str) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_it_is_explained(name: str) -> None:
-    told = page(explain("view", VIEWS[name], catalog_from_json(SOURCES)))
+    dialect = dialect_named(DIALECTS[name][0]) if name in DIALECTS else None
+    told = page(explain("view", VIEWS[name], catalog_from_json(SOURCES), dialect=dialect))
     assert "\n\nQuestions\n" in told
 
 
@@ -119,6 +123,18 @@ DEFECTS: dict[str, tuple[Any, str, str, str]] = {
     "SUM of DOUBLE": (exactsums, "_multiple", "over * (_SMALLEST // under)", "int(value) << 1074"),
     "AVG of DOUBLE over all rows": (aggregates, "_result", '== "sum" else', '!= "sum" else'),
     "SUM of DOUBLE beside COUNT(DISTINCT)": (distinctvalues, "_is_rounded", "== DOUBLE", "is None"),
+    "exact quotients of PostgreSQL": (
+        functions_dialects,
+        "_leading",
+        "number.adjusted() // _GROUPED",
+        "number.adjusted() // _GROUPED + 1",
+    ),
+    "AVG of PostgreSQL": (
+        Grouping,
+        "_exact_average",
+        '"count", column.name, BIGINT, distinct',
+        '"count", column.name, BIGINT',
+    ),
     "ROLLUP": (groupingsets, "_sets", "parts[:length]", "parts[: length or 1]"),
     "CUBE and GROUPING": (Grouping, "_lacking", "2 * number", "number"),
     "GROUPING SETS": (Grouping, "group", "if self._set is None or node in self._set", ""),

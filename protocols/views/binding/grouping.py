@@ -13,6 +13,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from protocols.algebra.expressions import (
+    Call,
     Case,
     Column,
     Comparison,
@@ -22,6 +23,9 @@ from protocols.algebra.expressions import (
     Literal,
     Not,
 )
+from protocols.algebra.function import Unfit
+from protocols.algebra.functions import FUNCTIONS
+from protocols.algebra.numbertypes import INTEGER
 from protocols.algebra.types import BIGINT, BOOLEAN, DOUBLE, SqlType, column_type
 from protocols.views import tree
 from protocols.views.binding import distinctvalues
@@ -214,6 +218,12 @@ class Grouping:
             return AggregateValue((counted,), Column(name), BIGINT)
         column = self._argument(argument, condition)
         type_ = self._type(function, column.type, call)
+        if self._text.dialect == "postgres" and column.type != DOUBLE:
+            if function == "avg":
+                return self._exact_average(column, distinct, call)
+            if function == "sum" and column.type == INTEGER:
+                each = tree.Aggregate(name, function, column.name, kept(type_), distinct)
+                return AggregateValue((each,), Call("cast", (Column(name),), BIGINT), BIGINT)
         each = tree.Aggregate(name, function, column.name, kept(type_), distinct)
         return AggregateValue((each,), Column(name), type_)
 
@@ -248,6 +258,20 @@ class Grouping:
         return AggregateValue(
             tuple(parts), Case(branches, Literal(not by, BOOLEAN), BOOLEAN), BOOLEAN
         )
+
+    def _exact_average(self, column: ShownColumn, distinct: bool, call: exp.Expr) -> AggregateValue:
+        """AVG of PostgreSQL: SUM / COUNT, as exact numbers."""
+        added = kept(self._type("sum", column.type, call))
+        fresh, counted = self._rows.names.fresh, column_type("DECIMAL(19,0)")
+        total = tree.Aggregate(fresh("sum"), "sum", column.name, added, distinct)
+        number = tree.Aggregate(fresh("count"), "count", column.name, BIGINT, distinct)
+        try:
+            type_ = FUNCTIONS["exact quotient"].signature([added, counted]).result
+        except Unfit as error:
+            self._text.refuse(call, str(error))
+        divisor = Call("cast", (Column(number.name),), counted)
+        quotient = Call("exact quotient", (Column(total.name), divisor), kept(type_))
+        return AggregateValue((total, number), quotient, type_)
 
     def _count_all(self, name: str, condition: exp.Expr | None) -> tree.Aggregate:
         if condition is None:

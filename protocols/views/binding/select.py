@@ -3,7 +3,7 @@
 Names are unique in the whole tree, so a subquery may be joined anywhere without renaming.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
@@ -117,13 +117,13 @@ class Select:
             common,
             lambda query: binder.query(query, common),
             self._condition_of_join,
-            ScalarReader(self._no_column, self.text.refuse, self._refuse_aggregate).constants,
+            self._scalars(self._no_column, self._refuse_aggregate).constants,
             binder.places,
         ).whole(select)
         self.from_ = from_.node
         self.scope = Scope(self.text, from_.visible, outer)
         self.rows = GatheredRows(self.from_, self.names)
-        self.scalars = ScalarReader(self._column, self.text.refuse, self._special)
+        self.scalars = self._scalars(self._column, self._special)
         self.subqueries = Subqueries(
             self.text, self.rows, self.scalars, self.inner, self._refuse_inside
         )
@@ -224,7 +224,14 @@ class Select:
             shown = self.scope.column(column)
             return shown.name, shown.type
 
-        return ScalarReader(either, self.text.refuse, lambda _: None)
+        return self._scalars(either, lambda _: None)
+
+    def _scalars(
+        self,
+        column: Callable[[exp.Column], tuple[str, SqlType]],
+        special: Callable[[exp.Expr], tuple[Expression, SqlType] | None],
+    ) -> ScalarReader:
+        return ScalarReader(column, self.text.refuse, special, self.text.dialect)
 
     # -- for the parts of the text ---------------------------------------------------------------
 
@@ -256,7 +263,7 @@ class Select:
             shown = self._own(scope, named)
             return shown.name, shown.type
 
-        scalars = ScalarReader(column, self.text.refuse, self._refuse_aggregate)
+        scalars = self._scalars(column, self._refuse_aggregate)
         test = conjunction(tuple(map(scalars.condition, conjuncts(node))))
         assert test is not None
         return test

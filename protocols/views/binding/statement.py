@@ -17,6 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parsers.duckdb import DuckDBParser
 
 from protocols.errors import ViewRefused
+from protocols.views.dialects import Dialect
 
 _WHAT = "a view is one query, SELECT … FROM …"
 #: The name of a function and the text that may stand between it and its first value.
@@ -43,8 +44,9 @@ class _Dialect(DuckDB):
 class Text:
     """A view's SQL; each refusal of a part names its place."""
 
-    def __init__(self, sql: str) -> None:
+    def __init__(self, sql: str, dialect: Dialect | None = None) -> None:
         self.sql = sql
+        self.dialect = dialect
 
     def query(self) -> exp.Query:
         """The one statement that the text has to be."""

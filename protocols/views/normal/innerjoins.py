@@ -11,15 +11,19 @@ from dataclasses import replace
 from typing import NoReturn, TypeAlias
 
 from protocols.algebra.expressions import (
+    Call,
     Column,
     Comparison,
     Condition,
+    Expression,
     columns_of,
     compared_by_same,
     conjunction,
     conjuncts,
+    parts_of,
     renamed,
 )
+from protocols.algebra.functions import FUNCTIONS
 from protocols.views import tree
 from protocols.views.binding.rows import Names
 from protocols.views.normal.links import equal_values, on_values
@@ -184,7 +188,7 @@ def _restricted(core: tree.Core, tests: Sequence[Condition]) -> tree.Core:
 def _with_condition(view: View, test: Condition) -> View:
     places = {atom.qualified(c): (atom, c) for atom in view.atoms for c in atom.columns}
     atoms = {places[name][0] for name in columns_of(test)}
-    if len(atoms) <= 1:
+    if len(atoms) <= 1 and not _is_for_us(test):
         # A condition on constants is true or false for every row of the first relation.
         atom = next(iter(atoms), view.atoms[0])
         own = renamed(test, lambda name: places[name][1])
@@ -198,6 +202,13 @@ def _with_condition(view: View, test: Condition) -> View:
                 known = {link, Link(link.right, link.left)} & set(view.links)
                 return view if known else replace(view, links=(*view.links, link))
     return replace(view, residuals=(*view.residuals, test))
+
+
+def _is_for_us(what: Condition | Expression) -> bool:
+    """Whether it calls a function that sources do not have."""
+    if isinstance(what, Call) and FUNCTIONS[what.function].sql is None:
+        return True
+    return any(map(_is_for_us, parts_of(what)))
 
 
 def _shifted(link: Link, by: int) -> Link:

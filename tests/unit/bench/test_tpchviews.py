@@ -96,10 +96,17 @@ def _history(seed: int) -> dict[str, Any]:
     return {"sources": sources, "updates": updates}
 
 
-@pytest.mark.parametrize("number", VIEWS)
-def test_it_is_kept_as_duckdb_says(number: int) -> None:
+#: The views that divide.
+_DIVIDE = (8, 14, 17)
+
+
+@pytest.mark.parametrize(
+    ("number", "dialect"), [*((n, "postgres") for n in VIEWS), *((n, "duckdb") for n in _DIVIDE)]
+)
+def test_it_is_kept_in_every_state(number: int, dialect: str) -> None:
     for seed in range(_ATTEMPTS):
-        form = {"name": f"Q{number}", "view": VIEWS[number][1], **_history(seed)}
+        form = {"name": f"Q{number}", "view": VIEWS[number][1], "dialect": dialect}
+        form |= _history(seed)
         schedule = Schedule(seed=seed, algebra="frame")
         judged = judged_run(scenario_from_json(form), PROTOCOLS["batched-sweep"], schedule)
         assert judged.trouble is None, judged.trouble
@@ -112,7 +119,7 @@ def test_it_is_kept_as_duckdb_says(number: int) -> None:
 
 
 def test_the_command_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
-    main()
+    main([])
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "22 of 22 kept"
     assert all(

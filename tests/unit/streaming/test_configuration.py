@@ -25,6 +25,7 @@ sql = "first.sql"
 [views.second]
 sql = "sub/second.sql"
 protocol = "naive"
+dialect = "postgres"
 history_hours = 48
 [job]
 upkeep_every_seconds = 5
@@ -70,6 +71,7 @@ def test_a_good_file_says_everything(directory: Path) -> None:
         directory / "crm.pem",
     )
     assert read.view("first").protocol == "batched-sweep"
+    assert (read.view("first").dialect, read.view("second").dialect) == (None, "postgres")
     assert read.view("second").sql == "SELECT name FROM crm.people"
     assert (read.view("first").history_hours, read.view("second").history_hours) == (None, 48)
     assert read.job == JobSettings(

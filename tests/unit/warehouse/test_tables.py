@@ -39,7 +39,7 @@ from tests.harness.stored import (
     view,
 )
 from warehouse import delta
-from warehouse.definition import definition_of, stored_view
+from warehouse.definition import definition_of, stored_view, write_definition
 from warehouse.progress import PROGRESS, QUESTION
 from warehouse.tables import ViewTables
 
@@ -409,3 +409,17 @@ def test_whole_numbers_are_packed_and_come_back_whatever_they_are(tmp_path: Path
     with duckdb.connect() as database:
         found = database.execute(f"FROM read_parquet('{file}')").fetchall()
     assert found == rows.rows()
+
+
+@pytest.mark.usefixtures("tables")
+def test_the_same_text_in_another_dialect_is_another_view(tmp_path: Path) -> None:
+    other = replace(view(SQL), dialect="postgres")
+    with pytest.raises(WrongUse, match="holds the view in the dialect of all databases"):
+        ViewTables(tmp_path, other)
+
+
+def test_a_stored_view_has_its_dialect(tmp_path: Path) -> None:
+    directory = tmp_path / "v"
+    directory.mkdir()
+    write_definition(directory, replace(view(SQL), dialect="duckdb"))
+    assert stored_view(directory).dialect == "duckdb"

@@ -112,3 +112,11 @@ def test_positions_do_not_go_backwards_and_are_not_shared() -> None:
         read_trace([*two, t.deliver_line("a", 2, 0)])
     with pytest.raises(WrongUse, match="given twice"):
         read_trace([*two, t.deliver_line("a", 2, 1)])
+
+
+def test_a_run_says_in_which_dialect_its_view_is() -> None:
+    told = t.run_line(
+        "sweep", "SELECT n FROM a.r", CATALOG, {("a", "r"): [ROW]}, dialect="postgres"
+    )
+    assert b'"dialect":"postgres"' in told
+    assert b"dialect" not in RUN
