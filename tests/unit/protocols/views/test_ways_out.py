@@ -178,9 +178,9 @@ WAYS = [
         "SELECT id FROM shop.orders WHERE CAST(id AS VARCHAR) = 'five'",
     ),
     (
-        "SELECT id FROM shop.orders WHERE price > 1.555",
+        "SELECT id FROM shop.orders WHERE price > '1.555'",
         "write one, or cast the column",
-        "SELECT id FROM shop.orders WHERE CAST(price AS DECIMAL(10,3)) > 1.555",
+        "SELECT id FROM shop.orders WHERE price > 1.555",
     ),
     (
         "SELECT price / 2 AS half FROM shop.orders",
