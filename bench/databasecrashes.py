@@ -7,7 +7,8 @@ Three databases are written all the time, Debezium publishes, `viewsweep run` ke
 join. The job, a Connect process and a database server are each killed (SIGKILL; PostgreSQL by an
 immediate shutdown) as often as `--times` says, at random moments, and started again. In the end
 each position of the view has to equal what DuckDB computes over the databases' own logs; else, or
-if something is lost or there twice, it fails, and everything is kept.
+if something is lost or there twice, it fails, and everything is kept. A connector whose task has
+failed is restarted, as whoever runs Connect would do.
 """
 
 import random
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -163,6 +164,7 @@ def _wait_beyond(world: DatabaseWorld, view: AnyView, job: _Job, position: int) 
     since, last = time.monotonic(), -1
     while True:
         job.tend()
+        _tend_connectors(world)
         if is_kept(world.directory / "tables" / "v"):
             found = ViewTables(world.directory / "tables", view).standing().position
             if found > position:
@@ -172,6 +174,14 @@ def _wait_beyond(world: DatabaseWorld, view: AnyView, job: _Job, position: int) 
         if time.monotonic() - since > _LONG_SECONDS:
             raise TimeoutError(f"the view is still at position {last}")
         time.sleep(_MOMENT)
+
+
+def _tend_connectors(world: DatabaseWorld) -> None:
+    """Restarts tasks that have failed, as whoever runs Connect would."""
+    for connect in world.connects.values():
+        with suppress(OSError, ValueError):
+            for name, cause in connect.restart_failed().items():
+                print(f"the connector of {name} had failed: {cause}", flush=True)
 
 
 def _judge(world: DatabaseWorld) -> None:

@@ -76,9 +76,22 @@ class LocalConnect(StartedInWith):
             return "UNKNOWN"
         return str(found["tasks"][0]["state"]) if found["tasks"] else "UNKNOWN"
 
-    def _asked(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{self._port}{path}", timeout=5) as answer:
-            return json.load(answer)
+    def restart_failed(self) -> dict[str, str]:
+        """Restarts the tasks that have failed; connector → the last cause that Connect names."""
+        found: dict[str, str] = {}
+        for name in self._connectors:
+            if self.state(name) != "FAILED":
+                continue
+            trace = self._asked(f"/connectors/{name}/status")["tasks"][0].get("trace", "")
+            causes = [line for line in trace.splitlines() if line.startswith("Caused by")]
+            found[name] = (causes or trace.splitlines() or [""])[-1]
+            self._asked(f"/connectors/{name}/tasks/0/restart", "POST")
+        return found
+
+    def _asked(self, path: str, method: str = "GET") -> Any:
+        request = urllib.request.Request(f"http://{LOOPBACK}:{self._port}{path}", method=method)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.loads(answer.read() or b"null")
 
     def _worker(self) -> Path:
         """The worker's file."""
