@@ -372,7 +372,10 @@ class _Reader:
             )
         if name == CHECKPOINTS:
             self._refuse(where, "is the name of one of viewsweep's own directories; choose another")
-        file = self._beside(self._text(table, "sql", where))
+        text = self._text(table, "sql", where)
+        if text.split() and text.split()[0].lower() in ("select", "with"):
+            self._refuse(f"{where}.sql", "names a file: put the SQL into one")
+        file = self._beside(text)
         try:
             sql = sql_in(file)
         except WrongUse as error:
@@ -416,7 +419,7 @@ class _Reader:
     def _named(self, key: str) -> dict[str, dict[str, Any]]:
         tables: dict[str, dict[str, Any]] = self._table(self._content, key, "")
         if not tables:
-            self._refuse(key, f"at least one [{key}.NAME] is needed")
+            self._refuse(key, f"is missing: at least one [{key}.NAME] is needed")
         for name, table in tables.items():
             if not isinstance(table, dict):
                 self._refuse(f"{key}.{name}", f"has to be a table: [{key}.{name}]")

@@ -156,6 +156,9 @@ WRONG = {
         "[sources.crm]", "[sources]\nshop = 1\n[sources.crm]"
     ),
     "views.first.sql is missing": GOOD.replace('sql = "first.sql"', ""),
+    "views.first.sql names a file: put the SQL into one": GOOD.replace(
+        '"first.sql"', '"SELECT id FROM shop.orders"'
+    ),
     "views.first.sql cannot read": GOOD.replace("first.sql", "third.sql"),
     "views.second.protocol there is no protocol 'magic'": GOOD.replace("naive", "magic"),
     "views.a/b is not a view name, which becomes a directory": GOOD.replace(
@@ -172,7 +175,7 @@ WRONG = {
         '"tables"', '"s3://bucket/lake"'
     ),
     "warehouse.path is 'file:///lake'": GOOD.replace('"tables"', '"file:///lake"'),
-    "views at least one [views.NAME] is needed": GOOD.partition("[views.first]")[0],
+    "views is missing: at least one [views.NAME] is needed": GOOD.partition("[views.first]")[0],
     "job.patience_seconds has to be a number above 0, not 0": GOOD.replace("2.5", "0"),
     "job.patience_seconds has to be a number above 0, not nan": GOOD.replace("2.5", "nan"),
     "job.patience_seconds has to be a number above 0, not '2.5'": GOOD.replace("2.5", "'2.5'"),
