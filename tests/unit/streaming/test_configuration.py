@@ -215,7 +215,7 @@ def test_what_is_wrong_is_named_by_its_key(directory: Path, complaint: str, text
 def test_a_file_without_sources_is_refused(directory: Path) -> None:
     head, _, rest = GOOD.partition("[sources.shop]")
     text = head + "[views.first]" + rest.partition("[views.first]")[2]
-    with pytest.raises(WrongUse, match="sources at least one"):
+    with pytest.raises(WrongUse, match=r"sources is missing: at least one \[sources.NAME\]"):
         read_configuration(written(directory, text))
 
 
@@ -250,9 +250,8 @@ def test_one_view_needs_no_name_and_several_do(directory: Path) -> None:
         WrongUse, match=r"there is no \[views.third\]; choose one of: first, second"
     ):
         several.view("third")
-    alone = GOOD.replace(
-        '[views.second]\nsql = "sub/second.sql"\nprotocol = "naive"\nhistory_hours = 48', ""
-    )
+    first, _, second = GOOD.partition("[views.second]")
+    alone = first + "[job]" + second.partition("[job]")[2]
     assert read_configuration(written(directory, alone)).view(None).name == "first"
 
 
