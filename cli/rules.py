@@ -188,7 +188,7 @@ def _install(view: RuledView, connection: "psycopg.Connection") -> None:
     run(connection, installation(view))
     [(number,)] = rows(connection, f"SELECT count(*) FROM {view.names.table}", 1)
     for branch in view.branches:
-        for line in map(str, branch.analysis.references):
+        for line in (*map(str, branch.analysis.references), *branch.analysis.suggestions):
             report(line)
     report(f"view {view.names.view}: {number:,} rows in {view.names.table}, kept by rules")
 

@@ -26,6 +26,7 @@ here asks a source or touches a row. The results are frozen dataclasses that pri
 
     references        the relations that a SELECT names, at its top and in its subqueries
     boundcolumns      which of their columns the view's columns fix
+    dialogue          changes of the text that would make references safe
     safety            duplicates, and which updates can be followed change by change
 
 The middle parts are P.-Å. Larson and J. Zhou, "Efficient Maintenance of Materialized Outer-Join

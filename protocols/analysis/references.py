@@ -107,7 +107,7 @@ def _selects(text: Text, query: exp.Expr) -> Iterator[exp.Select]:
     elif isinstance(query, exp.Select):
         yield query
     else:
-        text.refuse(query, "safe references are looked for in SELECT and set operations only")
+        text.refuse(query, "Ceri and Widom's rules cover SELECT and set operations only")
 
 
 def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
@@ -115,19 +115,19 @@ def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
     for clause, value in select.args.items():
         if value and clause not in _COVERED_CLAUSES:
             name = clause.strip("_").upper()
-            return select, f"safe references are not looked for under {name}"
+            return select, f"Ceri and Widom's rules do not cover {name}"
     for shown in select.expressions:
         if has_aggregate(shown):
-            return shown, "safe references are not looked for under aggregates"
+            return shown, "Ceri and Widom's rules do not cover aggregates"
     joins = select.args.get("joins") or ()
     for join in joins:
         if join.side or join.method:
             words = f"{join.method} {join.side}".strip()
-            return join, f"safe references are not looked for in {words} JOIN"
+            return join, f"Ceri and Widom's rules do not cover {words} JOIN"
     first = select.args.get("from_")
     for item in (*([first.this] if first else ()), *(join.this for join in joins)):
         if not isinstance(item, exp.Table) or not item.db:
-            return item, "safe references are not looked for in subqueries of FROM"
+            return item, "Ceri and Widom's rules do not cover subqueries in FROM"
     return None
 
 

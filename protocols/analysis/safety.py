@@ -26,6 +26,7 @@ from protocols.analysis.boundcolumns import (
     correlated_columns,
 )
 from protocols.analysis.dependencies import inner_join
+from protocols.analysis.dialogue import lacking_least, suggestions
 from protocols.analysis.references import Selected, Subquery, TableReference, selects_of
 from protocols.analysis.wording import listed, value_text
 from protocols.views.binding.statement import Text
@@ -90,6 +91,8 @@ class SelectAnalysis:
     correlated: tuple[tuple[BoundColumn, ...], ...]
     duplicates: Duplicates
     references: tuple[Safety, ...]
+    #: Changes of the text that would make it cheaper to follow.
+    suggestions: tuple[str, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, (self.duplicates, *self.references)))
@@ -115,7 +118,8 @@ def analysis_of(select: Selected) -> SelectAnalysis:
             else:
                 safeties.append(_negative(reference, subquery, select, bound, columns))
     safeties += map(_elsewhere, select.elsewhere)
-    return SelectAnalysis(bound, correlated, _duplicates(select, bound), tuple(safeties))
+    duplicates, changes = _duplicates(select, bound), tuple(suggestions(select, bound))
+    return SelectAnalysis(bound, correlated, duplicates, tuple(safeties), changes)
 
 
 def _duplicates(select: Selected, bound: tuple[BoundColumn, ...]) -> Duplicates:
@@ -185,8 +189,7 @@ def _unbound(reference: TableReference, bound: Collection[BoundColumn]) -> str:
     """The reason why no key is bound, and the columns that the nearest key lacks."""
     if not reference.keys:
         return f"no key of {reference.relation} is known"
-    columns = {each.column for each in bound}
-    missing = min(([c for c in key if c not in columns] for key in reference.keys), key=len)
+    missing = lacking_least(reference, {each.column for each in bound})
     keys = ", ".join(_columns(key) for key in reference.keys)
     return f"none of its keys is bound ({keys}); with {listed(missing)} one would be"
 

@@ -183,6 +183,7 @@ def _safety(found: Explanation) -> Iterator[str]:
         bound = [each.column for each in select.bound]
         yield from _item(f"bound: {listed(bound) if bound else 'no column'}")
         yield from _items(str(select).splitlines())
+        yield from _items(select.suggestions)
 
 
 def _items(texts: Iterable[str]) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """The scripts that install a view with its rules, remove it, and compare it with its query."""
 
+from collections.abc import Iterator
+
 from protocols.rules.functions import statements
 from protocols.rules.names import SCHEMA, ViewNames, literal, quoted, table
 from protocols.rules.transition import CAME, collection, shown
-from protocols.rules.view import RuledView
+from protocols.rules.view import Branch, RuledView
 
 
 def installation(view: RuledView) -> str:
@@ -52,9 +54,14 @@ def _heading(view: RuledView) -> str:
         "",
         *view.text.strip().splitlines(),
         "",
-        *(line for branch in view.branches for line in str(branch.analysis).splitlines()),
+        *(line for branch in view.branches for line in _told(branch)),
     ]
     return "".join(f"-- {line}".rstrip() + "\n" for line in lines)
+
+
+def _told(branch: Branch) -> Iterator[str]:
+    yield from str(branch.analysis).splitlines()
+    yield from branch.analysis.suggestions
 
 
 def _removed(names: ViewNames) -> list[str]:

@@ -181,10 +181,9 @@ def _refuse_duplicates(text: Text, branch: Branch) -> None:
     """Section 4.3: rules cannot delete one of two equal rows."""
     duplicates = branch.analysis.duplicates
     if duplicates.possible:
+        ways = "; or ".join(branch.analysis.suggestions)
         text.refuse(
-            branch.node,
-            f"{duplicates}. Rules keep views without duplicates: write SELECT DISTINCT, or show a"
-            " key of each relation",
+            branch.node, f"{duplicates}. Rules keep views without duplicates. For example, {ways}"
         )
 
 

@@ -112,7 +112,7 @@ def test_what_is_wrong_is_said_without_a_password(
     code, _, said = viewsweep("ff_res.sql", "--install", _dsn(airline))
     assert code == 2
     assert "ff_res.sql: line 1, column 8: rows may occur twice" in said
-    assert "write SELECT DISTINCT" in said
+    assert "no row occurs twice in: SELECT DISTINCT psgr.ffn FROM" in said
     code, _, said = viewsweep("ff_res.sql")
     assert (code, "say where the relations are described" in said) == (2, True)
     code, _, said = viewsweep("ff_res.sql", "--drop", "--check")
