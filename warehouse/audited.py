@@ -1,8 +1,8 @@
 """The tables of a view as an audit reads them: `changes` and `current`, at one position.
 
-It opens handles of its own, so it may run beside the job, and writes nothing. `current` is often
-some positions behind; the changes since are added to its rows, so that both tables are compared
-with the same rows.
+It may run beside the job, which goes on committing and tidying. So every look opens the tables
+anew, and writes nothing. `current` is often some positions behind, or ahead by now: the changes in
+between are added to its rows, or taken out, so that both tables are compared with the same rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,53 +29,70 @@ class AuditedTables:
     def __init__(self, root: Path, view: AnyView) -> None:
         self._view = view
         self._directory = root / view.name
-        # In this order, or `current` might be ahead of what we know of `changes`.
-        current = delta.table_at(self._directory / "current")
-        changes = delta.table_at(self._directory / "changes")
-        if changes is None:
-            raise WrongUse(
-                f"view {view.name} has no first state yet; run 'viewsweep run' to create it"
-            )
-        self._changes = changes
         #: The standing that the view is audited at.
-        self.standing: Standing = standing_in(changes, view.sources)
-        #: None if `current` is not there, or stands where history is folded.
-        self._current = self._comparable(current)
+        self.standing: Standing = standing_in(self._table(), view.sources)
 
-    def _comparable(self, current: DeltaTable | None) -> DeltaTable | None:
-        if current is None or _reached(current) < folded_in(self._changes):
-            return None
-        return current
+    def _table(self) -> DeltaTable:
+        """A new handle of `changes`."""
+        table = delta.table_at(self._directory / "changes")
+        if table is None:
+            raise WrongUse(
+                f"view {self._view.name} has no first state yet; run 'viewsweep run' to create it"
+            )
+        return table
+
+    def _opened(self) -> DeltaTable:
+        """The same; Damaged if a file is missing or cut short."""
+        table = self._table()
+        _refuse_damaged("changes", table)
+        return table
 
     def rows(self) -> int:
         """The number of rows of the view, equal ones counted."""
         with self._reading("changes"):
-            return int(self._all().select(pl.col(COUNT).sum()).collect().item())
+            return int(self._upto(self._opened()).select(pl.col(COUNT).sum()).collect().item())
 
     def values(self, columns: Sequence[str]) -> pl.DataFrame:
         """The different values of some columns."""
         with self._reading("changes"):
-            return _summed(self._all(), self._names).select(columns).unique().collect()
+            rows = _summed(self._upto(self._opened()), self._names)
+            return rows.select(columns).unique().collect()
 
     def of(self, keys: Keys) -> dict[str, pl.DataFrame]:
         """Table → its rows that agree with the keys, with counts."""
+        with self._reading("current"):
+            # Before `changes`, so that this has all that is in `current`.
+            current = delta.table_at(self._directory / "current")
+            if current is not None:
+                _refuse_damaged("current", current)
         with self._reading("changes"):
-            found = {"changes": self._agreeing(self._all(), keys).collect()}
-        if self._current is not None:
+            changes = self._opened()
+            found = {"changes": self._agreeing(self._upto(changes), keys).collect()}
+        if current is not None and _reached(current) >= folded_in(changes):
             with self._reading("current"):
-                found["current"] = self._agreeing(self._caught_up(self._current), keys).collect()
+                found["current"] = self._agreeing(self._moved(current, changes), keys).collect()
         return found
 
-    def _all(self) -> pl.LazyFrame:
+    def _upto(self, changes: DeltaTable) -> pl.LazyFrame:
         """All changes up to the position."""
-        upto = pl.col(POSITION) <= self.standing.position
-        return pl.scan_delta(self._changes).filter(upto).select(*self._names, COUNT, POSITION)
+        position = self.standing.position
+        if folded_in(changes) > position:
+            raise Unreachable(
+                f"view {self._view.name}: its history was folded beyond position {position} during"
+                " the audit. Run it again; a longer `history_hours` avoids this"
+            )
+        return pl.scan_delta(changes).filter(pl.col(POSITION) <= position)
 
-    def _caught_up(self, current: DeltaTable) -> pl.LazyFrame:
-        """The rows of `current`, with the changes that it lacks."""
-        since = self._all().filter(pl.col(POSITION) > _reached(current))
-        columns = [*self._names, COUNT]
-        return pl.concat([pl.scan_delta(current).select(columns), since.select(columns)])
+    def _moved(self, current: DeltaTable, changes: DeltaTable) -> pl.LazyFrame:
+        """The rows of `current`, with the changes that it lacks, and without those after."""
+        position, reached = self.standing.position, _reached(current)
+        columns, place = [*self._names, COUNT], pl.col(POSITION)
+        rows = pl.scan_delta(changes)
+        lacking = rows.filter(place.is_between(reached, position, closed="right"))
+        later = rows.filter(place.is_between(position, reached, closed="right"))
+        later = later.with_columns(-pl.col(COUNT))
+        parts = (pl.scan_delta(current), lacking, later)
+        return pl.concat([part.select(columns) for part in parts])
 
     def _agreeing(self, rows: pl.LazyFrame, keys: Keys) -> pl.LazyFrame:
         if isinstance(keys, Nobody):
@@ -91,17 +108,23 @@ class AuditedTables:
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        """Damaged if a file of the table is: missing, cut short, or not to be decoded."""
-        path = self._directory / name
-        table = self._changes if name == "changes" else self._current
-        wrong = None if table is None else delta.damage(table)
-        if wrong is not None:
-            raise Damaged(f"{name} cannot be read: {wrong}")
+        """Damaged if a file of the table is, so that it cannot be decoded."""
         try:
-            with delta.plain_reading(path):
+            with delta.plain_reading(self._directory / name):
                 yield
-        except (Unreachable, pl.exceptions.PanicException) as error:
+        except pl.exceptions.PanicException as error:
             raise Damaged(f"{name} cannot be read: {delta.first_line(error)}") from None
+        except Unreachable as error:
+            if not isinstance(error.__cause__, Exception):
+                raise
+            raise Damaged(f"{name} cannot be read: {delta.first_line(error)}") from None
+
+
+def _refuse_damaged(name: str, table: DeltaTable) -> None:
+    """Damaged if a file of the table is missing or cut short."""
+    wrong = delta.damage(table)
+    if wrong is not None:
+        raise Damaged(f"{name} cannot be read: {wrong}")
 
 
 def _summed(rows: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
