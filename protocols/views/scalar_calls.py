@@ -16,7 +16,7 @@ from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.numbertypes import INTEGER, is_number
 from protocols.algebra.types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, VARCHAR, decimal_type
 from protocols.views.dialects import SAY_WHICH
-from protocols.views.operands import Number, Operand, kept, type_name
+from protocols.views.operands import Number, Operand, kept
 
 if TYPE_CHECKING:
     from protocols.views.scalars import ScalarReader
@@ -245,7 +245,7 @@ def _division(scalars: "ScalarReader", node: exp.Div) -> Operand:
         doubles = (Operand(o.node, scalars.as_(o, DOUBLE), DOUBLE) for o in (left, right))
         return scalars.call(node, "/", *doubles)
     if scalars.dialect is None:
-        names = " / ".join(type_name(side.type) for side in (left, right))
+        names = " / ".join(side.type.name if side.type else "NULL" for side in (left, right))
         scalars.refuse(
             node,
             f"{names} is a DOUBLE in DuckDB, but truncated or rounded in PostgreSQL; cast one side"

@@ -16,7 +16,7 @@ import pytest
 
 from protocols.algebra.bag import Row
 from protocols.explaining.asked import Rounds, number
-from protocols.explaining.constructs import CATALOG, constructs
+from protocols.explaining.constructs import CATALOG, DIALECTS, constructs
 from protocols.explaining.costs import KINDS, Costs, Kind, QuestionCost, costs_of
 from protocols.simulation.scenario import Update
 from protocols.views.catalog import Catalog, Relation, catalog_from_json
@@ -78,7 +78,11 @@ def construct(name: str, sql: str) -> Kept:
 
 
 EXAMPLES = [example(name) for name in NAMES]
-ALL = EXAMPLES + [construct(each.name, each.sql) for each in constructs() if not each.refused]
+ALL = EXAMPLES + [
+    construct(each.name, each.sql)
+    for each in constructs()
+    if not each.refused and each.name not in DIALECTS
+]
 
 
 def modified(relation: Relation, row: Row, other: Row | None, moved: bool) -> Row:

@@ -264,7 +264,7 @@ REFUSED = [
     ("SELECT id FROM shop.lines JOIN crm.customers USING (id)", 1, 53, "each side must have it"),
     ("SELECT id FROM shop.lines JOIN crm.customers ON item = boss", 1, 49, "VARCHAR and BIGINT"),
     ("SELECT id FROM shop.orders WHERE id = 'five'", 1, 39, "'five' is not a BIGINT"),
-    ("SELECT id FROM shop.orders WHERE id = 1.5", 1, 39, r"1\.5 is not a BIGINT"),
+    ("SELECT id FROM shop.orders WHERE id = '1.5'", 1, 39, r"'1\.5' is not a BIGINT"),
     ("SELECT id FROM shop.orders WHERE day = 5", 1, 40, "5 is not a DATE"),
     ("SELECT id FROM shop.orders WHERE '1' = 1", 1, 34, "VARCHAR and BIGINT; cast one of them"),
     ("SELECT id FROM shop.orders WHERE id = customer / 2", 1, 39, "cast one side to DOUBLE"),
