@@ -36,6 +36,7 @@ from protocols.views.tree import (
     Multiply,
     Node,
     Union,
+    Window,
 )
 
 _NOTHING: frozenset[str] = frozenset()
@@ -112,6 +113,8 @@ def facts(node: Node) -> Facts:
             return _compute(facts(below), values)
         case Group():
             return _group(node)
+        case Window(below):
+            return facts(below)
         case Multiply(below):
             inner = facts(below)
             return replace(inner, marks=inner.marks | {mark("repetition")})

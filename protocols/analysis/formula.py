@@ -24,6 +24,7 @@ from protocols.views.tree import (
     Node,
     SetOperation,
     Union,
+    Window,
     inputs,
     nodes,
 )
@@ -58,6 +59,8 @@ def formula(node: Node) -> str:
             return _in_brackets([formula(side) for side in sides], "⊎")
         case Group(both, sides_of=str(operation)):
             return _in_brackets(list(map(formula, inputs(both))), _SET_OPERATIONS[operation])
+        case Window(below):
+            return f"ω({_bare(formula(below))})"
         case Group(below, _, aggregates):
             return f"{'γ' if aggregates else 'δ'}({_bare(formula(below))})"
         case Join(kind, left, right) if not node.of_subquery:

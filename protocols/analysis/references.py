@@ -119,6 +119,11 @@ def _beyond(select: exp.Select) -> tuple[exp.Expr, str] | None:
     for shown in select.expressions:
         if has_aggregate(shown):
             return shown, "Ceri and Widom's rules do not cover aggregates"
+        if shown.find(exp.Window):
+            return shown, "Ceri and Widom's rules do not cover window functions"
+    distinct = select.args.get("distinct")
+    if distinct and distinct.args.get("on"):
+        return distinct, "Ceri and Widom's rules do not cover DISTINCT ON"
     joins = select.args.get("joins") or ()
     for join in joins:
         if join.side or join.method:

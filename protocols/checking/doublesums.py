@@ -34,8 +34,17 @@ def value_of(call: exp.Expr) -> exp.Expr:
 
 def _replace(call: exp.Expr) -> None:
     name = _FUNCTIONS[type(call)]
-    whole = call.parent if isinstance(call.parent, exp.Filter) else call
-    listed: exp.Expr = exp.Anonymous(this="list", expressions=[call.this])
-    if whole is not call:
-        listed = exp.Filter(this=listed, expression=whole.expression)
-    whole.replace(exp.Anonymous(this=name, expressions=[listed]))
+    whole = with_clauses(call)
+    listed = exp.Anonymous(this="list", expressions=[call.this])
+    if whole is call:
+        whole.replace(exp.Anonymous(this=name, expressions=[listed]))
+    else:
+        call.replace(listed)
+        whole.replace(exp.Anonymous(this=name, expressions=[whole.copy()]))
+
+
+def with_clauses(call: exp.Expr) -> exp.Expr:
+    """An aggregate with its FILTER and its OVER."""
+    while isinstance(call.parent, exp.Filter | exp.Window) and call.parent.this is call:
+        call = call.parent
+    return call

@@ -14,7 +14,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from protocols.checking.argumenttypes import Arguments
-from protocols.checking.doublesums import value_of
+from protocols.checking.doublesums import value_of, with_clauses
 
 _COUNTS = (exp.Length, exp.StrPosition)
 _CHANGED = (exp.Div, exp.Avg, exp.Sum, exp.Round, exp.Extract, exp.Literal, *_COUNTS, exp.Sub)
@@ -39,7 +39,7 @@ def with_postgres_numbers(query: exp.Expr, taken: Arguments) -> bool:
                 arguments = [node.this, exp.Literal.number(0)]
                 node.replace(exp.Anonymous(this="round_even", expressions=arguments))
             case exp.Sum() if taken.are("only_integer", query, [value_of(node)]):
-                whole = _whole(node)
+                whole = with_clauses(node)
                 whole.replace(_cast(whole.copy(), "BIGINT"))
             case exp.Avg() if taken.are("only_exact", query, [value_of(node)]):
                 _replace_average(node)
@@ -61,21 +61,20 @@ def _replace_quotient(node: exp.Div, query: exp.Expr, taken: Arguments) -> bool:
 
 
 def _replace_average(node: exp.Avg) -> None:
-    whole = _whole(node)
-    total, number = whole.copy(), whole.copy()
-    for part, function in ((total, exp.Sum), (number, exp.Count)):
-        inner = part.this if isinstance(part, exp.Filter) else part
-        aggregate = function(this=inner.this)
-        if part is inner:
-            total, number = (aggregate, number) if part is total else (total, aggregate)
-        else:
-            inner.replace(aggregate)
+    whole = with_clauses(node)
+    node.meta["average"] = True
+    total, number = (_instead(whole.copy(), function) for function in (exp.Sum, exp.Count))
     whole.replace(_quotient(total, number))
 
 
-def _whole(node: exp.Expr) -> exp.Expr:
-    """The aggregate with its FILTER."""
-    return node.parent if isinstance(node.parent, exp.Filter) else node
+def _instead(whole: exp.Expr, function: type[exp.Expr]) -> exp.Expr:
+    """The same with another function in the place of the marked one."""
+    call = next(part for part in whole.walk() if part.meta.get("average"))
+    aggregate = function(this=call.this)
+    if call is whole:
+        return aggregate
+    call.replace(aggregate)
+    return whole
 
 
 def _quotient(dividend: exp.Expr, divisor: exp.Expr) -> exp.Expr:

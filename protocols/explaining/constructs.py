@@ -103,6 +103,17 @@ EXAMPLES: dict[str, str] = {
     "`ROLLUP`, `CUBE`, `GROUPING SETS`, `GROUPING (…)`": """
         SELECT customer, COUNT(*) AS n, GROUPING(customer) AS g
         FROM sales.orders GROUP BY ROLLUP (customer)""",
+    "`ROW_NUMBER`, `RANK`, `DENSE_RANK`, `LAG`, `LEAD`, `FIRST_VALUE`, `LAST_VALUE` over a"
+    " partition; `QUALIFY`": """
+        SELECT customer, id, amount - LAG(amount) OVER (PARTITION BY customer ORDER BY id) AS more
+        FROM sales.orders QUALIFY ROW_NUMBER() OVER (PARTITION BY customer ORDER BY id DESC) < 4""",
+    "aggregates and running aggregates over a partition": """
+        SELECT id, SUM(amount) OVER (PARTITION BY customer ORDER BY placed) AS so_far,
+               COUNT(*) OVER (PARTITION BY customer) AS n
+        FROM sales.orders""",
+    "`DISTINCT ON` with `ORDER BY`": """
+        SELECT DISTINCT ON (customer) customer, id, amount FROM sales.orders
+        ORDER BY customer, id DESC""",
     "aggregates without `GROUP BY`": """
         SELECT COUNT(*) AS n, SUM(amount) AS s FROM sales.orders""",
     "groups over an outer join": """
@@ -157,7 +168,7 @@ EXAMPLES: dict[str, str] = {
     "subqueries correlated by `<` alone": """
         SELECT c.id FROM crm.customers c
         WHERE EXISTS (SELECT 1 FROM sales.orders o WHERE o.customer < c.id)""",
-    "window functions": """
+    "window functions over all rows": """
         SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS n FROM sales.orders""",
     "`ORDER BY`": """
         SELECT id FROM sales.orders ORDER BY id""",

@@ -161,6 +161,8 @@ def _word(node: tree.Node) -> str | None:
             return words.get(kind, f"{kind} join")
         case tree.Group(_, _, aggregates):
             return "group" if aggregates else "DISTINCT"
+        case tree.Window():
+            return "window"
         case tree.Union():
             return "union"
         case _:

@@ -237,6 +237,8 @@ def _changed(node: tree.Node, asked: Rounds, below: Sequence[ChangeFacts]) -> Ch
             return _joined(node.kind, asked, *below)
         case tree.Group() if node.aggregates:
             return ChangeFacts(asked, 2 * below[0].rows, True, True)
+        case tree.Window():
+            return ChangeFacts(asked, MANY, True, True)
         case _:
             return replace(below[0], asked=asked)
 

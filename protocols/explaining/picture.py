@@ -89,8 +89,20 @@ def label(node: Node) -> str:
         case tree.Group(_, _, aggregates):
             sums = [f"{aggregate_text(each)} AS {each.name}" for each in aggregates]
             return headline(node) + (f": {', '.join(sums)}" if sums else "")
+        case tree.Window():
+            return _window(node)
         case tree.Core(view):
             return _core(view).label
+
+
+def _window(node: tree.Window) -> str:
+    keys = [
+        f"{key.name}{' DESC' * key.descending}{' NULLS FIRST' * key.nulls_first}"
+        for key in node.order
+    ]
+    ordered = f" by {', '.join(keys)}" if keys else ""
+    calls = [f"{e.function.upper()}({e.column or ''}) AS {e.name}" for e in node.functions]
+    return f"{headline(node)}{ordered}: {', '.join(calls)}"
 
 
 def aggregate_text(each: Aggregate) -> str:

@@ -14,6 +14,7 @@ from protocols.operators.linear import (
 )
 from protocols.operators.memory import Memories, Memory
 from protocols.operators.operator import Operator
+from protocols.operators.windows import WindowOperator
 from protocols.views import tree
 from protocols.views.view import View
 
@@ -64,6 +65,8 @@ def _built(
             return JoinOperator(node, left, right, partial(memory, node), adds_up, allows_too_few)
         case tree.Group():
             return GroupOperator(node, below[0], partial(memory, node, 0), allows_too_few)
+        case tree.Window():
+            return WindowOperator(node, below[0], allows_too_few)
 
 
 def _adds_up(above: tree.Node | None) -> bool:

@@ -61,6 +61,9 @@ def statement(node: tree.Node) -> Statement:
             return Statement(names, (_read_of_side(node, 0), _read_of_side(node, 1)))
         case tree.Group():
             return _of_group(node)
+        case tree.Window():
+            read = Read(0, node.partition, (0,), nulls=True)
+            return Statement((_same(node.partition),), (read,))
 
 
 def leading_side(

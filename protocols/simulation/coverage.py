@@ -50,6 +50,8 @@ def _names(node: tree.Node) -> list[str]:
         case tree.Group():
             aggregated = [_aggregated(each) for each in node.aggregates]
             return [*aggregated, "group" if node.keys else "group of everything"]
+        case tree.Window():
+            return ["window", *(each.function for each in node.functions)]
         case tree.Core(view):
             return ["core"] if len(view.atoms) > 1 else []
     return [type(node).__name__.lower()]

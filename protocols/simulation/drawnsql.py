@@ -21,6 +21,7 @@ from protocols.simulation.drawntables import (
     name_of,
     sum_of_doubles,
     unambiguous,
+    windowed,
 )
 
 _QUANTIFIED = tuple(COMPARISONS)
@@ -104,8 +105,9 @@ class _Drawing:
             return self._grouped(tables, columns, where, types)
         items = self._items(columns, types, asks=self._rng.random() < 0.3)
         distinct = self._rng.choice(("", "", "", "DISTINCT "))
+        items, qualify = windowed(items, columns)
         return DrawnQuery(
-            f"SELECT {distinct}{_listed(items)} FROM {tables}{where}", _columns(items)
+            f"SELECT {distinct}{_listed(items)} FROM {tables}{where}{qualify}", _columns(items)
         )
 
     def _grouped(

@@ -103,6 +103,33 @@ class TableDice:
         return f"({', '.join(each.text for each in own)}) IN ({listed})"
 
 
+def windowed(
+    items: Sequence[tuple[str, str]], columns: Sequence[VisibleColumn]
+) -> tuple[list[tuple[str, str]], str]:
+    """Sometimes makes window functions of items, and draws QUALIFY.
+
+    The items decide, so that the other draws of a seed stay the same.
+    """
+    rng = Random(f"windows of {items}")
+    if rng.random() > 0.15:
+        return list(items), ""
+
+    def over() -> str:
+        part, key = rng.choice(columns).text, rng.choice(columns).text
+        order = rng.choice(("", f" ORDER BY {key}", f" ORDER BY {key} DESC NULLS LAST"))
+        return f"OVER (PARTITION BY {part}{order})"
+
+    drawn = []
+    for text, type_ in items:
+        value, _, name = text.rpartition(" AS ")
+        calls = [f"{f}({value}) {over()} AS {name}" for f in ("min", "max")]
+        if type_ == "BIGINT":
+            calls += [f"{f} {over()} AS {name}" for f in ("rank()", "dense_rank()", "count(*)")]
+        drawn.append((rng.choice((text, *calls)), type_))
+    test = f" QUALIFY {rng.choice(('rank()', 'count(*)'))} {over()} < {rng.choice((2, 3))}"
+    return drawn, rng.choice(("", test))
+
+
 def sum_of_doubles(instead_of: str, columns: Sequence[VisibleColumn]) -> str | None:
     """Sometimes draws SUM or AVG of a DOUBLE column, or of halves, whose sum needs no rounding.
 

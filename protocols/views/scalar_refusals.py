@@ -14,6 +14,11 @@ def reason_against(node: exp.Expr) -> str:
     match node:
         case exp.If():
             return "PostgreSQL has no IF; write CASE WHEN … THEN … ELSE … END"
+        case exp.Window():
+            return (
+                f"the window function {text} can stand in SELECT and QUALIFY of a query in FROM or"
+                " of the view; compute it in a subquery in FROM first"
+            )
         case exp.AggFunc():
             return f"the aggregate {text} cannot stand here; aggregate in a subquery in FROM first"
         case exp.Query() | exp.Subquery() | exp.SubqueryPredicate():

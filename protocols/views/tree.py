@@ -5,7 +5,7 @@ the text lists. The nodes above it are computed locally, from the changes of the
 the groups that these touch, from the rows before the change:
 
     Compute, Filter, Union, Multiply    linear: a change needs nothing but itself
-    Join, Group                         not linear: a change needs the rows that it meets
+    Join, Group, Window                 not linear: a change needs the rows that it meets
 
 All other SQL is written with these. DISTINCT is a Group without aggregates; IN, EXISTS and a
 subquery in a comparison are a left Join with a Group; INTERSECT and EXCEPT are a Group over a Union
@@ -187,7 +187,63 @@ class Group:
         return {**keys, **{each.name: each.type for each in self.aggregates}}
 
 
-Node: TypeAlias = Core | Constants | Compute | Filter | Union | Multiply | Join | Group
+WindowFunctionName: TypeAlias = Literal[
+    "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value"
+]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows that a window function reads, from `start` to `end`; None is unbounded.
+
+    In "rows" these are numbers of rows from the current one on. In "range" 0 stands for the rows
+    equal in the order.
+    """
+
+    kind: Literal["rows", "range"]
+    start: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """One function of a Window."""
+
+    name: str
+    function: WindowFunctionName | AggregateFunction
+    #: None stands for COUNT(*), and for functions of the order alone.
+    column: str | None
+    type: ColumnType
+    frame: Frame
+    #: For LAG and LEAD: how many rows later, and the column to show where there is none.
+    distance: int = 0
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class OrderKey:
+    """A column by which the rows of a partition are ordered."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Each row with values computed from the rows of its partition, in an order."""
+
+    input: "Node"
+    partition: tuple[str, ...]
+    order: tuple[OrderKey, ...]
+    functions: tuple[WindowFunction, ...]
+
+    @cached_property
+    def columns(self) -> dict[str, ColumnType]:
+        return {**self.input.columns, **{each.name: each.type for each in self.functions}}
+
+
+Node: TypeAlias = Core | Constants | Compute | Filter | Union | Multiply | Join | Group | Window
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
@@ -224,6 +280,8 @@ def headline(node: Node) -> str:
         case Group(_, keys, aggregates):
             word = "group by" if aggregates else "distinct"
             return f"{word} {', '.join(keys)}" if keys else "one group of all rows"
+        case Window(_, partition):
+            return f"window per {', '.join(partition)}"
     return type(node).__name__.lower()
 
 

@@ -139,6 +139,35 @@ GROUPS = {
     "a join with ROLLUP": "SELECT r.id, w.n FROM a.r JOIN (SELECT k, count(*) AS n FROM b.s"
     " GROUP BY ROLLUP (k)) w ON w.k IS NOT DISTINCT FROM r.k",
 }
+WINDOWS = {
+    "ROW_NUMBER": "SELECT id, k, row_number() OVER (PARTITION BY k ORDER BY x, id) AS n FROM a.r",
+    "RANK, DENSE_RANK": "SELECT id, rank() OVER (PARTITION BY t ORDER BY p DESC NULLS LAST) AS r,"
+    " dense_rank() OVER (PARTITION BY t ORDER BY p DESC NULLS LAST) AS d FROM a.r",
+    "LAG, LEAD": "SELECT id, lag(x) OVER (PARTITION BY k ORDER BY id) AS a,"
+    " lead(p, 2, CAST(-1 AS DECIMAL(8,2))) OVER (PARTITION BY k ORDER BY id DESC) AS b FROM a.r",
+    "FIRST_VALUE, LAST_VALUE": "SELECT id, first_value(x) OVER (PARTITION BY k ORDER BY f, id) AS"
+    " a, last_value(x) OVER (PARTITION BY k ORDER BY f, id) AS b FROM a.r",
+    "aggregates of a partition": "SELECT k, m, sum(m) OVER (PARTITION BY k) AS s, count(*) OVER"
+    " (PARTITION BY k) AS c, avg(m) OVER (PARTITION BY k) AS a, max(y) OVER (PARTITION BY k) AS x,"
+    " count(m) FILTER (WHERE m > 5) OVER (PARTITION BY k) AS f FROM b.s",
+    "running aggregates": "SELECT id, sum(p) OVER (PARTITION BY k ORDER BY id) AS s, min(p) OVER"
+    " (PARTITION BY k ORDER BY x) AS l, max(f) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 1"
+    " PRECEDING AND CURRENT ROW) AS m, avg(f) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 1"
+    " PRECEDING AND 1 FOLLOWING) AS a FROM a.r",
+    "a running sum over a bag": "SELECT k, m, sum(m) OVER (PARTITION BY k ORDER BY y) AS s FROM"
+    " b.s",
+    "QUALIFY": "SELECT id, x, row_number() OVER (PARTITION BY k ORDER BY p NULLS FIRST, id) AS n"
+    " FROM a.r QUALIFY n <= 1 OR count(*) OVER (PARTITION BY k) = 2",
+    "the first two of each": "SELECT w.k, w.id, s.m FROM (SELECT k, id, row_number() OVER"
+    " (PARTITION BY k ORDER BY id) AS n FROM a.r) w LEFT JOIN b.s ON s.k = w.k WHERE w.n < 3",
+    "DISTINCT ON": "SELECT DISTINCT ON (k) k, id, x FROM a.r ORDER BY k, p NULLS FIRST, id",
+    "a window over a join": "SELECT r.id, s.m, rank() OVER (PARTITION BY r.x ORDER BY s.m) AS n"
+    " FROM a.r LEFT JOIN b.s ON r.k = s.k",
+    "a window over groups": "SELECT t, k, sum(p) AS s, rank() OVER (PARTITION BY t ORDER BY sum(p),"
+    " count(*)) AS n, sum(sum(p)) OVER (PARTITION BY t) AS w FROM a.r GROUP BY t, k",
+    "a window over a computed part": "SELECT id, count(*) OVER (PARTITION BY id % 2, x) AS n FROM"
+    " a.r WHERE id > 1",
+}
 #: Name → dialect, view.
 DIALECTS = {
     "quotients and ROUND of DuckDB": (
@@ -178,6 +207,11 @@ DIALECTS = {
     "dates of PostgreSQL": (
         "postgres",
         "SELECT sum(r.d - DATE '2024-01-01') / 7 AS w, avg(k) AS a FROM a.r",
+    ),
+    "a window of PostgreSQL": (
+        "postgres",
+        "SELECT id, avg(p) OVER (PARTITION BY k) AS a, sum(length(x)) FILTER (WHERE t) OVER"
+        " (PARTITION BY k ORDER BY id) / 2 AS l FROM a.r",
     ),
     "a subquery of PostgreSQL": (
         "postgres",

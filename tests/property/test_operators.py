@@ -24,7 +24,7 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.expressions_polars import to_polars
 from protocols.algebra.frame import empty_frame
 from protocols.checking.plans import judging
-from protocols.operators import aggregates, exactsums, memory, order, outer, placed
+from protocols.operators import aggregates, exactsums, frames, memory, order, outer, placed, windows
 from protocols.operators.build import build
 from protocols.operators.keys import ALL, Asked, agreeing
 from protocols.operators.operator import Span, Task
@@ -34,6 +34,7 @@ from protocols.views.catalog import Catalog, catalog_from_json
 from protocols.views.sql import parse_view
 from protocols.views.tree import TreeView
 from protocols.views.view import View
+from tests.harness.campaigns import planted
 
 #: The positions of the two batches, and the largest number of changes of each position.
 BATCHES, CHANGES = (Span(1, 4), Span(5, 8)), 3
@@ -274,6 +275,48 @@ def test_set_operations(operation: str, every: str) -> None:
     assert right(f"SELECT v FROM s.l {operation}{every} SELECT v FROM s.r")
 
 
+OVER = "OVER (PARTITION BY k"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"rank() {OVER} ORDER BY v DESC NULLS FIRST)",
+        f"dense_rank() {OVER} ORDER BY v)",
+        f"count(*) {OVER})",
+        f"count(v) {OVER} ORDER BY v NULLS FIRST)",
+        f"min(v) {OVER} ORDER BY v DESC NULLS LAST)",
+        f"max(v) {OVER})",
+    ],
+)
+def test_windows(call: str) -> None:
+    assert right(f"SELECT k, v, {call} AS one FROM s.l", range(8))
+    joined = "(SELECT l.k, r.v FROM s.l LEFT JOIN s.r ON l.k = r.k) AS j"
+    assert right(f"SELECT k, v, {call} AS one FROM {joined}")
+
+
+@pytest.mark.parametrize("function", ["sum", "avg"])
+def test_sums_over_windows(function: str) -> None:
+    added = [types for types in TYPES if types[1] in ("BIGINT", "DECIMAL(18,4)", "DOUBLE")]
+    running = f"{function}(v) {OVER} ORDER BY v) AS a, {function}(v) {OVER}) AS b"
+    assert right(f"SELECT k, v, {running} FROM s.l", range(8), added)
+
+
+@pytest.mark.parametrize("frame", ["2 PRECEDING AND 1 PRECEDING", "CURRENT ROW AND 1 FOLLOWING"])
+def test_frames_of_rows(frame: str) -> None:
+    """Over groups, whose keys order their rows totally."""
+    over = f"{OVER} ORDER BY v ROWS BETWEEN {frame})"
+    neighbours = f"lag(n) {OVER} ORDER BY v) AS b, first_value(n) {over} AS c, max(n) {over} AS d"
+    groups = "(SELECT k, v, count(*) AS n FROM s.l GROUP BY k, v) AS g"
+    sums = f"sum(n) {over} AS a, count(*) {over} AS e, row_number() {OVER} ORDER BY v) AS f"
+    assert right(f"SELECT k, v, {sums}, {neighbours} FROM {groups}")
+
+
+def test_partitions_of_many_states_are_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "_AT_ONCE", 3)
+    assert right(f"SELECT k, v, rank() {OVER} ORDER BY v) AS r FROM s.l", range(8))
+
+
 def test_distinct() -> None:
     assert right("SELECT DISTINCT k FROM s.l", range(8))
 
@@ -359,6 +402,19 @@ def test_orphans_that_are_decided_once_per_batch_fail(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("protocols.operators.partners.running", at_once)
     assert not right("SELECT l.v FROM s.l LEFT JOIN s.r ON l.k = r.k")
+
+
+def test_a_running_sum_over_the_newest_state_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = planted(windows.WindowOperator._replaced, "at[state] > BEGINNING", "ends[state]")
+    monkeypatch.setattr(windows.WindowOperator, "_replaced", newest)
+    assert not right(f"SELECT k, v, sum(v) {OVER} ORDER BY v) AS s FROM s.l", range(4), TYPES[:1])
+
+
+def test_peers_that_come_one_after_the_other_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tie broken by arrival."""
+    apart = planted(frames.ordered, "of_peers = ", "of_peers = np.ones(rows.height, np.bool_) | ")
+    monkeypatch.setattr(windows, "ordered", apart)
+    assert not right(f"SELECT k, rank() {OVER} ORDER BY v) AS r FROM s.l", range(4), TYPES[:1])
 
 
 def test_nan_that_is_below_all_numbers_fails(monkeypatch: pytest.MonkeyPatch) -> None:

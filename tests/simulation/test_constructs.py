@@ -12,7 +12,7 @@ from protocols.algebra import functions_dialects
 from protocols.explaining.explanation import explain
 from protocols.explaining.page import page
 from protocols.maintenance.registry import PROTOCOLS
-from protocols.operators import aggregates, exactsums
+from protocols.operators import aggregates, exactsums, frames, windows
 from protocols.operators.joins import JoinOperator
 from protocols.operators.partners import Partners
 from protocols.simulation import campaign, setting
@@ -23,12 +23,20 @@ from protocols.views.binding import conditions, distinctvalues, groupingsets, se
 from protocols.views.binding.grouping import Grouping
 from protocols.views.binding.sources import From
 from protocols.views.binding.subqueries import Subqueries
+from protocols.views.binding.windows import Windows
 from protocols.views.catalog import catalog_from_json
 from protocols.views.dialects import dialect_named
-from tests.cases.constructs import DIALECTS, GROUPS, LINKS, NAMES, SOURCES, UPDATES
+from protocols.views.normal import filters
+from tests.cases.constructs import DIALECTS, GROUPS, LINKS, NAMES, SOURCES, UPDATES, WINDOWS
 from tests.harness.campaigns import planted
 
-VIEWS = {**NAMES, **LINKS, **GROUPS, **{name: sql for name, (_, sql) in DIALECTS.items()}}
+VIEWS = {
+    **NAMES,
+    **LINKS,
+    **GROUPS,
+    **WINDOWS,
+    **{name: sql for name, (_, sql) in DIALECTS.items()},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +131,26 @@ DEFECTS: dict[str, tuple[Any, str, str, str]] = {
     "SUM of DOUBLE": (exactsums, "_multiple", "over * (_SMALLEST // under)", "int(value) << 1074"),
     "AVG of DOUBLE over all rows": (aggregates, "_result", '== "sum" else', '!= "sum" else'),
     "SUM of DOUBLE beside COUNT(DISTINCT)": (distinctvalues, "_is_rounded", "== DOUBLE", "is None"),
+    "RANK, DENSE_RANK": (
+        frames,
+        "_begins",
+        "column.ne_missing(column.shift())",
+        "column.is_null()",
+    ),
+    "running aggregates": (
+        windows.WindowOperator,
+        "_replaced",
+        "at[state] > BEGINNING",
+        "ends[state]",
+    ),
+    "a running sum over a bag": (
+        windows.WindowOperator,
+        "_shown",
+        "np.maximum(counts, 0)",
+        "np.minimum(counts, 1)",
+    ),
+    "DISTINCT ON": (Windows, "first_of_each", "self._columns(keys", "self._columns(keys[:0]"),
+    "the first two of each": (filters, "pushed", "_apart(tests, node.partition)", "(tests, [])"),
     "exact quotients of PostgreSQL": (
         functions_dialects,
         "_leading",

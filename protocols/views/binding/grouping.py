@@ -185,7 +185,8 @@ class Grouping:
 
     def _called(self) -> Iterator[exp.Expr]:
         """The aggregates of SELECT and HAVING, each once."""
-        clauses = [*self._select.expressions, self._select.args.get("having")]
+        more = (self._select.args.get(name) for name in ("having", "qualify"))
+        clauses = [*self._select.expressions, *more]
         found: dict[exp.Expr, None] = {}
         for clause in clauses:
             if clause is not None:
@@ -317,6 +318,15 @@ def _unnamed(item: exp.Expr) -> exp.Expr:
 def aggregates_in(node: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregates of a clause itself, not those of its subqueries."""
     if isinstance(node, exp.Grouping):
+        return
+    if isinstance(node, exp.Window):
+        # A window function is no aggregate, but its parts may be.
+        filtered = isinstance(node.this, exp.Filter)
+        called = node.this.this if filtered else node.this
+        parts = [each for each in node.iter_expressions() if each is not node.this]
+        parts += [*called.iter_expressions(), *([node.this.expression] if filtered else [])]
+        for part in parts:
+            yield from aggregates_in(part)
         return
     if isinstance(node, exp.Filter | exp.AggFunc):
         yield node

@@ -90,6 +90,66 @@ def either(first: Expression, second: Expression, type_: SqlType) -> Expression:
     return Case(((Not(IsNull(first)), first),), second, kept(type_))
 
 
+def tells_rows_apart(node: tree.Node, known: Collection[str]) -> bool:
+    """Whether these columns contain a key of every relation, or of its groups."""
+    match node:
+        case tree.Filter():
+            return tells_rows_apart(node.input, known)
+        case tree.Window():
+            return tells_rows_apart(node.input, known)
+        case tree.Compute():
+            values = {name: value for name, value, _ in node.values}
+            below = {v.name for n in known if isinstance(v := values.get(n), Column)}
+            return tells_rows_apart(node.input, below)
+        case tree.Group():
+            return set(node.keys) <= set(known)
+        case tree.Join(kind="semi" | "anti"):
+            return tells_rows_apart(node.left, known)
+        case tree.Join():
+            return all(tells_rows_apart(side, known) for side in (node.left, node.right))
+        case tree.Core():
+            return all(
+                any(set(key) <= known_of for key in keys) for keys, known_of in _keys(node, known)
+            )
+    return False
+
+
+def never_null(node: tree.Node, name: str) -> bool:
+    """Whether a column is a key of a relation, on no side that is padded."""
+    match node:
+        case tree.Filter() | tree.Window():
+            return name in node.input.columns and never_null(node.input, name)
+        case tree.Compute():
+            value = next(v for n, v, _ in node.values if n == name)
+            return isinstance(value, Column) and never_null(node.input, value.name)
+        case tree.Group():
+            return name in node.keys and never_null(node.input, name)
+        case tree.Join(kind="inner" | "semi" | "anti" | "left"):
+            if name in node.left.columns:
+                return never_null(node.left, name)
+            return node.kind == "inner" and never_null(node.right, name)
+        case tree.Core():
+            below = {output.name: output.column for output in node.view.outputs}
+            places = {
+                a.qualified(c): (a, c) for a in node.view.atoms for c in a.relation.column_names
+            }
+            atom, column = places[below[name]]
+            return column in atom.relation.never_null
+    return False
+
+
+def _keys(
+    core: tree.Core, known: Collection[str]
+) -> list[tuple[tuple[tuple[str, ...], ...], set[str]]]:
+    """For each relation of a leaf: its keys, and its columns among the known ones."""
+    found = []
+    for atom in core.view.atoms:
+        names = {atom.qualified(c): c for c in atom.relation.column_names}
+        own = {names[o.column] for o in core.view.outputs if o.name in known and o.column in names}
+        found.append((atom.relation.all_keys, own))
+    return found
+
+
 def has_one_row_at_most(node: tree.Node, fixed: Collection[str]) -> bool:
     """Whether these columns, and those that equal a constant, contain a key of one relation."""
     known = set(fixed)

@@ -22,6 +22,7 @@ from protocols.views.binding.scope import NamedColumn, Scope, ShownColumn, Visib
 from protocols.views.binding.sources import Bound, Common, From, renamed
 from protocols.views.binding.statement import Text
 from protocols.views.binding.subqueries import Inner, Subqueries
+from protocols.views.binding.windows import Windows
 from protocols.views.catalog import Catalog
 from protocols.views.naming import item_names
 from protocols.views.operands import kept
@@ -124,6 +125,7 @@ class Select:
         self.scope = Scope(self.text, from_.visible, outer)
         self.rows = GatheredRows(self.from_, self.names)
         self.scalars = self._scalars(self._column, self._special)
+        self.windows = Windows(self.text, self.scalars, self.rows)
         self.subqueries = Subqueries(
             self.text, self.rows, self.scalars, self.inner, self._refuse_inside
         )
@@ -139,15 +141,42 @@ class Select:
         if where is not None:
             self.filter(where.this)
         self.group()
+        self._read_windows()
         items = list(self._items())
         self.shown = items
-        if self.select.args.get("distinct"):
+        distinct = self.select.args.get("distinct")
+        if distinct and not distinct.args.get("on"):
             return self._distinct(items)
         columns = tuple(
             NamedColumn(item.name, self.rows.column(item.value, item.type, item.name), item.at)
             for item in items
         )
         return self.rows.node, columns
+
+    def _read_windows(self) -> None:
+        """Reads window functions, and keeps the rows that QUALIFY or DISTINCT ON says."""
+        qualify, distinct = self.select.args.get("qualify"), self.select.args.get("distinct")
+        test = None if qualify is None else self._without_names(qualify.this)
+        tests = [] if test is None else [test]
+        self.windows.read([*self.select.expressions, *tests])
+        if test is not None:
+            self.rows.filter(conjunction(tuple(map(self.scalars.condition, conjuncts(test)))))
+        if distinct and (on := distinct.args.get("on")):
+            keys = on.expressions if isinstance(on, exp.Tuple) else [on]
+            self.windows.first_of_each(keys, self.select.args.get("order"), distinct)
+
+    def _without_names(self, node: exp.Expr) -> exp.Expr:
+        """A condition in which the names of items are the items themselves."""
+        items = {item.alias.lower(): item.this for item in self.select.expressions if item.alias}
+
+        def meant(part: exp.Expr) -> exp.Expr:
+            if isinstance(part, exp.Column) and not part.table and not self.scope.has(part.name):
+                item: exp.Expr = items.get(part.name.lower(), part)
+                return item.copy()
+            return part
+
+        found: exp.Expr = node.copy().transform(meant)
+        return found
 
     def filter(self, where: exp.Expr) -> None:
         """Keeps the rows for which a condition of the text is true."""
@@ -270,6 +299,8 @@ class Select:
 
     def _special(self, node: exp.Expr) -> tuple[Expression, SqlType] | None:
         """Reads nodes that are more than scalars: aggregates, grouped expressions, subqueries."""
+        if (window := self.windows.value(node)) is not None:
+            return window
         if self.grouping is not None:
             found = self.grouping.value(node)
             if found is not None:

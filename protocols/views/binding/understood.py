@@ -12,7 +12,17 @@ _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalAnd, ex
 _SET_OPERATIONS = (exp.Union, exp.Intersect, exp.Except)
 #: Construct → the parts of it that are read.
 _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
-    exp.Select: ("with_", "distinct", "expressions", "from_", "joins", "where", "group", "having"),
+    exp.Select: (
+        "with_",
+        "distinct",
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "qualify",
+    ),
     **dict.fromkeys(_SET_OPERATIONS, ("with_", "this", "expression", "distinct")),
     exp.Subquery: ("with_", "this", "alias", "joins"),
     exp.With: ("expressions",),
@@ -23,7 +33,12 @@ _PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.TableAlias: ("this", "columns"),
     exp.Join: ("this", "side", "kind", "method", "on", "using"),
     exp.Group: ("expressions",),
-    exp.Distinct: ("expressions",),
+    exp.Distinct: ("expressions", "on"),
+    exp.Qualify: ("this",),
+    exp.Window: ("this", "partition_by", "order", "spec", "over", "alias"),
+    exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side"),
+    exp.Order: ("expressions",),
+    exp.Ordered: ("this", "desc", "nulls_first"),
     **dict.fromkeys(_AGGREGATES, ("this", "big_int")),
     exp.Filter: ("this", "expression"),
     exp.Star: (),
@@ -36,8 +51,8 @@ _WHY = {
     "order": f"ORDER BY is not supported: {_ORDER}",
     "limit": f"LIMIT is not supported: {_ORDER}",
     "offset": f"OFFSET is not supported: {_ORDER}",
-    "qualify": "QUALIFY is not supported: window functions depend on an order",
-    "windows": "WINDOW is not supported: window functions depend on an order",
+    "windows": "WINDOW is not supported; write each window out in OVER (…)",
+    "exclude": "EXCLUDE is not supported in a frame; leave it out",
     "sample": "TABLESAMPLE is not supported: each sample has other rows; take it when"
     " you read the view",
     "pivots": "PIVOT and UNPIVOT are not supported; write CASE in aggregates, or UNION ALL",
@@ -47,7 +62,6 @@ _WHY = {
     "laterals": "LATERAL is not supported; join the subquery with ON",
     "locks": "FOR UPDATE is not supported: a view locks nothing",
     "all": "GROUP BY ALL is not supported; list the columns to group by",
-    "on": "DISTINCT ON is not supported: which row it takes depends on an order",
     "field": "IN takes a list in parentheses or a subquery",
     "when": "AT is not supported: a view is about the present",
     **dict.fromkeys(
@@ -57,7 +71,6 @@ _WHY = {
 }
 #: Construct → why it cannot be kept wherever it stands.
 _NEVER: dict[type[exp.Expr], str] = {
-    exp.Window: "window functions are not supported: they depend on an order of all rows",
     exp.Lateral: "LATERAL is not supported; join the subquery with ON",
     exp.Placeholder: "a view has no parameters; write the value itself",
     exp.Parameter: "a view has no parameters; write the value itself",
@@ -72,8 +85,14 @@ def refuse_others(text: Text, query: exp.Query) -> None:
         # Constructs that are not in the table pass here: `scalars.py` checks them.
         kept = _PARTS.get(type(node), tuple(node.args))
         for part, value in node.args.items():
-            if value and part not in kept:
+            if value and part not in kept and not _orders_distinct_on(part, node):
                 text.refuse(_place(value, node), _reason(part, node))
+
+
+def _orders_distinct_on(part: str, node: exp.Expr) -> bool:
+    """ORDER BY beside DISTINCT ON says which row is taken."""
+    distinct = node.args.get("distinct")
+    return part == "order" and isinstance(distinct, exp.Distinct) and bool(distinct.args.get("on"))
 
 
 def _place(value: object, node: exp.Expr) -> exp.Expr:

@@ -38,12 +38,24 @@ def narrowed(node: tree.Node, wanted: Collection[str]) -> tree.Node:
             values = {each.column for each in aggregates if each.column is not None}
             below = narrowed(node.input, {*node.keys, *values})
             return replace(node, input=below, aggregates=aggregates)
+        case tree.Window():
+            return _window(node, wanted)
         case tree.Join():
             needed = {*wanted, *_read(node.condition), *(c for pair in node.on for c in pair)}
             left, right = (
                 narrowed(side, needed & side.columns.keys()) for side in (node.left, node.right)
             )
             return replace(node, left=left, right=right)
+
+
+def _window(node: tree.Window, wanted: Collection[str]) -> tree.Node:
+    functions = tuple(each for each in node.functions if each.name in wanted)
+    if not functions:
+        return narrowed(node.input, wanted)
+    read = {c for each in functions for c in (each.column, each.default) if c is not None}
+    ordered = {key.name for key in node.order}
+    needed = (set(wanted) & node.input.columns.keys()) | read | ordered | set(node.partition)
+    return replace(node, input=narrowed(node.input, needed), functions=functions)
 
 
 def _constants(node: tree.Constants, wanted: Collection[str]) -> tree.Constants:

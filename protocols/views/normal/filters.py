@@ -44,6 +44,9 @@ def pushed(node: tree.Node, tests: Sequence[Condition] = ()) -> tree.Node:
         case tree.Group():
             below, above = _apart(tests, node.keys)
             return filtered(replace(node, input=pushed(node.input, below)), above)
+        case tree.Window():
+            below, above = _apart(tests, node.partition)
+            return filtered(replace(node, input=pushed(node.input, below)), above)
         case tree.Join():
             return _join(node, tests)
         case tree.Core() | tree.Constants():

@@ -94,7 +94,7 @@ REFUSED = [
     ("y = CURRENT_DATE", 5, "CURRENT_DATE returns a different value"),
     ("SUM(b) > 1", 1, r"SUM\(b\) is an aggregate, which cannot stand here"),
     ("mine(b) = 1", 1, r"mine\(b\) is not supported"),
-    ("ROW_NUMBER() OVER () = 1", 1, "not supported"),
+    ("ROW_NUMBER() OVER () = 1", 1, "in a subquery in FROM first"),
     # Types that do not fit.
     ("b", 1, "b is a BIGINT, not a condition"),
     ("b AND t", 1, "b is a BIGINT, not a condition"),

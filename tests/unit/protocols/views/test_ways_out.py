@@ -75,6 +75,35 @@ WAYS = [
         "join the subquery with ON",
         "SELECT o.id FROM shop.orders o JOIN (SELECT id, no FROM shop.lines) t ON t.id = o.id",
     ),
+    # windows
+    (
+        "SELECT id, row_number() OVER (PARTITION BY customer ORDER BY day) AS n FROM shop.orders",
+        "add a key of each relation to ORDER BY",
+        "SELECT id, row_number() OVER (PARTITION BY customer ORDER BY day, id) AS n"
+        " FROM shop.orders",
+    ),
+    (
+        "SELECT id, rank() OVER (ORDER BY day) AS n FROM shop.orders",
+        "add PARTITION BY",
+        "SELECT id, rank() OVER (PARTITION BY customer ORDER BY day) AS n FROM shop.orders",
+    ),
+    (
+        "SELECT id, rank() OVER (PARTITION BY customer ORDER BY day DESC) AS n FROM shop.orders",
+        "write DESC NULLS LAST or DESC NULLS FIRST",
+        "SELECT id, rank() OVER (PARTITION BY customer ORDER BY day DESC NULLS LAST) AS n"
+        " FROM shop.orders",
+    ),
+    (
+        "SELECT id, rank() OVER w AS n FROM shop.orders WINDOW w AS (PARTITION BY day)",
+        "write each window out in OVER",
+        "SELECT id, rank() OVER (PARTITION BY day) AS n FROM shop.orders",
+    ),
+    (
+        "SELECT id FROM shop.orders WHERE rank() OVER (PARTITION BY day ORDER BY id) = 1",
+        "compute it in a subquery in FROM first",
+        "SELECT id FROM (SELECT id, rank() OVER (PARTITION BY day ORDER BY id) AS n"
+        " FROM shop.orders) WHERE n = 1",
+    ),
     # joins
     (
         "SELECT o.id FROM shop.orders o, crm.customers c",
