@@ -9,7 +9,8 @@ For a reference T at the top or in a positive subquery:
 In a negative subquery:
 
     came    the rows that inserted_T excludes leave: if T is I-safe, at once; else if the branch
-            does not produce them from other rows
+            does not produce them from other rows. Other negative conditions do not count if they
+            changed too: each could count on the other one
     went    the rows that deleted_T excluded come, if nothing else excludes them
 
 Rows that leave a branch on the right of EXCEPT come into the view, and the other way round. All
@@ -22,6 +23,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from protocols.analysis.references import Subquery
 from protocols.rules.membership import is_in_view, is_positive, negated, same_row
 from protocols.rules.names import quoted
 from protocols.rules.substitution import ROW, over, restricted
@@ -101,12 +103,7 @@ def _lost(transition: Transition, number: int, branch: Branch, place: Place) -> 
     """The rows that deleted rows produced, over tables that still have all deleted rows."""
     tables = _before(transition, branch.places)
     tables[id(place.node)] = transition.deleted(place.reference.relation)
-    changed = {
-        id(each.subquery)
-        for each in branch.places
-        if each.is_negative and each.reference.relation in transition.changed
-    }
-    dropped = [each for each in branch.select.subqueries if id(each) in changed]
+    dropped = _may_have_held(transition, branch)
     rows = over(branch, transition.view.columns, tables, left_out=dropped)
     return Effect(place, number, "del", rows, True, False if place.safety.delete_safe else None)
 
@@ -119,9 +116,10 @@ def _gained(transition: Transition, number: int, branch: Branch, place: Place) -
 
 
 def _excluded(transition: Transition, number: int, branch: Branch, place: Place) -> Effect:
-    """The rows that inserted rows exclude now."""
+    """The rows that inserted rows exclude now; they may have other reasons to go."""
     tables = {id(place.node): transition.inserted(place.reference.relation)}
-    rows = over(branch, transition.view.columns, tables, turned=place.subquery)
+    dropped = _may_have_held(transition, branch)
+    rows = over(branch, transition.view.columns, tables, turned=place.subquery, left_out=dropped)
     return Effect(place, number, "ins", rows, True, False if place.safety.insert_safe else None)
 
 
@@ -134,6 +132,16 @@ def _readmitted(transition: Transition, number: int, branch: Branch, place: Plac
     rows = over(branch, transition.view.columns, tables, turned=place.subquery)
     restricted(rows, place.subquery.node.copy())
     return Effect(place, number, "del", rows, False, True)
+
+
+def _may_have_held(transition: Transition, branch: Branch) -> list[Subquery]:
+    """The negative conditions that may have held before, though they do not hold now."""
+    changed = {
+        id(each.subquery)
+        for each in branch.places
+        if each.is_negative and each.reference.relation in transition.changed
+    }
+    return [each for each in branch.select.subqueries if id(each) in changed]
 
 
 def _before(transition: Transition, places: list[Place] | tuple[Place, ...]) -> dict[int, str]:

@@ -101,6 +101,17 @@ def test_section_7_3_the_rules_for_flight_of_bad_flight() -> None:
     assert _rows(insertion).endswith(f"WHERE {went} AND NOT {now}")
 
 
+def test_a_row_that_two_negative_conditions_exclude_at_once_is_deleted() -> None:
+    """A campaign found it: the rule for each of them looked whether the other one held."""
+    sql = (
+        "SELECT res_id FROM air.res WHERE seat NOT IN (SELECT day FROM air.flight)"
+        " AND NOT EXISTS (SELECT 1 FROM air.flight f WHERE f.flight_id = res.flight_id)"
+    )
+    first, second = _rules(sql, "flight", "insert")
+    assert "EXISTS" not in _rows(first)
+    assert "seat IN" not in _rows(second).replace("NOT seat IN", "seat IN")
+
+
 def test_section_3_a_transition_of_several_relations_reads_them_as_they_were() -> None:
     view = _view(SPECIAL_MEALS)
     found = rules(collected(view))
