@@ -50,6 +50,7 @@ soak: setup
 	$(BIN)/python -m bench.campaigns
 	$(BIN)/python -m bench.forgedclaims
 	$(BIN)/python -m bench.audits
+	$(BIN)/python -m bench.liveaudits
 	$(BIN)/python -m bench.crashes --times 15 --stops 3
 	$(BIN)/python -m bench.hostile
 	$(BIN)/python -m bench.answers --database postgres

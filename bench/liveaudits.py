@@ -1,11 +1,12 @@
 """Audits of real tables, topics and query servers: what they cost, and none may be a false alarm.
 
-    python -m bench.liveaudits [--rows 1000000] [--load-rows 20000] [--seconds 60]
+    python -m bench.liveaudits [--rows 1000000] [--load-rows 20000] [--seconds 60] [--planted 3]
 
 First a view of so many rows is created and audited while nothing happens: questions, bytes and
-seconds for 1 % of it. Then a job keeps twenty views over smaller sources that go on committing,
-and each view is audited again and again, beside the job. Without Spark: this process hands the job
-its batches. Exit code 1 after a false alarm.
+seconds for 1 % of it. Then one row of a smaller view is damaged in several ways, so many times
+each, and the view is audited, 10 % at a time, until the damage is found. Then a job keeps twenty
+views over smaller sources that go on committing, and each view is audited again and again, beside
+the job. Without Spark: this process hands the job its batches. Exit code 1 after a false alarm.
 """
 
 import itertools
@@ -14,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from typing import Annotated, Any
 import numpy as np
 import polars as pl
 import typer
+from deltalake import DeltaTable
 
 from infra.localbroker import LocalBroker
 from protocols.views.catalog import catalog_from_json
@@ -51,6 +53,8 @@ _FORMS = {
 }
 _JOIN = "shop.orders o JOIN crm.customers c ON o.customer = c.id"
 _LARGE = f"SELECT o.id, o.amount, c.name FROM {_JOIN}"
+#: Orders of the view that is damaged.
+_SMALL = 2_000
 _VIEWS = (
     _LARGE,
     f"SELECT o.id, c.id AS customer, c.segment FROM {_JOIN} WHERE o.amount > 300",
@@ -83,6 +87,7 @@ def main(
     rows: Annotated[int, typer.Option(min=0, help="Rows of the large view; 0: none.")] = 1_000_000,
     load_rows: Annotated[int, typer.Option(min=100, help="Orders under load.")] = 20_000,
     seconds: Annotated[float, typer.Option(min=0, help="How long the load lasts.")] = 60.0,
+    planted: Annotated[int, typer.Option(min=0, help="Damages of each kind.")] = 3,
 ) -> None:
     """Measure audits; exit code 1 after a false alarm."""
     directory = Path(tempfile.mkdtemp(prefix="viewsweep-audits-"))
@@ -91,6 +96,9 @@ def main(
         if rows:
             with _system(directory / "large", broker.bootstrap, rows, [_LARGE]) as system:
                 alarms += system.cost()
+        if planted:
+            with _system(directory / "planted", broker.bootstrap, _SMALL, [_LARGE]) as system:
+                system.planted(planted)
         if seconds:
             with _system(directory / "load", broker.bootstrap, load_rows, _VIEWS) as system:
                 alarms += system.under_load(seconds)
@@ -110,6 +118,17 @@ class _Commits:
     def commit(self) -> None:
         """Commits ten transactions; each inserts, deletes or modifies up to three rows."""
         self._database.commit_many([Transaction(tuple(self._changes())) for _ in range(10)])
+
+    def change_silently(self, key: int) -> Callable[[], object]:
+        """Changes a row of an order without publishing that; returns how to change it back."""
+        connection = self._database._connection
+        [(place,)] = connection.execute(
+            "SELECT table_schema || '.' || table_name FROM information_schema.tables"
+            f" WHERE table_name = '{self._relation}'"
+        ).fetchall()
+        change = f"UPDATE {place} SET amount = {{}} WHERE id = {key}"
+        connection.execute(change.format("-1 - amount"))
+        return lambda: connection.execute(change.format("-1 - amount"))
 
     def _changes(self) -> Iterator[RowChange]:
         for key in self._dice.sample(range(self._keys), self._dice.randint(1, 3)):
@@ -156,6 +175,46 @@ class _System:
             )
             alarms += not found.holds
         return alarms
+
+    def planted(self, times: int) -> None:
+        """Damages a row of the only view, and says how many rows were looked at to find it."""
+        lake, dice = self._configuration.warehouse, random.Random(2)
+        shown = pl.scan_delta(str(lake / "v0/changes")).select("id").collect()["id"].to_list()
+        for kind in ("current by hand", "changes by hand", "a damaged file", "a silent source"):
+            looked_at = []
+            for _ in range(times):
+                shutil.copytree(lake / "v0", lake / "aside")
+                mend = self._damage(kind, lake / "v0", dice.choice(shown))
+                looked_at.append(self._until_found())
+                mend()
+                shutil.rmtree(lake / "v0")
+                (lake / "aside").rename(lake / "v0")
+            print(f"{kind}: found after {', '.join(f'{n:,}' for n in looked_at)} rows")
+
+    def _until_found(self) -> int:
+        """Audits 10 % at a time; returns the rows looked at up to the first difference."""
+        looked_at = 0
+        while True:
+            found = audit(self._configuration, "v0", Amount(0.1), _silent, self._stopping)
+            if not found.holds:
+                return looked_at + (found.first_after or found.rows)
+            looked_at += found.rows
+
+    def _damage(self, kind: str, view: Path, key: int) -> Callable[[], object]:
+        """Damages what the view shows of one order; returns how to mend it at the source."""
+        if kind == "a silent source":
+            return self._commits[0].change_silently(key)
+        table = DeltaTable(view / kind.split()[0] if "hand" in kind else view / "changes")
+        if "hand" in kind:
+            table.update({"amount": "-1"}, predicate=f"id = {key}")
+        else:
+            names = (Path(str(uri).removeprefix("file://")) for uri in table.file_uris())
+            file = max(names, key=lambda each: each.stat().st_size)
+            content = bytearray(file.read_bytes())
+            middle = len(content) // 2
+            content[middle : middle + 40] = bytes(255 - b for b in content[middle : middle + 40])
+            file.write_bytes(content)
+        return lambda: None
 
     def under_load(self, seconds: float) -> int:
         """Audits all views in turn while sources commit and the job keeps them."""
