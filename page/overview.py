@@ -97,7 +97,7 @@ def _stages(status: JobStatus, samples: Samples) -> Iterator[Stage]:
         "Topics",
         f"{records:,}",
         "records behind",
-        f"the first waits since {longest:,.1f} s" if records else "everything is taken",
+        f"the first has waited {longest:,.1f} s" if records else "everything is taken",
         "bad" if longest > 60 else "busy" if longest > 5 else "good",
     )
     backlog = sum(view.backlog for view in status.views)
@@ -107,7 +107,7 @@ def _stages(status: JobStatus, samples: Samples) -> Iterator[Stage]:
         "Mailbox",
         f"{backlog:,}",
         "updates wait",
-        f"{rate:,.0f} updates a second pass" + (f"; {held} views hold back" if held else ""),
+        f"{rate:,.0f} updates a second" + (f"; {held} views hold back" if held else ""),
         "bad" if held else "busy" if backlog > 10_000 else "good",
     )
     failed = sum(view.failed is not None for view in status.views)

@@ -14,12 +14,13 @@ from protocols.algebra.delta import COUNT, POSITION
 from protocols.algebra.types import ColumnType
 from protocols.analysis.keys import keys_of
 from protocols.errors import WrongUse
-from streaming.job.recording import Recording
+from protocols.exchange.questions import Query
+from streaming.job.recording import RecordedBatch, Recording
 
 #: More changes of the view than this are counted only.
 _SHOWN = 30
 #: More rows of an answer than this are not listed.
-_ROWS = 12
+_ROWS = 8
 #: A row's history lists at most so many changes.
 _HISTORY = 500
 #: How long an update with something to take out is looked for.
@@ -62,16 +63,22 @@ def latest_corrected(stored: StoredRows, recording: Recording, protocol: str) ->
     One whose answers can be shown whole is preferred.
     """
     until, large = time.monotonic() + _LOOKS_SECONDS, None
-    for batch in recording.of_view(stored.view.name):
+    for batch in filter(_touches_what_it_asked, recording.of_view(stored.view.name)):
         for position in range(batch.last, batch.first - 1, -1):
-            if batch.too_large or not batch.answers or time.monotonic() > until:
-                break
+            if time.monotonic() > until:
+                return large
             steps = walk(stored.view, protocol, batch, position).steps
             if any(step.too_much for step in steps):
                 if all(step.answered.height <= _ROWS for step in steps):
                     return position
                 large = large or position
     return large
+
+
+def _touches_what_it_asked(batch: RecordedBatch) -> bool:
+    """Whether an asked relation changed at all while the batch was swept."""
+    asked = {each.question.relation for each in batch.answers if isinstance(each.question, Query)}
+    return any(relation in batch.changes for relation in asked)
 
 
 def _committed(steps: Walk) -> Iterator[tuple[str, dict[str, ColumnType], pl.DataFrame]]:

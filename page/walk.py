@@ -275,8 +275,8 @@ def _covers(asked: Sequence[Frame] | None, wanted: Sequence[Frame] | None) -> bo
 
 def _in_words(inclusion: Inclusion) -> str:
     if isinstance(inclusion, Window):
-        return f"all up to version {inclusion.low}, and perhaps some up to {inclusion.high}"
-    said = f"all up to version {inclusion.upto}"
+        return f"all up to version {inclusion.low:,}, and perhaps some up to {inclusion.high:,}"
+    said = f"all up to version {inclusion.upto:,}"
     for words, numbers in (("and also", inclusion.besides), ("but not", inclusion.without)):
         if numbers:
             said += f", {words} {', '.join(map(str, numbers))}"

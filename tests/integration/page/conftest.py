@@ -12,6 +12,9 @@ from infra.localbroker import LocalBroker
 from tests.harness.pageworld import ShownWorld, shown_world
 from tests.harness.waiting import patience
 
+#: What does not appear within this does not come at all.
+_MOST_SECONDS = 90.0
+
 
 @pytest.fixture(scope="session")
 def shown(broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownWorld]:
@@ -41,7 +44,7 @@ def tab(chromium: Browser, shown: ShownWorld) -> Iterator[Page]:
 
 def _patience() -> float:
     """Milliseconds to wait for something to appear."""
-    return 1000 * patience() / 4
+    return 1000 * min(patience() / 4, _MOST_SECONDS)
 
 
 @contextmanager

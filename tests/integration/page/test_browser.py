@@ -204,9 +204,11 @@ def test_the_history_of_a_row_is_that_of_its_key(tab: Page, shown: ShownWorld) -
 def test_an_update_is_told_step_by_step(tab: Page) -> None:
     tab.goto("/view/v")
     tab.get_by_role("link", name="The latest update whose answers had to be corrected").click()
-    expect(tab.locator("main")).to_contain_text("Too new: these changes are in the answer already")
+    expect(tab.locator("main")).to_contain_text("Too new: the answer contains these later changes")
     expect(tab.locator(".verdict.good")).to_have_text("The steps above give exactly this change.")
     heading = tab.get_by_role("heading", level=1).inner_text()
+    # The script begins when the page is loaded.
+    tab.wait_for_load_state()
     tab.keyboard.press("k")
     expect(tab.get_by_role("heading", level=1)).not_to_have_text(heading)
     tab.wait_for_load_state()

@@ -67,7 +67,7 @@ def wrong_steps(shown: ShownWorld, view: str) -> list[str]:
     for position, found in walks(shown, view):
         vector = shown.vector(view, position)
         for step in found.steps:
-            upto = int(re.findall(r"up to version (\d+)", step.contains)[0])
+            upto = int(re.findall(r"up to version ([\d,]+)", step.contains)[0].replace(",", ""))
             if step.wanted != vector[step.relation.source]:
                 wrong.append(f"{position}: {step.relation} is wanted as of {step.wanted}")
             if counted(step.answered) != matching(shown, step, upto):
