@@ -248,6 +248,8 @@ class SteadyPath:
     rate: float
     name: str = "viewsweep"
     about: str = "whole path at a steady rate"
+    #: Lines of the section [job] of its configuration.
+    job: str = ""
 
     def missing(self) -> str | None:
         return None
@@ -256,7 +258,7 @@ class SteadyPath:
         settings = burst.settings
         load = Load(settings.workload, burst.updates, self.rate, settings.seed, settings.base_rows)
         bootstrap, memory = place.bootstrap(), PeakMemory()
-        with LocalSystem(place.directory, bootstrap, load, DEFAULT) as system, memory:
+        with LocalSystem(place.directory, bootstrap, load, DEFAULT, self.job) as system, memory:
             _make_first_state(system)
             system.serve()
             job = system.start_job()
