@@ -10,6 +10,7 @@ operators pass on unchanged, and its *roots* are the atoms that provide them:
                     key of at least one of them
     EXISTS          the key of the outer relation
     groups          columns that the rows are grouped by
+    windows         columns of the partition
     set operators   columns that have a root in each branch
 
 A relation whose key the view does not show is found by the columns that it does show. What has no

@@ -36,15 +36,15 @@ def runs(family: Family, seeds: range) -> Iterator[tuple[AnyView, Outcome, Rando
 @pytest.mark.parametrize("family", FAMILIES)
 def test_there_is_no_false_alarm(family: Family) -> None:
     stretches = ahead = 0
-    for view, outcome, random in runs(family, range(12)):
+    for view, outcome, random in runs(family, range(6)):
         for state in states(view, outcome):
             found, asked = audited(view, outcome, state, random.randint(1, 4), random)
             assert not found.differences, (view.sql, state[0], found)
             assert not found.troubles, (view.sql, state[0], found)
             stretches += found.stretches
             ahead += asked.ahead
-    assert stretches > 60
-    assert ahead > 60, "vacuous: hardly any answer had to be corrected"
+    assert stretches > 30
+    assert ahead > 30, "vacuous: hardly any answer had to be corrected"
 
 
 def damaged(rows: pl.DataFrame, random: Random) -> pl.DataFrame | None:
