@@ -1,6 +1,6 @@
 """Audits of simulated views: false alarms, and what planted defects cost to find. For `make soak`.
 
-    python -m bench.audits [--stretches 10000] [--planted 20] [--first 0]
+    python -m bench.audits [--stretches 10000] [--planted 5] [--first 0]
 
 First, states of random views are audited while their sources go on (tests/harness/
 simulatedaudits.py): nothing may be found. Then defects are planted into runs, and every state that
@@ -30,7 +30,7 @@ _FAMILIES: tuple[Family, ...] = ("views", "joins")
 
 def main(
     stretches: Annotated[int, typer.Option(min=0, help="Stretches of right views.")] = 10_000,
-    planted: Annotated[int, typer.Option(min=0, help="Wrong runs of each defect.")] = 20,
+    planted: Annotated[int, typer.Option(min=0, help="Wrong runs of each defect.")] = 5,
     first: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
 ) -> None:
     """Audit simulated views; exit code 1 after a false alarm, or if a defect was not found."""
