@@ -15,7 +15,6 @@ from protocols.views.catalog import Catalog
 from sources.debezium.writing import DatabaseWriter
 from sources.simulated.drive import Drive, WorkloadDriver
 from sources.simulated.workloads import WORKLOADS, workload
-from streaming.intake.factory import address_of
 from streaming.settings.configuration import DatabaseSettings
 
 
@@ -79,6 +78,8 @@ class Driven(Filled):
 @contextmanager
 def _writing(filled: Filled, catalog: Catalog) -> Iterator[DatabaseWriter]:
     """A session of the database; its packages are loaded only here."""
+    from streaming.intake.factory import address_of
+
     database = filled.database
     address = address_of(filled.source, database)
     try:

@@ -14,7 +14,6 @@ from infra.owned import OwnedProcess
 from infra.progress import Progress
 from protocols.errors import WrongUse
 from sources.kafka import Kafka
-from sources.topics import ensure_topic
 from streaming.local.load import Load
 from streaming.local.processes import Processes
 
@@ -54,6 +53,9 @@ class DatabaseSources(ABC):
 
     def make(self, load: Load) -> None:
         """The server, its databases with the workload's rows, and their connectors."""
+        # Imported here: `viewsweep demo --help` needs no Kafka.
+        from sources.topics import ensure_topic
+
         with _naming(self.kind):
             server = self._processes.enter_context(self._server())
             self._addresses = {name: self._created(server, name) for name in self._names}
