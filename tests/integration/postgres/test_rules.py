@@ -42,6 +42,7 @@ VIEWS = {
     "unbooked": UNION.replace("UNION", "EXCEPT"),
     "meals": SPECIAL_MEALS.replace("AND psgr.meal IS NOT NULL", ""),
     "no_meal": "SELECT res_id FROM air.res WHERE seat NOT IN (SELECT meal FROM air.psgr)",
+    "halves": "SELECT res_id, seat / 2 AS half FROM air.res WHERE seat / 2 > 0",
     # A row may be excluded by both at once.
     "neither": "SELECT res_id FROM air.res WHERE seat NOT IN (SELECT day FROM air.flight)"
     " AND NOT EXISTS (SELECT 1 FROM air.flight f WHERE f.flight_id = res.flight_id)",
@@ -64,7 +65,8 @@ STATEMENTS = [
     "WITH a AS (DELETE FROM air.res WHERE res_id = 1) DELETE FROM air.psgr WHERE psgr_id = 1",
     "MERGE INTO air.res USING (VALUES (2), (5)) AS n (k) ON res_id = k"
     " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (k, 2, 7, 9)",
-    "INSERT INTO air.res VALUES (6, 2, 20, 20)",
+    "INSERT INTO air.res VALUES (6, 2, 20, 21)",
+    "UPDATE air.res SET seat = 20 WHERE res_id = 6",
     "INSERT INTO air.flight VALUES (20, 20, 20)",
     "TRUNCATE air.res",
     "INSERT INTO air.res VALUES (1, 2, 7, 1)",
