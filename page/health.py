@@ -32,6 +32,8 @@ def _found(status: JobStatus) -> Iterator[Trouble]:
     for view in status.views:
         if view.failed is not None:
             yield Trouble(f"view {view.name} failed: {view.failed}", view=view.name)
+        if view.audit is not None and not view.audit.holds:
+            yield Trouble(f"audit: {view.audit}", view=view.name, grave=False)
         if view.held_back is not None:
             yield Trouble(str(view.held_back), view=view.name)
     for source in status.sources:

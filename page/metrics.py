@@ -97,6 +97,11 @@ def _of_views(views: Iterable[ViewStatus]) -> Iterator[Metric]:
             {v.name: v.failed is not None for v in views},
         ),
         (
+            "audit_holds",
+            "1 if the view's audits found nothing.",
+            {v.name: v.audit.holds for v in views if v.audit is not None},
+        ),
+        (
             "held_back_transactions",
             "Global transactions that lack a part.",
             {v.name: len(v.held_back.transactions) if v.held_back else 0 for v in views},

@@ -16,6 +16,7 @@ from page.site import site
 from protocols.maintenance.registry import DEFAULT
 from sources.kafka import Kafka
 from streaming.figures.answers import AnswerFigures
+from streaming.figures.audited import Audited
 from streaming.figures.measuring import Behind, Measures
 from streaming.figures.status import JobStatus, SourceStatus, ViewStatus, status_of
 from streaming.settings.configuration import Configuration, JobSettings, ViewSettings
@@ -108,4 +109,8 @@ def a_status() -> JobStatus:
         ],
         [ViewStatus("v", "sweep", 12, {"a": 7, "b": 5}, 2, 1, 33, 1_790_000_001.5, None, None)],
     )
+    vector, at = {"a": 6, "b": 5}, 1_790_000_000.0
+    audit = Audited("v", 11, vector, at, 1.5, 2, 10, 33, 4, 512, 0, (), None, ())
+    views = tuple(dataclasses.replace(view, audit=audit) for view in status.views)
+    status = dataclasses.replace(status, views=views)
     return dataclasses.replace(status, freshness_p50_ms=20.0, freshness_p99_ms=250.0)

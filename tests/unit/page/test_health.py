@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from page.health import troubles, unready
+from protocols.auditing.audit import Difference
 from streaming.figures.status import JobStatus, Wait
 from tests.harness.pages import Response, a_status, served, site_of
 
@@ -46,6 +47,23 @@ def test_every_trouble_has_its_words() -> None:
         "view v failed: a gap in the topic",
         "source b does not answer, and its updates wait: source b does not answer",
     ]
+
+
+def test_an_audit_that_found_something_is_a_trouble_but_the_job_is_ready() -> None:
+    [view] = a_status().views
+    assert view.audit is not None
+    row = Difference("current", ("<b>", 1), 2, 1)
+    found = dataclasses.replace(view.audit, wrong=1, differences=(row,))
+    status = well(views=(dataclasses.replace(view, audit=found),))
+    assert unready(status) == []
+    [trouble] = troubles(status)
+    assert trouble.view == "v"
+    assert "current has ('<b>', 1) 2 times, not 1" in trouble.words
+    with served(site_of(status)) as page:
+        shown = page.get("/").text
+        assert "2 times, not 1" in shown
+        assert "<b>" not in shown
+        assert 'viewsweep_view_audit_holds{view="v"} 0.0' in page.get("/metrics").text
 
 
 def test_a_long_wait_is_a_trouble_but_the_job_is_ready() -> None:
