@@ -9,13 +9,16 @@ from typing import Any
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import MariadbGtidEvent
+from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from infra.localbroker import LOOPBACK
 from protocols.views.catalog import Catalog, Relation
 
 _numbers = counting(1000)
+_ROWS = WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent
+#: A transaction ends with one of them; other statements have the second alone.
+_ENDS = XidEvent, QueryEvent
 #: Relation, column → value, change of its count.
 NamedChange = tuple[str, dict[str, Any], int]
 
@@ -44,36 +47,45 @@ def logged(port: int, database: str, but: str) -> list[Logged]:
 
 def _all(port: int, database: str, but: str) -> Iterator[Logged]:
     login: dict[str, Any] = {"host": LOOPBACK, "port": port, "user": "root", "ssl_disabled": True}
-    now = Logged(0, 0)
     with closing(pymysql.connect(**login)) as connection, connection.cursor() as cursor:
-        cursor.execute("SHOW BINARY LOGS")
-        for file, end in cursor.fetchall():
-            # Without `blocking` the server disconnects, and the last records may be lost on the
-            # way. With it, the server does not notice that nobody reads any more.
-            stream = BinLogStreamReader(
-                connection_settings={**login, "password": ""},
-                # The server disconnects a reader when another one comes with its number.
-                server_id=next(_numbers),
-                is_mariadb=True,
-                log_file=file,
-                log_pos=4,
-                end_log_pos=end,
-                blocking=True,
-                resume_stream=True,
-                only_events=[MariadbGtidEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
-            )
-            with closing(stream):
-                for event in stream:
-                    if stream.log_file != file:
-                        # A file that a crash has ended is shorter than it is said to be.
-                        break
-                    if isinstance(event, MariadbGtidEvent):
-                        yield now
-                        now = Logged(int(event.gtid.rpartition("-")[2]), event.timestamp)
-                    elif event.schema == database and event.table != but:
-                        now.changes += _changes(event)
-                cursor.execute(f"KILL {stream._stream_connection.thread_id()}")
+        cursor.execute("SELECT @@gtid_binlog_pos")
+        [[last]] = cursor.fetchall()
+        # It begins with the first file. Without `blocking` the server disconnects, and the last
+        # records may be lost on the way. With it, the server does not notice that nobody reads any
+        # more.
+        stream = BinLogStreamReader(
+            connection_settings={**login, "password": ""},
+            # The server disconnects a reader when another one comes with its number.
+            server_id=next(_numbers),
+            is_mariadb=True,
+            blocking=True,
+            only_events=[*_ROWS, *_ENDS, MariadbGtidEvent],
+        )
+        with closing(stream):
+            yield from _transactions(stream, database, but, _number(last))
+            cursor.execute(f"KILL {stream._stream_connection.thread_id()}")
+
+
+def _transactions(stream: Any, database: str, but: str, last: int) -> Iterator[Logged]:
+    """The transactions of a log up to this number."""
+    now, file = Logged(0, 0), None
+    for event in stream if last else ():
+        if stream.log_file != file:
+            # After a crash the numbers of tables begin again, and the file before says nothing.
+            file, stream.table_map = stream.log_file, {}
+        if isinstance(event, MariadbGtidEvent):
+            yield now
+            now = Logged(_number(event.gtid), event.timestamp)
+        elif isinstance(event, _ENDS):
+            if now.number == last:
+                break
+        elif event.schema == database and event.table != but:
+            now.changes += _changes(event)
     yield now
+
+
+def _number(gtid: str) -> int:
+    return int(gtid.rpartition("-")[2] or 0)
 
 
 def _changes(event: Any) -> Iterator[NamedChange]:
