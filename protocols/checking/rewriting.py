@@ -167,6 +167,8 @@ def view_text(sql: str, catalog: Catalog, dialect: Dialect | None = None) -> Vie
         RelationInText(i, alias, relation)
         for i, (alias, relation) in enumerate(zip(aliases, relations, strict=True))
     )
+    for number, node in enumerate(nodes):
+        node.meta["atom"] = number
     is_spj = _is_spj(query)
     taken = Arguments(lambda marked: _over(marked, atoms, _nothing))
     like_postgres = dialect == "postgres" and with_postgres_numbers(query, taken)
@@ -178,7 +180,9 @@ def _over(
     query: exp.Expr, atoms: Sequence[RelationInText], table: Callable[[Relation], str]
 ) -> str:
     """Puts `table(relation)` in the place of every relation; the SQL then."""
-    for node, atom in zip(_relation_nodes(query), atoms, strict=True):
+    for node in _relation_nodes(query):
+        # A rewritten part may stand there twice.
+        atom = atoms[node.meta["atom"]]
         other = _member(f"{table(atom.relation)} AS {_quoted(atom.alias)}")
         _rename_columns(other, node)
         # Joins in parentheses belong to the table that they begin with.

@@ -30,6 +30,7 @@ from protocols.algebra.functions import FUNCTIONS
 from protocols.algebra.functions_dialects import DIALECTS
 from protocols.algebra.types import ColumnType, column_type
 from protocols.errors import NoValue
+from protocols.views.dialects import Dialect
 from protocols.views.operands import kept
 from protocols.views.scalars import ScalarReader
 from sources.simulated.conditions import NO_VALUE, value_to_sql
@@ -254,7 +255,13 @@ def _refuse(_node: exp.Expr, reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-SCALARS = ScalarReader(lambda node: (node.name, TYPES[node.name]), _refuse, lambda _node: None)
+def _scalars(dialect: Dialect | None = None) -> ScalarReader:
+    return ScalarReader(
+        lambda node: (node.name, TYPES[node.name]), _refuse, lambda _node: None, dialect
+    )
+
+
+SCALARS = _scalars()
 
 
 def selected(text: str) -> exp.Expr:
@@ -264,11 +271,11 @@ def selected(text: str) -> exp.Expr:
     return select.selects[0]
 
 
-def read(text: str) -> ex.Expression | None:
+def read(text: str, dialect: Dialect | None = None) -> ex.Expression | None:
     """The expression of a text; None if it is refused."""
     node = selected(text)
     try:
-        expression, type_ = SCALARS.typed(node)
+        expression, type_ = _scalars(dialect).typed(node)
     except Refused:
         return None
     assert type_of(expression, TYPES) == kept(type_)

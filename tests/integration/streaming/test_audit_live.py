@@ -100,7 +100,7 @@ def test_a_row_changed_in_delta_by_hand_is_found(audit: Auditing, table: str) ->
     assert {each["table"] for each in named} == {table}
     assert any(each["row"][1] == "forged" and each["due"] == 0 for each in named)
     # Without all rows: what is drawn finds it sooner or later.
-    assert any(audit("--fraction", "0.4")[0] == 1 for _ in range(12))
+    assert any(audit("--fraction", "0.4")[0] == 1 for _ in range(40))
 
 
 def test_rows_taken_out_of_delta_are_found(audit: Auditing) -> None:
@@ -108,7 +108,7 @@ def test_rows_taken_out_of_delta_are_found(audit: Auditing) -> None:
     code, found = audit("--fraction", "1")
     assert code == 1
     assert all(each["stored"] < each["due"] for each in found["differences"])
-    assert any(audit("--fraction", "0.4")[0] == 1 for _ in range(12))
+    assert any(audit("--fraction", "0.4")[0] == 1 for _ in range(40))
 
 
 def parquet_in(table: Path) -> Path:
