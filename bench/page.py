@@ -1,4 +1,4 @@
-"""What its page costs a job: python -m bench.page [--repeats 3]
+"""The cost of its page to a job: python -m bench.page [--repeats 3]
 
 Bursts, and updates at a steady rate, with and without a page, in turns. The page is looked at by
 five readers, who keep live pages open, and its metrics are scraped each second. Then an idle job is

@@ -1,4 +1,4 @@
-"""What several commands share: options, the messages about progress, packages of an extra."""
+"""Shared by several commands: options, the messages about progress, packages of an extra."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -100,8 +100,7 @@ def connector(
     if database.kind == "postgres":
         from sources.postgres import connector as postgres
 
-        published = publication or database.publication
-        assert published is not None
+        published = _published(database, publication)
         form = postgres.connector(settings.name, topic, address, slot, published)
     else:
         from sources.mariadb import connector as mariadb
@@ -137,6 +136,13 @@ def _database(settings: SourceSettings) -> tuple[DatabaseSettings, str]:
     return settings.database, address_of(settings.name, settings.database)
 
 
+def _published(database: DatabaseSettings, given: str | None) -> str:
+    """The publication in the option, or else in the configuration."""
+    published = given or database.publication
+    assert published is not None
+    return published
+
+
 def _lacks(
     known: Configuration, settings: SourceSettings, slot: str, publication: str | None
 ) -> list[Lack]:
@@ -160,8 +166,7 @@ def _of_postgres(
         closing(DatabaseConnections(source, address, _SECONDS)) as connections,
         connections.plain() as cursor,
     ):
-        published = publication or database.publication
-        assert published is not None
+        published = _published(database, publication)
         return list(examine(cursor, source, database.schema, published, slot))
 
 

@@ -18,7 +18,7 @@ from protocols.telling import fields_of
 
 
 class LogForm(StrEnum):
-    """Who reads the messages."""
+    """The reader that messages are written for: a person, or a program."""
 
     TEXT = "text"
     JSON = "json"

@@ -77,7 +77,7 @@ def run(
 
 
 def _page(configuration: Configuration) -> Callable[["Job"], AbstractContextManager[object]]:
-    """What shows the job while it runs, if the configuration asks for it."""
+    """A context that shows the job while it runs, if the configuration asks for it."""
     if configuration.page is None:
         return contextlib.nullcontext
     with page_packages():

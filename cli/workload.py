@@ -78,11 +78,11 @@ class Driven(Filled):
 @contextmanager
 def _writing(filled: Filled, catalog: Catalog) -> Iterator[DatabaseWriter]:
     """A session of the database; its packages are loaded only here."""
-    from streaming.intake.factory import address_of
+    from streaming.intake.factory import address_of, database_packages
 
     database = filled.database
     address = address_of(filled.source, database)
-    try:
+    with database_packages(database.kind):
         if database.kind == "postgres":
             from sources.postgres.writing import PostgresWriter
 
@@ -91,8 +91,6 @@ def _writing(filled: Filled, catalog: Catalog) -> Iterator[DatabaseWriter]:
             from sources.mariadb.writing import MariaDBWriter
 
             open_ = MariaDBWriter
-    except ImportError as error:
-        raise WrongUse(f"{error}; pip install 'viewsweep[{database.kind}]'") from None
     with closing(open_(filled.source, catalog, address)) as writer:
         yield writer
 

@@ -1,4 +1,4 @@
-"""What stands before every request: who may look, under which name, and what a browser may do.
+"""Guards every request: who may look, under which name, and what a browser may do.
 
 A page shows rows of databases. So scripts and styles come from here only, no other site may frame
 it, and a request for another host's name is refused: a site that lets its own name point to this
@@ -121,5 +121,5 @@ def _same(given: str, known: str) -> bool:
 
 
 def _sealed(token: str) -> str:
-    """What the browser keeps instead of the token."""
+    """The cookie that the browser keeps instead of the token."""
     return hmac.new(token.encode(), b"viewsweep page", hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""What the page reads from the views' Delta tables: rows, changes, transactions, sizes.
+"""Reads the views' Delta tables for the page: rows, changes, transactions, sizes.
 
 Every reading opens the tables anew, and the readings of all pages come one after the other: the job
 beside them needs the processors more.

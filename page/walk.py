@@ -79,7 +79,7 @@ class Walk:
 
 
 def walk(view: AnyView, protocol: str, batch: RecordedBatch, position: int) -> Walk:
-    """What is known of the update at this position."""
+    """The update at this position, as far as it is known."""
     if batch.too_large:
         return Walk(batch.first, batch.last, {}, (), None, too_large=True)
     mailbox = _mailbox(view, batch)

@@ -1,4 +1,4 @@
-"""What a job tells while it runs: a message, and what the message is about.
+"""The messages of a running job, each with its subject.
 
 A message is its words, so whoever only shows it needs nothing else; a log for programs has the rest
 as fields of their own.
@@ -29,5 +29,5 @@ class Told(str):
 
 
 def fields_of(message: str) -> dict[str, Any]:
-    """What a message is about; nothing for one that is only words."""
+    """The subject of a message; nothing for one that is only words."""
     return message.about if isinstance(message, Told) else {}

@@ -24,7 +24,7 @@ from warehouse.standing import POSITION_REACHED, Standing, standing_in
 
 
 class AuditedTables:
-    """What the tables of a view hold at the position of its last commit."""
+    """The content of a view's tables at the position of its last commit."""
 
     def __init__(self, root: Path, view: AnyView) -> None:
         self._view = view

@@ -96,7 +96,7 @@ def _by_rules(database: RuledDatabase, text: str) -> str:
 
 
 def _by_pg_ivm(database: RuledDatabase, text: str) -> str | None:
-    """What the extension says; None without it."""
+    """The answer of the extension; None without it."""
     if not database.connection.execute(
         "SELECT FROM pg_available_extensions WHERE name = 'pg_ivm'"
     ).fetchone():

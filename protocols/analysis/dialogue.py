@@ -17,7 +17,7 @@ from protocols.analysis.references import Selected, TableReference
 
 
 def suggestions(select: Selected, bound: tuple[BoundColumn, ...]) -> Iterator[str]:
-    """What each change achieves, and the SELECT with it."""
+    """The effect of each change, and the SELECT with it."""
     unbound = [
         (reference, node)
         for reference, node in zip(select.references, select.places, strict=True)

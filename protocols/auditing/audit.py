@@ -44,7 +44,7 @@ class Damaged(ViewsweepError):
 
 
 class Stored(Protocol):
-    """What the tables of a view hold at one position."""
+    """The content of a view's tables at one position."""
 
     def rows(self) -> int:
         """The number of its rows, equal ones counted."""

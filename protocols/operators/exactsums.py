@@ -23,7 +23,7 @@ _SMALLEST = 1 << 1074
 
 
 def summands(values: pl.Series, counts: pl.Series) -> pl.Series:
-    """What each value adds to the sum of its group, as often as it is counted; 0 for NULL."""
+    """The part of each value in the sum of its group, as often as it is counted; 0 for NULL."""
     pairs = zip(values, counts, strict=True)
     return _bytes(values.name, (0 if v is None else _multiple(v) * n for v, n in pairs))
 

@@ -58,7 +58,7 @@ def restricted(select: exp.Select, further: exp.Expr) -> exp.Select:
 
 
 def item_values(branch: Branch) -> list[exp.Expr]:
-    """What the branch shows, value by value, without `*`."""
+    """The values that the branch shows, without `*`."""
     aliases = {
         reference.name: node.alias_or_name
         for reference, node in zip(branch.select.references, branch.select.places, strict=True)

@@ -29,11 +29,20 @@ def _database(settings: SourceSettings, database: DatabaseSettings, seconds: flo
     key = f"sources.{settings.name}.{database.key}"
     address = address_of(settings.name, database)
     open_ = _postgres if database.kind == "postgres" else _mariadb
-    try:
+    with database_packages(database.kind, f"{key}: "):
         return open_(settings, database, address, seconds)
+
+
+@contextmanager
+def database_packages(kind: str, where: str = "") -> Iterator[None]:
+    """WrongUse if the block imports a package that a kind of database needs, and it is not there.
+
+    `where` begins the message.
+    """
+    try:
+        yield
     except ImportError as error:
-        extra = f"pip install 'viewsweep[{database.kind}]'"
-        raise WrongUse(f"{key}: {error}; {extra}") from None
+        raise WrongUse(f"{where}{error}; pip install 'viewsweep[{kind}]'") from None
 
 
 @contextmanager

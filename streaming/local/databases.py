@@ -6,13 +6,11 @@ for each database a process that commits the workload's transactions.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from infra.localconnect import LocalConnect
 from infra.owned import OwnedProcess
 from infra.progress import Progress
-from protocols.errors import WrongUse
 from sources.kafka import Kafka
 from streaming.local.load import Load
 from streaming.local.processes import Processes
@@ -55,8 +53,9 @@ class DatabaseSources(ABC):
         """The server, its databases with the workload's rows, and their connectors."""
         # Imported here: `viewsweep demo --help` needs no Kafka.
         from sources.topics import ensure_topic
+        from streaming.intake.factory import database_packages
 
-        with _naming(self.kind):
+        with database_packages(self.kind):
             server = self._processes.enter_context(self._server())
             self._addresses = {name: self._created(server, name) for name in self._names}
         for name, address in self._addresses.items():
@@ -144,12 +143,3 @@ class MariaDBDatabases(DatabaseSources):
         from sources.mariadb.connector import connector
 
         return connector(name, self._topic(name), self._addresses[name], self._bootstrap)
-
-
-@contextmanager
-def _naming(kind: str) -> Any:
-    """Names the extra that has a missing package."""
-    try:
-        yield
-    except ImportError as error:
-        raise WrongUse(f"{error}; pip install 'viewsweep[{kind}]'") from None

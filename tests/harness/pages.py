@@ -27,7 +27,7 @@ LOOPBACK = PageSettings("127.0.0.1", 0)
 
 @dataclass(frozen=True)
 class Response:
-    """What came back."""
+    """The answer to a request."""
 
     code: int
     text: str

@@ -59,7 +59,7 @@ def as_text(rows: Counter[tuple[Any, ...]]) -> Counter[tuple[str, ...]]:
 
 
 def as_of(position: int) -> re.Pattern[str]:
-    """What a list of rows says of its position."""
+    """The words of a list of rows about its position."""
     return re.compile(rf"as of position {position:,}[.;]")
 
 
